@@ -1,0 +1,1 @@
+"""Neural networks with sparse and very wide input and output layers."""

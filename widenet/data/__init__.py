@@ -1,0 +1,1 @@
+"""From raw interactions to batches: ingest, dataset, vocabulary, split, stream."""

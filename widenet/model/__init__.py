@@ -1,0 +1,1 @@
+"""Layers, losses, initializers: a network that knows no rank."""

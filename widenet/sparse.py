@@ -1,0 +1,94 @@
+"""SparseBatch: the one form of sparse rows in memory (CSR)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class SparseBatch:
+    """E examples over a sparse field, in compressed sparse rows.
+
+    indptr: int64 [E + 1]; example e owns entries indptr[e] to indptr[e + 1].
+    indices: int32 or int64 [Z], each in [0, width); ascending order is not required.
+    values: float32 [Z], or None where every value is one.
+    Trusted as it is: `checked` validates where data enters.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor | None = None
+
+    @classmethod
+    def from_lists(cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> "SparseBatch":
+        """The batch of some lists of indices, and of values beside them."""
+        indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
+        torch.cumsum(torch.tensor([len(row) for row in rows], dtype=torch.int64), 0, out=indptr[1:])
+        indices = torch.tensor([index for row in rows for index in row], dtype=torch.int64)
+        flat = None if values is None else torch.tensor([value for row in values for value in row], dtype=torch.float32)
+        return cls(indptr, indices, flat)
+
+    @property
+    def num_examples(self) -> int:
+        """E."""
+        return len(self.indptr) - 1
+
+    @property
+    def num_entries(self) -> int:
+        """Z."""
+        return len(self.indices)
+
+    def counts(self) -> Tensor:
+        """Stored entries of each example, int64 [E]."""
+        return self.indptr.diff()
+
+    def example_of_entry(self) -> Tensor:
+        """The example that owns each entry, int64 [Z]."""
+        examples = torch.arange(self.num_examples, device=self.indptr.device)
+        return torch.repeat_interleave(examples, self.counts(), output_size=self.num_entries)
+
+    def values_or_ones(self) -> Tensor:
+        """float32 [Z]."""
+        return torch.ones(self.num_entries, device=self.indices.device) if self.values is None else self.values
+
+    def with_values(self, values: Tensor | None) -> "SparseBatch":
+        """The same entries with other values."""
+        return SparseBatch(self.indptr, self.indices, values)
+
+    def keep(self, kept: Tensor) -> "SparseBatch":
+        """Only the entries where `kept` (bool [Z]) is true; the examples stay."""
+        before = torch.zeros(self.num_entries + 1, dtype=torch.int64, device=kept.device)
+        torch.cumsum(kept, 0, out=before[1:])
+        return SparseBatch(before[self.indptr], self.indices[kept], None if self.values is None else self.values[kept])
+
+    def to(self, device: torch.device | str) -> "SparseBatch":
+        """The same batch on another device."""
+        values = None if self.values is None else self.values.to(device, non_blocking=True)
+        return SparseBatch(self.indptr.to(device, non_blocking=True), self.indices.to(device, non_blocking=True), values)
+
+    def to_dense(self, width: int) -> Tensor:
+        """float32 [E, width]; duplicates add up. For tests and small fields."""
+        dense = torch.zeros(self.num_examples, width, device=self.indices.device)
+        return dense.index_put_((self.example_of_entry(), self.indices.long()), self.values_or_ones(), accumulate=True)
+
+    def checked(self, width: int, name: str = "batch") -> "SparseBatch":
+        """This batch, after every rule of the form was checked; raises DataError naming the first broken one."""
+        if self.indptr.dtype != torch.int64 or self.indptr.dim() != 1 or len(self.indptr) < 1:
+            raise DataError(f"{name}: indptr must be int64 [examples + 1]; got {self.indptr.dtype} {list(self.indptr.shape)}.")
+        if self.indices.dtype not in (torch.int32, torch.int64) or self.indices.dim() != 1:
+            raise DataError(f"{name}: indices must be int32 or int64 [entries]; got {self.indices.dtype} {list(self.indices.shape)}.")
+        if int(self.indptr[0]) != 0 or int(self.indptr[-1]) != self.num_entries or bool((self.indptr.diff() < 0).any()):
+            raise DataError(f"{name}: indptr must rise from 0 to the number of entries, {self.num_entries}.")
+        if self.num_entries and not (0 <= int(self.indices.min()) and int(self.indices.max()) < width):
+            low, high = int(self.indices.min()), int(self.indices.max())
+            raise DataError(f"{name}: indices must lie in [0, {width}); got {low} to {high}.")
+        if self.values is not None:
+            if self.values.shape != self.indices.shape or self.values.dtype != torch.float32:
+                raise DataError(f"{name}: values must be float32 [{self.num_entries}]; got {self.values.dtype} {list(self.values.shape)}.")
+            if not bool(torch.isfinite(self.values).all()):
+                raise DataError(f"{name}: values must be finite numbers. Remove NaN and infinite values.")
+        return self

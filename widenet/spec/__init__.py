@@ -1,0 +1,1 @@
+"""The two documents that describe a run, as frozen typed models."""

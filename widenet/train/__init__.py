@@ -1,0 +1,1 @@
+"""The loop, the optimizers and the schedules."""
