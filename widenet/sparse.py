@@ -83,7 +83,7 @@ class SparseBatch:
             raise DataError(f"{name}: indices must be int32 or int64 [entries]; got {self.indices.dtype} {list(self.indices.shape)}.")
         if int(self.indptr[0]) != 0 or int(self.indptr[-1]) != self.num_entries or bool((self.indptr.diff() < 0).any()):
             raise DataError(f"{name}: indptr must rise from 0 to the number of entries, {self.num_entries}.")
-        if self.num_entries and not (0 <= int(self.indices.min()) and int(self.indices.max()) < width):
+        if self.num_entries and not (int(self.indices.min()) >= 0 and int(self.indices.max()) < width):
             low, high = int(self.indices.min()), int(self.indices.max())
             raise DataError(f"{name}: indices must lie in [0, {width}); got {low} to {high}.")
         if self.values is not None:

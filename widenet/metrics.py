@@ -1,0 +1,133 @@
+"""Ranking metrics: how well the k best units of every example meet its true ones."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widenet.errors import DataError, OptionError, did_you_mean
+
+MEANS = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
+"""Metrics that are a mean over examples; each example's value lies in [0, 1]."""
+
+TOTALS = ("coverage", "popularity")
+"""Metrics of all recommendations together."""
+
+_ONE = 2**53
+_HALF_BITS = 26
+
+
+def metric_names(ks: Sequence[int]) -> list[str]:
+    """The names of all metrics at every k, such as "ndcg@20", in the order of `ks`."""
+    return [f"{metric}@{k}" for k in ks for metric in MEANS + TOTALS]
+
+
+def check_metric(name: str) -> int:
+    """The k of a metric's name: 20 for "ndcg@20". Raises OptionError for a name that no metric has."""
+    metric, at, k = name.partition("@")
+    if metric not in MEANS + TOTALS:
+        known = [f"{known}@{k or 10}" for known in MEANS + TOTALS]
+        raise OptionError(f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}')
+    if not re.fullmatch("[1-9][0-9]*", k):
+        raise OptionError(f'metric "{name}" must end with "@" and a whole number of at least 1. Write "{metric}@10", for instance.')
+    return int(k)
+
+
+class RankingMetrics:
+    """Metrics over blocks of examples, added one after the other.
+
+    ks: the list lengths to measure, each at least 1, without repeats; raises OptionError otherwise.
+    popularity: int64 [width], the training interactions of each item.
+    Examples without a true item are left out of every metric. docs/metrics.md has the formulas and their sources.
+    The results do not depend on how examples were cut into blocks, nor on their order, to the bit: means are
+    summed in 53-bit fixed point. Memory is O(len(ks) * width) bits of a byte each, whatever the number of examples.
+    """
+
+    def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
+        if not ks or min(ks) < 1 or len(set(ks)) < len(ks):
+            raise OptionError(f"ks must be whole numbers of at least 1 without repeats; got {list(ks)}.")
+        self._ks = list(ks)
+        self._popularity = popularity
+        self._num_examples = 0
+        self._sums = dict.fromkeys(metric_names(ks), 0)
+        self._recommended = {k: np.zeros(len(popularity), dtype=np.bool_) for k in ks}
+        self._num_recommendations = dict.fromkeys(ks, 0)
+
+    def add(self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]) -> None:
+        """Count a block of examples.
+
+        top_EK: int64 [E, K], K at least max(ks): the items recommended to each example, best first, without repeats;
+            -1 after the last one where fewer than K were possible.
+        truth_indptr, truth_indices: int64 [E + 1] and [Z], the true items of each example in CSR form, without repeats.
+        """
+        longest = max(self._ks)
+        assert top_EK.shape == (len(truth_indptr) - 1, top_EK.shape[1]), "one row of recommendations for each example"
+        assert top_EK.shape[1] >= longest, "K must reach the largest k"
+        top_EK = top_EK[:, :longest]
+        hit_EK = _hits(top_EK, truth_indptr, truth_indices, len(self._popularity))
+        counted = np.diff(truth_indptr) > 0
+        top_EK, hit_EK, num_true_E = top_EK[counted], hit_EK[counted], np.diff(truth_indptr)[counted]
+        self._num_examples += len(top_EK)
+        for name, values_E in _means(hit_EK, num_true_E, self._ks).items():
+            self._sums[name] += _exact_sum(values_E)
+        for k in self._ks:
+            recommended = top_EK[:, :k][top_EK[:, :k] >= 0]
+            self._recommended[k][recommended] = True
+            self._num_recommendations[k] += len(recommended)
+            self._sums[f"popularity@{k}"] += int(self._popularity[recommended].sum())
+
+    def result(self) -> dict[str, float]:
+        """Every metric of `metric_names(ks)`, then "num_examples". Raises DataError when no example had a true item."""
+        if self._num_examples == 0:
+            raise DataError(
+                "evaluation: at least one example must have a held-out item; got none. Set some aside with `widenet data split`."
+            )
+        values = {name: self._sums[name] / (_ONE * self._num_examples) for name in self._sums}
+        most_popular = int(self._popularity.max())
+        for k in self._ks:
+            values[f"coverage@{k}"] = float(self._recommended[k].mean())
+            values[f"popularity@{k}"] = self._sums[f"popularity@{k}"] / max(1, self._num_recommendations[k] * most_popular)
+        return values | {"num_examples": float(self._num_examples)}
+
+
+def _hits(top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
+    """Whether each recommendation is a true item of its example, bool [E, K]."""
+    if len(truth_indices) == 0:
+        return np.zeros(top_EK.shape, dtype=np.bool_)
+    examples = np.arange(len(top_EK), dtype=np.int64)
+    true_pairs = np.sort(np.repeat(examples, np.diff(truth_indptr)) * width + truth_indices)
+    pairs_EK = examples[:, None] * width + top_EK
+    nearest_EK = np.minimum(np.searchsorted(true_pairs, pairs_EK), len(true_pairs) - 1)
+    return (true_pairs[nearest_EK] == pairs_EK) & (top_EK >= 0)
+
+
+def _means(hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequence[int]) -> dict[str, NDArray[np.float64]]:
+    """The value of each mean metric for each example, float64 [E] in [0, 1].
+
+    Every sum along a list is a running sum from its best item on, so that its bits depend on that list alone.
+    """
+    ranks_K = np.arange(1, hit_EK.shape[1] + 1, dtype=np.float64)
+    discounts_K = 1 / np.log2(ranks_K + 1)
+    ideal_K = np.cumsum(discounts_K)
+    num_hits_EK = np.cumsum(hit_EK, axis=1)
+    gain_EK = np.cumsum(hit_EK * discounts_K, axis=1)
+    precision_EK = np.cumsum(hit_EK * (num_hits_EK / ranks_K), axis=1)
+    first_E = np.where(num_hits_EK[:, -1] > 0, hit_EK.argmax(axis=1) + 1, np.inf)
+    values = {}
+    for k in ks:
+        num_hits_E, reachable_E = num_hits_EK[:, k - 1], np.minimum(num_true_E, k)
+        values[f"precision@{k}"] = num_hits_E / k
+        values[f"recall@{k}"] = num_hits_E / num_true_E
+        values[f"ndcg@{k}"] = gain_EK[:, k - 1] / ideal_K[reachable_E - 1]
+        values[f"map@{k}"] = precision_EK[:, k - 1] / reachable_E
+        values[f"mrr@{k}"] = np.where(first_E <= k, 1 / first_E, 0.0)
+        values[f"hit_rate@{k}"] = (num_hits_E > 0).astype(np.float64)
+    return values
+
+
+def _exact_sum(values_E: NDArray[np.float64]) -> int:
+    """The sum of numbers in [0, 1], each rounded to a multiple of 2^-53, in units of 2^-53."""
+    units_E = np.rint(values_E * _ONE).astype(np.int64)
+    upper, lower = units_E >> _HALF_BITS, units_E & ((1 << _HALF_BITS) - 1)
+    return (int(upper.sum()) << _HALF_BITS) + int(lower.sum())

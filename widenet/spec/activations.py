@@ -1,0 +1,44 @@
+"""Activations: what a layer makes of the sum of its inputs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from widenet.spec.document import Spec
+from widenet.spec.named import named
+
+
+class PlainActivation(Spec):
+    """An activation without numbers of its own.
+
+    The last three look at the whole layer: softmax gives exp(x) / sum exp(x), relu_max max(x, 0) / sum max(x, 0),
+    linear_max x / sum |x|; where the sum is zero, the activations are zero.
+    """
+
+    kind: Literal["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
+    """Its name."""
+
+
+class LeakyRelu(Spec):
+    """x where positive, slope * x elsewhere."""
+
+    kind: Literal["leaky_relu"]
+    """Its name."""
+    slope: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Slope for negative x."""
+
+
+class Elu(Spec):
+    """x where positive, alpha * (exp(x) - 1) elsewhere."""
+
+    kind: Literal["elu"]
+    """Its name."""
+    alpha: Annotated[float, Field(gt=0)] = 1.0
+    """Depth of the negative side."""
+
+
+ROW_WISE = ("softmax", "relu_max", "linear_max")
+"""The activations that divide by a sum over the whole layer."""
+
+Activation = PlainActivation | LeakyRelu | Elu
+ActivationField = named(Activation, *PlainActivation.model_fields["kind"].annotation.__args__, "leaky_relu", "elu")  # type: ignore[union-attr]

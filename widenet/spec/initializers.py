@@ -1,0 +1,77 @@
+"""Initializers: the weights that a layer starts with."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from widenet.spec.document import Spec
+from widenet.spec.named import named
+
+Scale = Annotated[float, Field(gt=0)]
+
+
+class Xavier(Spec):
+    """Uniform within +-scale * sqrt(6 / (in + out)). Glorot and Bengio, AISTATS 2010, equation 16."""
+
+    kind: Literal["xavier"]
+    """Its name."""
+    scale: Scale = 1.0
+    """Factor on the limit."""
+
+
+class He(Spec):
+    """Gaussian with standard deviation scale * sqrt(2 / in). He et al., ICCV 2015, equation 10."""
+
+    kind: Literal["he"]
+    """Its name."""
+    scale: Scale = 1.0
+    """Factor on the deviation."""
+
+
+class Gaussian(Spec):
+    """Gaussian around zero."""
+
+    kind: Literal["gaussian"]
+    """Its name."""
+    deviation: Scale = 0.01
+    """Standard deviation."""
+
+
+class Uniform(Spec):
+    """Uniform within +-limit."""
+
+    kind: Literal["uniform"]
+    """Its name."""
+    limit: Scale = 0.01
+    """Largest magnitude."""
+
+
+class UnitBall(Spec):
+    """The vector of each wide unit (elsewhere: of each receiving unit) uniform in the ball around zero."""
+
+    kind: Literal["unit_ball"]
+    """Its name."""
+    radius: Scale = 1.0
+    """Radius of the ball."""
+
+
+class Constant(Spec):
+    """Every weight the same."""
+
+    kind: Literal["constant"]
+    """Its name."""
+    value: float = 0.0
+    """The value."""
+
+
+class Selu(Spec):
+    """Gaussian with standard deviation scale / sqrt(in), as SELU networks need. Klambauer et al., NeurIPS 2017, section 3."""
+
+    kind: Literal["selu"]
+    """Its name."""
+    scale: Scale = 1.0
+    """Factor on the deviation."""
+
+
+Initializer = Xavier | He | Gaussian | Uniform | UnitBall | Constant | Selu
+InitializerField = named(Initializer, "xavier", "he", "gaussian", "uniform", "unit_ball", "constant", "selu")

@@ -1,0 +1,103 @@
+"""Losses: what an output layer is asked to make small."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from widenet.spec.document import Spec
+from widenet.spec.named import named
+
+
+class CrossEntropy(Spec):
+    """Binary cross-entropy under a sigmoid, multinomial cross-entropy under a softmax.
+
+    Sigmoid: -t log a - (1 - t) log(1 - a) for every unit, t in [0, 1]. Softmax: -sum q log a over the example's targets.
+    """
+
+    kind: Literal["cross_entropy"]
+    """Its name."""
+    targets: Literal["share", "sum"] = "share"
+    """Softmax only. share: q = t / sum t, every example counts the same; sum: q = t, an example counts as often as it has targets."""
+
+
+class ScaledMarginalCrossEntropy(Spec):
+    """Cross-entropy that leaves units alone once they are right by a margin.
+
+    Targets cost -one_scale * log a while a < one_target; other units cost -zero_scale * log(1 - a) while a > zero_target.
+    Under a softmax only targets cost, each its share of the example's targets.
+    """
+
+    kind: Literal["scaled_marginal_cross_entropy"]
+    """Its name."""
+    one_target: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """Activation at which a target costs nothing any more."""
+    zero_target: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Activation up to which another unit costs nothing."""
+    one_scale: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of the targets."""
+    zero_scale: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of the other units."""
+
+
+class DataScaledMarginalCrossEntropy(ScaledMarginalCrossEntropy):
+    """Scaled marginal cross-entropy whose targets count in proportion to their values."""
+
+    kind: Literal["data_scaled_marginal_cross_entropy"]  # type: ignore[assignment]
+    """Its name."""
+
+
+class L1(Spec):
+    """|a - t| for every unit."""
+
+    kind: Literal["l1"]
+    """Its name."""
+
+
+class L2(Spec):
+    """Half of (a - t)^2 for every unit."""
+
+    kind: Literal["l2"]
+    """Its name."""
+
+
+class Hinge(Spec):
+    """max(0, 1 - t a) with t = 1 or -1: a sparse target's value, or 1; -1 for every other unit."""
+
+    kind: Literal["hinge"]
+    """Its name."""
+
+
+class L2Hinge(Spec):
+    """Half of d^2, d = min(0, a - |t|) for targets (t > 0) and max(0, a - |t|) for the others: no cost beyond the target."""
+
+    kind: Literal["l2_hinge"]
+    """Its name."""
+
+
+class CosineContrastive(Spec):
+    """1 - a, averaged over the example's targets, plus negative_weight * max(0, a - margin), averaged over the other units.
+
+    Mao et al., "SimpleX: a simple and strong baseline for collaborative filtering", CIKM 2021, equation 1, with every other
+    unit as a negative. Meant for "cosine" outputs with a linear activation.
+    """
+
+    kind: Literal["cosine_contrastive"]
+    """Its name."""
+    margin: Annotated[float, Field(ge=-1, le=1)] = 0.5
+    """Similarity up to which a negative costs nothing."""
+    negative_weight: Annotated[float, Field(ge=0)] = 100.0
+    """Weight of the negatives' average."""
+
+
+Loss = CrossEntropy | ScaledMarginalCrossEntropy | DataScaledMarginalCrossEntropy | L1 | L2 | Hinge | L2Hinge | CosineContrastive
+LossField = named(
+    Loss,
+    "cross_entropy",
+    "scaled_marginal_cross_entropy",
+    "data_scaled_marginal_cross_entropy",
+    "l1",
+    "l2",
+    "hinge",
+    "l2_hinge",
+    "cosine_contrastive",
+)

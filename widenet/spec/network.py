@@ -1,0 +1,53 @@
+"""network.json: the layers of a network and how they are wired."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from widenet.spec.document import Document
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, LayerField, OutputLayer
+from widenet.spec.rules import check_layers
+from widenet.spec.wiring import check_wiring, in_order, sources_of
+
+
+class NetworkSpec(Document):
+    """What is trained: layers from sparse or dense inputs over hidden layers to outputs."""
+
+    name: str = ""
+    """A name for people."""
+    layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
+    """The layers. A layer without `source` takes the layer before it."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_wiring(self.layers)
+        check_layers(self.layers)
+        return self
+
+    @property
+    def inputs(self) -> tuple[InputLayer, ...]:
+        """The input layers, in document order."""
+        return tuple(layer for layer in self.layers if isinstance(layer, InputLayer))
+
+    @property
+    def hidden(self) -> tuple[HiddenLayer, ...]:
+        """The hidden layers, each after its sources."""
+        return tuple(layer for layer in in_order(self.layers) if isinstance(layer, HiddenLayer))
+
+    @property
+    def outputs(self) -> tuple[OutputLayer, ...]:
+        """The output layers, in document order."""
+        return tuple(layer for layer in self.layers if isinstance(layer, OutputLayer))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The dataset fields that the network reads, without repeats, in document order."""
+        return tuple(dict.fromkeys([*(layer.field for layer in self.inputs), *(layer.field for layer in self.outputs)]))
+
+    def layer(self, name: str) -> Layer:
+        """The layer of that name."""
+        return next(layer for layer in self.layers if layer.name == name)
+
+    def sources(self, layer: Layer) -> tuple[str, ...]:
+        """The names of the layers that a layer takes its input from."""
+        return sources_of(self.layers, layer)

@@ -1,0 +1,157 @@
+"""Optimizers and learning-rate schedules, as the training document describes them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from widenet.spec.document import Spec
+from widenet.spec.named import named
+
+Rate = Annotated[float, Field(gt=0)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Epsilon = Annotated[float, Field(gt=0)]
+
+
+class Sgd(Spec):
+    """w -= rate * g."""
+
+    kind: Literal["sgd"]
+    """Its name."""
+    learning_rate: Rate = 0.1
+    """Step size."""
+
+
+class Momentum(Spec):
+    """v = momentum * v + g; w -= rate * v."""
+
+    kind: Literal["momentum"]
+    """Its name."""
+    learning_rate: Rate = 0.05
+    """Step size."""
+    momentum: Decay = 0.9
+    """Share of the velocity that stays."""
+
+
+class Nesterov(Spec):
+    """v = momentum * v + g; w -= rate * (g + momentum * v)."""
+
+    kind: Literal["nesterov"]
+    """Its name."""
+    learning_rate: Rate = 0.05
+    """Step size."""
+    momentum: Decay = 0.9
+    """Share of the velocity that stays."""
+
+
+class Adagrad(Spec):
+    """s += g^2; w -= rate * g / (sqrt(s) + epsilon). Duchi, Hazan and Singer, JMLR 2011."""
+
+    kind: Literal["adagrad"]
+    """Its name."""
+    learning_rate: Rate = 0.05
+    """Step size."""
+    epsilon: Epsilon = 1e-10
+    """Keeps the division finite."""
+
+
+class Rmsprop(Spec):
+    """s = decay * s + (1 - decay) * g^2; w -= rate * g / (sqrt(s) + epsilon). Tieleman and Hinton, 2012."""
+
+    kind: Literal["rmsprop"]
+    """Its name."""
+    learning_rate: Rate = 0.001
+    """Step size."""
+    decay: Decay = 0.99
+    """Share of the mean square that stays."""
+    epsilon: Epsilon = 1e-8
+    """Keeps the division finite."""
+
+
+class Adadelta(Spec):
+    """Steps in the ratio of the mean squares of past steps and gradients. Zeiler, arXiv 1212.5701, algorithm 1."""
+
+    kind: Literal["adadelta"]
+    """Its name."""
+    learning_rate: Rate = 1.0
+    """Factor on the step."""
+    decay: Decay = 0.9
+    """Share of both mean squares that stays."""
+    epsilon: Epsilon = 1e-6
+    """Lets the first step begin, and keeps the division finite."""
+
+
+class Adam(Spec):
+    """Adam. Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move."""
+
+    kind: Literal["adam"]
+    """Its name."""
+    learning_rate: Rate = 0.001
+    """Step size."""
+    beta1: Decay = 0.9
+    """Share of the mean gradient that stays."""
+    beta2: Decay = 0.999
+    """Share of the mean square that stays."""
+    epsilon: Epsilon = 1e-8
+    """Keeps the division finite."""
+
+
+class AdamW(Adam):
+    """Adam whose weight decay does not pass through the moments. Loshchilov and Hutter, ICLR 2019, algorithm 2."""
+
+    kind: Literal["adamw"]  # type: ignore[assignment]
+    """Its name."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """w -= rate * weight_decay * w in each step; biases are left alone."""
+
+
+Optimizer = Sgd | Momentum | Nesterov | Adagrad | Rmsprop | Adadelta | Adam | AdamW
+OptimizerField = named(Optimizer, "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
+
+
+class ConstantSchedule(Spec):
+    """The same rate throughout."""
+
+    kind: Literal["constant"]
+    """Its name."""
+
+
+class StepSchedule(Spec):
+    """rate * factor^floor(epoch / every_epochs)."""
+
+    kind: Literal["step"]
+    """Its name."""
+    every_epochs: Annotated[int, Field(ge=1)] = 10
+    """Epochs between two drops."""
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Factor of a drop."""
+
+
+class ExponentialSchedule(Spec):
+    """rate * factor^epoch, falling smoothly with every step."""
+
+    kind: Literal["exponential"]
+    """Its name."""
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Factor over one epoch."""
+
+
+class InverseSchedule(Spec):
+    """rate / (1 + decay * steps): DSSTNE's decay."""
+
+    kind: Literal["inverse"]
+    """Its name."""
+    decay: Annotated[float, Field(ge=0)] = 0.001
+    """Growth of the divisor in a step."""
+
+
+class CosineSchedule(Spec):
+    """From rate down to rate * floor along half a cosine over the whole training. Loshchilov and Hutter, ICLR 2017, equation 5."""
+
+    kind: Literal["cosine"]
+    """Its name."""
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the rate left at the end."""
+
+
+Schedule = ConstantSchedule | StepSchedule | ExponentialSchedule | InverseSchedule | CosineSchedule
+ScheduleField = named(Schedule, "constant", "step", "exponential", "inverse", "cosine")

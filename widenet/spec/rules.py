@@ -1,0 +1,56 @@
+"""The rules inside a layer: which settings go together."""
+
+from collections.abc import Sequence
+
+from widenet.errors import did_you_mean
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Share
+from widenet.spec.wiring import sources_of
+
+_MARGINAL = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
+
+
+def check_layers(layers: Sequence[Layer]) -> None:
+    """Raise ValueError, with a JSON path, for the first broken rule."""
+    for index, layer in enumerate(layers):
+        place = f"layers[{index}]"
+        if isinstance(layer, OutputLayer):
+            _check_output(place, layer, layers)
+        if isinstance(layer, HiddenLayer) and layer.sparseness is not None and layer.activation.kind not in ("sigmoid", "softmax"):
+            raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
+        if not isinstance(layer, InputLayer) and layer.weights is not None:
+            _check_share(place, layer, layer.weights, layers)
+
+
+def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
+    activation, loss = layer.activation.kind, layer.loss.kind
+    if loss in _MARGINAL and activation not in ("sigmoid", "softmax"):
+        raise ValueError(f'{place}.loss "{loss}" needs the activation "sigmoid" or "softmax"; got "{activation}".')
+    if loss in ("hinge", "l2_hinge", "cosine_contrastive") and activation in ROW_WISE:
+        raise ValueError(f'{place}.loss "{loss}" needs an activation of single units, such as "linear"; got "{activation}".')
+    if layer.predict == "hidden":
+        hiding = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field and other.denoise > 0]
+        if len(hiding) != 1:
+            raise ValueError(f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise" above 0.')
+
+
+def _check_share(place: str, layer: HiddenLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
+    owners = {other.name: other for other in layers if not isinstance(other, InputLayer)}
+    owner = owners.get(share.layer)
+    if owner is None or owner is layer:
+        known = [name for name in owners if name != layer.name]
+        rule = "name another hidden or output layer"
+        raise ValueError(f'{place}.weights.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
+    if owner.weights is not None:
+        raise ValueError(f'{place}.weights.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights.layer}".')
+    for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
+        sources = sources_of(layers, other)
+        if value is not None and value not in sources:
+            raise ValueError(f'{place}.weights.{key} must be a source of "{other.name}"; got "{value}".{did_you_mean(value, sources)}')
+        if value is None and len(sources) > 1:
+            raise ValueError(f'{place}.weights.{key} is missing: "{other.name}" has several sources. Name one of {", ".join(sources)}.')
+    for other in (layer, owner):
+        if isinstance(other, OutputLayer) and len(sources_of(layers, other)) > 1:
+            raise ValueError(f'{place}.weights: an output layer that shares weights must have one source; "{other.name}" has several.')
+    if layer.weight_norm is not None:
+        raise ValueError(f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".')

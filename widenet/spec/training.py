@@ -1,0 +1,76 @@
+"""training.json: how a network is trained."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from widenet.spec.document import Document, Spec
+from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
+
+Count = Annotated[int, Field(ge=1)]
+Strength = Annotated[float, Field(ge=0)]
+
+
+class Evaluation(Spec):
+    """Ranking metrics while training, on a part of the dataset that training does not see."""
+
+    every_epochs: Count = 1
+    """Epochs between two evaluations; the last epoch is always evaluated."""
+    metric: str = "ndcg@20"
+    """The metric that decides which checkpoint is best: NAME@K."""
+    part: Literal["validation", "heldout"] = "validation"
+    """The part of the dataset to rank. Choosing by "heldout" makes its figures too good."""
+    output: str | None = None
+    """The output layer to rank; unset where the network has one."""
+    stop_after: Count | None = None
+    """End the training after this many evaluations without a better metric; unset: never."""
+
+
+class Checkpoints(Spec):
+    """What is kept while training."""
+
+    every_epochs: Count = 1
+    """Epochs between two checkpoints; the end and an interruption always write one."""
+    keep_last: Count = 1
+    """How many of the newest checkpoints stay."""
+
+
+class TrainingSpec(Document):
+    """How it is trained: optimizer, schedule, batches, epochs, seed."""
+
+    epochs: Count = 10
+    """Passes over the training examples."""
+    batch_size: Count = 256
+    """Examples in a step."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Start of every random stream."""
+    shuffle: bool = True
+    """A new order of the examples in every epoch."""
+    optimizer: OptimizerField = Adam(kind="adam")
+    """The rule that turns gradients into steps."""
+    schedule: ScheduleField = ConstantSchedule(kind="constant")
+    """How the learning rate changes."""
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps over which the learning rate rises linearly to its schedule."""
+    l1: Strength = 0.0
+    """Weight of the sum of |w| in the loss; biases are left alone."""
+    l2: Strength = 0.0
+    """Weight of half the sum of w^2 in the loss; biases are left alone."""
+    gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
+    """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the matrix products of wide outputs; sums and weights are float32."""
+    shards: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
+    evaluation: Evaluation | None = None
+    """Metrics while training; unset: none."""
+    keep: Literal["last", "best"] = "last"
+    """Which weights the run ends with: the last, or those of the best evaluation."""
+    checkpoints: Checkpoints = Checkpoints()
+    """What is kept while training."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.evaluation is None and self.keep == "best":
+            raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
+        return self
