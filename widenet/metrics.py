@@ -15,7 +15,10 @@ TOTALS = ("coverage", "popularity")
 """Metrics of all recommendations together."""
 
 _ONE = 2**53
+"""The number 1 in the fixed point of sums."""
+
 _HALF_BITS = 26
+"""Where those numbers are cut in two, so that 2^35 of them can be added in 64 bits."""
 
 
 def metric_names(ks: Sequence[int]) -> list[str]:
@@ -41,7 +44,7 @@ class RankingMetrics:
     popularity: int64 [width], the training interactions of each item.
     Examples without a true item are left out of every metric. docs/metrics.md has the formulas and their sources.
     The results do not depend on how examples were cut into blocks, nor on their order, to the bit: means are
-    summed in 53-bit fixed point. Memory is O(len(ks) * width) bits of a byte each, whatever the number of examples.
+    summed in 53-bit fixed point. Memory is one byte for each k and item, whatever the number of examples.
     """
 
     def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
@@ -50,9 +53,10 @@ class RankingMetrics:
         self._ks = list(ks)
         self._popularity = popularity
         self._num_examples = 0
-        self._sums = dict.fromkeys(metric_names(ks), 0)
+        self._sums = {f"{metric}@{k}": 0 for k in ks for metric in MEANS}
         self._recommended = {k: np.zeros(len(popularity), dtype=np.bool_) for k in ks}
         self._num_recommendations = dict.fromkeys(ks, 0)
+        self._popularity_sums = dict.fromkeys(ks, 0)
 
     def add(self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]) -> None:
         """Count a block of examples.
@@ -75,19 +79,18 @@ class RankingMetrics:
             recommended = top_EK[:, :k][top_EK[:, :k] >= 0]
             self._recommended[k][recommended] = True
             self._num_recommendations[k] += len(recommended)
-            self._sums[f"popularity@{k}"] += int(self._popularity[recommended].sum())
+            self._popularity_sums[k] += int(self._popularity[recommended].sum())
 
     def result(self) -> dict[str, float]:
         """Every metric of `metric_names(ks)`, then "num_examples". Raises DataError when no example had a true item."""
         if self._num_examples == 0:
-            raise DataError(
-                "evaluation: at least one example must have a held-out item; got none. Set some aside with `widenet data split`."
-            )
-        values = {name: self._sums[name] / (_ONE * self._num_examples) for name in self._sums}
+            raise DataError("evaluation: an example must have a held-out item to count; got none. Hold some out with `widenet data split`.")
         most_popular = int(self._popularity.max())
+        values: dict[str, float] = {}
         for k in self._ks:
+            values |= {f"{metric}@{k}": self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples) for metric in MEANS}
             values[f"coverage@{k}"] = float(self._recommended[k].mean())
-            values[f"popularity@{k}"] = self._sums[f"popularity@{k}"] / max(1, self._num_recommendations[k] * most_popular)
+            values[f"popularity@{k}"] = self._popularity_sums[k] / max(1, self._num_recommendations[k] * most_popular)
         return values | {"num_examples": float(self._num_examples)}
 
 
@@ -99,7 +102,8 @@ def _hits(top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indi
     true_pairs = np.sort(np.repeat(examples, np.diff(truth_indptr)) * width + truth_indices)
     pairs_EK = examples[:, None] * width + top_EK
     nearest_EK = np.minimum(np.searchsorted(true_pairs, pairs_EK), len(true_pairs) - 1)
-    return (true_pairs[nearest_EK] == pairs_EK) & (top_EK >= 0)
+    hit_EK: NDArray[np.bool_] = (true_pairs[nearest_EK] == pairs_EK) & (top_EK >= 0)
+    return hit_EK
 
 
 def _means(hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequence[int]) -> dict[str, NDArray[np.float64]]:

@@ -1,0 +1,38 @@
+# Every target prepares .venv first, once. Needs python3 (3.11 to 3.13) and make; PYTHON=python3.12 chooses another.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test lint docs bench
+
+setup: .venv/.stamp
+
+# Install, train and evaluate on a small dataset; DATA=DIRECTORY takes another one.
+demo: .venv/.stamp
+	$(BIN)/widenet demo $(if $(DATA),--data '$(DATA)')
+
+test: .venv/.stamp
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Write the generated pages of docs/ anew.
+docs: .venv/.stamp
+	$(BIN)/python docs/generate.py
+
+bench: .venv/.stamp-benchmark
+	$(BIN)/python -m benchmarks
+
+# The stamp says that the environment holds what the two files ask for. An environment made by hand is kept if its python
+# runs, and completed.
+.venv/.stamp: pyproject.toml constraints.txt
+	$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[develop]'
+	touch $@
+
+.venv/.stamp-benchmark: .venv/.stamp
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[benchmark]'
+	touch $@

@@ -1,0 +1,168 @@
+"""Files of recommendations: read back by other readers, whole or absent, the same bytes for any blocks."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from widenet.errors import DataError, OptionError
+from widenet.predict import files
+from widenet.predict.files import open_results
+
+USERS = ["ann", "bob", "none yet", "zoë"]
+COUNTS = np.array([2, 3, 0, 1], dtype=np.int64)
+ITEMS = ["i1", "i2", "i3", "i1", "i2", "i9"]
+SCORES = np.array([0.9, 0.1, 1.0, 0.25, 1e-7, -2.5], dtype=np.float32)
+ROWS = [
+    ("ann", "i1", 0.9, 1),
+    ("ann", "i2", 0.1, 2),
+    ("bob", "i3", 1.0, 1),
+    ("bob", "i1", 0.25, 2),
+    ("bob", "i2", 1e-7, 3),
+    ("zoë", "i9", -2.5, 1),
+]
+
+
+def write(path, users=USERS, counts=COUNTS, items=ITEMS, scores=SCORES, file_format=None, block=4):
+    stops = np.concatenate([[0], np.cumsum(counts)])
+    with open_results(path, file_format) as writer:
+        for start in range(0, len(users), block):
+            stop = min(start + block, len(users))
+            entries = slice(stops[start], stops[stop])
+            writer.write(users[start:stop], counts[start:stop], items[entries], scores[entries])
+    return path
+
+
+def test_parquet_holds_one_typed_row_for_each_recommendation(tmp_path):
+    table = pq.read_table(write(tmp_path / "out.parquet"))
+    assert table.schema == pa.schema([("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
+    assert [tuple(row.values()) for row in table.to_pylist()] == [(user, item, np.float32(score), rank) for user, item, score, rank in ROWS]
+
+
+def test_csv_holds_one_row_for_each_recommendation_with_the_digits_of_float32(tmp_path):
+    path = write(tmp_path / "out.csv")
+    assert path.read_text("utf-8").splitlines()[:2] == ["user,item,score,rank", "ann,i1,0.9,1"]
+    with path.open(newline="") as file:
+        rows = [(row["user"], row["item"], np.float32(row["score"]), int(row["rank"])) for row in csv.DictReader(file)]
+    assert rows == [(user, item, np.float32(score), rank) for user, item, score, rank in ROWS]
+
+
+def test_csv_gives_back_awkward_names(tmp_path):
+    names = ["a,b", 'say "x"', "two\nlines", "carriage\rreturn", "", " spaced ", "tab\t", "'"]
+    path = write(tmp_path / "out.csv", names, np.ones(8, dtype=np.int64), names[::-1], np.zeros(8, dtype=np.float32))
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    assert [row[0] for row in rows] == names
+    assert [row[1] for row in rows] == names[::-1]
+
+
+def test_json_lines_hold_one_object_for_each_user_even_without_recommendations(tmp_path):
+    lines = write(tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert lines[0] == '{"user": "ann", "items": [{"item": "i1", "score": 0.9}, {"item": "i2", "score": 0.1}]}'
+    assert [line["user"] for line in found] == USERS
+    assert found[2] == {"user": "none yet", "items": []}
+    assert [np.float32(item["score"]) for line in found for item in line["items"]] == SCORES.tolist()
+
+
+def test_json_lines_escape_names(tmp_path):
+    name = 'quote " slash \\ line\nbreak'
+    path = write(tmp_path / "out.jsonl", [name], np.array([1]), [name], np.array([0.5], dtype=np.float32))
+    assert json.loads(path.read_text()) == {"user": name, "items": [{"item": name, "score": 0.5}]}
+
+
+def test_dsstne_text_is_what_dsstne_wrote(tmp_path):
+    path = write(tmp_path / "recs", ["1"], np.array([2]), ["1214", "1196"], np.array([0.98249, 0.9725], dtype=np.float32), "dsstne")
+    assert path.read_text() == "1\t1214,0.982:1196,0.973:\n"
+
+
+@pytest.mark.parametrize("bad", ["a\tb", "a,b", "a:b", "a\nb", "a\rb"])
+def test_dsstne_text_refuses_item_names_that_it_cannot_hold(tmp_path, bad):
+    path = tmp_path / "out.dsstne"
+    with pytest.raises(DataError, match="in DSSTNE text, the name of an item must not hold"):
+        write(path, ["u"], np.array([1]), [bad], np.array([0.5], dtype=np.float32))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dsstne_text_takes_user_names_with_commas_and_colons_but_no_tabs(tmp_path):
+    one = (np.array([1]), ["i"], np.array([0.5], dtype=np.float32))
+    assert write(tmp_path / "out.dsstne", ["urn:a,b"], *one).read_text() == "urn:a,b\ti,0.500:\n"
+    with pytest.raises(DataError, match="the name of a user must not hold a tab or a line break"):
+        write(tmp_path / "out.dsstne", ["a\tb"], *one)
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
+    monkeypatch.setattr(files, "ROW_GROUP", 4)
+    whole = write(tmp_path / f"whole.{extension}").read_bytes()
+    assert [write(tmp_path / f"cut.{extension}", block=block).read_bytes() for block in (1, 2, 3)] == [whole] * 3
+
+
+def test_parquet_row_groups_are_of_one_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROW_GROUP", 4)
+    found = pq.ParquetFile(write(tmp_path / "out.parquet", block=2)).metadata
+    assert [found.row_group(group).num_rows for group in range(found.num_row_groups)] == [4, 2]
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+def test_arrow_names_give_the_same_bytes_as_lists(tmp_path, extension):
+    items = pa.chunked_array([ITEMS[:2], ITEMS[2:]])
+    arrow = write(tmp_path / f"arrow.{extension}", pa.array(USERS, pa.large_string()), COUNTS, items, SCORES)
+    assert arrow.read_bytes() == write(tmp_path / f"list.{extension}").read_bytes()
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+def test_a_run_without_users_gives_a_file_without_rows(tmp_path, extension):
+    path = tmp_path / f"out.{extension}"
+    with open_results(path):
+        pass
+    rows = pq.read_table(path).num_rows if extension == "parquet" else len(path.read_text().splitlines()) - (extension == "csv")
+    assert rows == 0
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+def test_an_error_leaves_the_earlier_file_and_nothing_beside_it(tmp_path, extension):
+    path = write(tmp_path / f"out.{extension}")
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt), open_results(path) as writer:  # noqa: PT012
+        writer.write(["other"], np.array([1]), ["i"], np.array([0.5], dtype=np.float32))
+        assert path.read_bytes() == before
+        raise KeyboardInterrupt
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf])
+def test_a_score_that_is_no_number_is_refused_with_its_user_and_item(tmp_path, score):
+    scores = SCORES.copy()
+    scores[3] = score
+    with pytest.raises(DataError, match=f'scores must be finite; got {score} for user "bob", item "i1"'):
+        write(tmp_path / "out.csv", scores=scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "file_format", "message"),
+    [
+        (
+            "out.xlsx",
+            None,
+            'must be one of .parquet, .csv, .jsonl, .dsstne; got ".xlsx". Rename the file, or name the format.',
+        ),
+        ("out", None, 'got "". Rename'),
+        ("out.csv", "parqet", '"parqet" is not a known format of recommendations. Did you mean "parquet"?'),
+        ("missing/out.csv", None, "the directory must exist and be writable"),
+        ("", "csv", "must be a file; got a directory"),
+    ],
+)
+def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file_format, message):
+    with pytest.raises(OptionError) as refusal, open_results(tmp_path / name, file_format):
+        pass
+    assert message in str(refusal.value)
+
+
+def test_the_extension_is_read_in_any_case_and_a_format_overrules_it(tmp_path):
+    assert write(tmp_path / "out.CSV").read_text("utf-8").startswith("user,item")
+    assert write(tmp_path / "out.txt", file_format="jsonl").read_text("utf-8").startswith('{"user"')

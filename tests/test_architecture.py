@@ -1,0 +1,197 @@
+"""Imports point down, libraries stay in their rooms, files and functions stay small, tests mirror the package."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "widenet"
+
+LEVELS = [
+    {"cli"},
+    {"demo"},
+    {"evaluate"},
+    {"train", "predict"},
+    {"checkpoint"},
+    {"parallel"},
+    {"model"},
+    {"data", "kernels", "metrics"},
+    {"sparse", "spec"},
+    {"errors", "randomness"},
+]
+"""The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
+
+CONFINED = {
+    "duckdb": ("widenet/data/",),
+    "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
+    "typer": ("widenet/cli/", "widenet/demo"),
+    "rich": ("widenet/cli/", "widenet/demo"),
+    "safetensors": ("widenet/checkpoint",),
+    "torch.distributed": ("widenet/parallel/",),
+    "torch.utils.tensorboard": ("widenet/train/",),
+    "tensorboard": ("widenet/train/",),
+}
+"""Where each library may be imported: the beginnings of paths."""
+
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
+"""File names that say nothing about what is inside."""
+
+WHOLE_PROJECT_TESTS = {"tests/test_architecture.py", "tests/test_readme.py"}
+"""Tests of the project as a whole, which mirror no single module."""
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+
+def python_files(*directories: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for directory in directories for path in (ROOT / directory).rglob("*.py"))
+
+
+MODULES = python_files("widenet")
+
+
+def parsed(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_text("utf-8"), path)
+
+
+def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything a module imports or reaches as torch.distributed, absolute: "widenet.model.network.Network"."""
+    package = Path(path).parent.parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            source = ".".join(part for part in (base, node.module) if part)
+            yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            yield node.lineno, f"torch.{node.attr}"
+
+
+def within(name: str, library: str) -> bool:
+    return name == library or name.startswith(f"{library}.")
+
+
+def room(path: str) -> str:
+    """The room of a file: "model" for widenet/model/network.py, "errors" for widenet/errors.py."""
+    return Path(path).with_suffix("").parts[1]
+
+
+def level(name: str) -> int | None:
+    return next((position for position, rooms in enumerate(LEVELS) if name in rooms), None)
+
+
+def upward_imports(path: str, tree: ast.AST) -> list[str]:
+    own, own_level = room(path), level(room(path))
+    assert own_level is not None, f"widenet/{own} has no level: give it one in LEVELS"
+    wrong = []
+    for line, name in imports(path, tree):
+        if within(name, "widenet"):
+            target = name.partition(".")[2].split(".")[0]
+            if target != own and (level(target) or 0) <= own_level:
+                wrong.append(f"{path}:{line}: {own} must not import {name}")
+    return wrong
+
+
+def stray_imports(path: str, tree: ast.AST) -> list[str]:
+    return [
+        f"{path}:{line}: {library} belongs in {' and '.join(places)}"
+        for line, name in imports(path, tree)
+        for library, places in CONFINED.items()
+        if within(name, library) and not path.startswith(places)
+    ]
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path != "widenet/__init__.py"])
+def test_imports_point_down(path):
+    assert upward_imports(path, parsed(path)) == []
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_libraries_stay_in_their_rooms(path):
+    assert stray_imports(path, parsed(path)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import widenet",
+        "from widenet import Network",
+        "import widenet.train.loop",
+        "from widenet.predict import files",
+        "from ..train import loop",
+        "from widenet.kernels import gather_sum\ndef late():\n    from widenet.cli import main",
+        "if TYPE_CHECKING:\n    from widenet.data import stream",
+    ],
+)
+def test_an_import_of_the_same_level_or_upward_is_seen(source):
+    assert len(upward_imports("widenet/metrics.py" if "TYPE" in source else "widenet/model/network.py", ast.parse(source))) == 1
+
+
+@pytest.mark.parametrize("source", ["from widenet.model.layers import Layer", "from . import layers", "from widenet import errors"])
+def test_an_import_of_the_own_room_or_downward_is_allowed(source):
+    assert upward_imports("widenet/model/network.py", ast.parse(source)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch.distributed as dist",
+        "from torch import distributed",
+        "from torch.distributed import all_reduce",
+        "torch.distributed.barrier()",
+        "import duckdb",
+        "from pydantic import Field",
+        "from rich.table import Table",
+        "from safetensors.torch import save_file",
+    ],
+)
+def test_an_import_of_a_confined_library_is_seen(source):
+    assert len(stray_imports("widenet/model/network.py", ast.parse(source))) == 1
+
+
+def test_the_package_itself_imports_nothing_until_asked():
+    eager = [node for node in parsed("widenet/__init__.py").body if not is_late(node)]
+    names = [name for node in eager for _, name in imports("widenet/__init__.py", node)]
+    assert [name for name in names if name.split(".")[0] not in sys.stdlib_module_names] == []
+
+
+def is_late(node: ast.stmt) -> bool:
+    """Whether a statement runs later than the import of its module, or never."""
+    return isinstance(node, ast.FunctionDef) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+
+
+@pytest.mark.parametrize("module", ["widenet", "widenet.spec.network", "widenet.spec.training", "widenet.cli"])
+def test_documents_and_the_command_line_do_not_load_torch(module):
+    code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", python_files("widenet", "tests", "benchmarks"))
+def test_every_module_says_in_one_line_what_it_is(path):
+    docstring = ast.get_docstring(parsed(path)) or ""
+    assert docstring.endswith(".")
+    assert "\n" not in docstring
+
+
+@pytest.mark.parametrize("path", python_files("widenet", "tests", "benchmarks"))
+def test_files_are_short_and_their_names_say_something(path):
+    assert len((ROOT / path).read_text("utf-8").splitlines()) <= MAX_FILE_LINES
+    assert EMPTY_NAMES.isdisjoint(Path(path).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_functions_fit_a_screen(path):
+    functions = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in python_files("tests") if Path(path).name.startswith("test_")])
+def test_every_test_file_mirrors_a_module_or_a_room(path):
+    subject = PACKAGE / Path(path).relative_to("tests").with_name(Path(path).stem.removeprefix("test_"))
+    assert path in WHOLE_PROJECT_TESTS or subject.is_dir() or subject.with_suffix(".py").is_file()

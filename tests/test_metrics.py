@@ -1,0 +1,147 @@
+"""Ranking metrics: hand-worked lists, agreement with ranx, and bits that do not depend on blocks."""
+
+import math
+
+import numpy as np
+import pytest
+
+from widenet.errors import DataError, OptionError
+from widenet.metrics import RankingMetrics, check_metric, metric_names
+
+WIDTH = 60
+KS = [1, 5, 10]
+
+
+def csr(rows):
+    indptr = np.cumsum([0] + [len(row) for row in rows])
+    return indptr.astype(np.int64), np.array([item for row in rows for item in row], dtype=np.int64)
+
+
+def measure(top, truth, ks=KS, popularity=None, block=1000):
+    metrics = RankingMetrics(ks, np.arange(WIDTH, dtype=np.int64) if popularity is None else popularity)
+    for start in range(0, len(top), block):
+        metrics.add(np.array(top[start : start + block], dtype=np.int64), *csr(truth[start : start + block]))
+    return metrics.result()
+
+
+def random_examples(num_examples, seed=1, width=WIDTH, longest=12):
+    generator = np.random.default_rng(seed)
+    top = np.stack([generator.permutation(width)[:longest] for _ in range(num_examples)])
+    truth = [sorted(generator.permutation(width)[: generator.integers(1, 20)]) for _ in range(num_examples)]
+    return top, truth
+
+
+def test_a_hand_worked_list():
+    result = measure([[7, 3, 9, 1]], [[1, 3, 5]], ks=[2, 4])
+    ideal = 1 + 1 / math.log2(3)
+    assert result["precision@2"] == 0.5
+    assert result["recall@2"] == pytest.approx(1 / 3, abs=1e-15)
+    assert result["ndcg@2"] == pytest.approx((1 / math.log2(3)) / ideal, abs=1e-15)
+    assert result["ndcg@4"] == pytest.approx((1 / math.log2(3) + 1 / math.log2(5)) / (ideal + 0.5), abs=1e-15)
+    assert result["map@2"] == 0.25
+    assert result["map@4"] == pytest.approx((1 / 2 + 2 / 4) / 3, abs=1e-15)
+    assert (result["mrr@2"], result["hit_rate@2"]) == (0.5, 1.0)
+    assert result["coverage@4"] == 4 / WIDTH
+    assert result["popularity@2"] == pytest.approx((7 + 3) / 2 / 59, abs=1e-15)
+    assert result["num_examples"] == 1
+
+
+def test_a_perfect_list_scores_one_and_a_useless_one_zero():
+    relevant = ["ndcg@5", "map@5", "mrr@5", "hit_rate@5"]
+    perfect = measure([[4, 2, 8, 0, 1, 3, 5, 6, 7, 9]], [[2, 4]])
+    assert [perfect[name] for name in [*relevant, "recall@5"]] == [1.0] * 5
+    longer_than_k = measure([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]], [list(range(20))])
+    assert [longer_than_k[name] for name in [*relevant, "precision@5"]] == [1.0] * 5
+    assert longer_than_k["recall@5"] == 0.25
+    useless = measure([[4, 2, 8, 0, 1, 3, 5, 6, 7, 9]], [[50]])
+    assert [useless[name] for name in [*relevant, "precision@5", "recall@5"]] == [0.0] * 6
+
+
+@pytest.mark.filterwarnings("ignore:unsafe cast from uint64 to int64")
+def test_the_ranx_package_agrees():
+    from ranx import Qrels, Run, evaluate
+
+    top, truth = random_examples(40)
+    relevant = Qrels({f"u{user:02}": {f"i{item}": 1 for item in items} for user, items in enumerate(truth)})
+    run = Run({f"u{user:02}": {f"i{item}": 100.0 - rank for rank, item in enumerate(items)} for user, items in enumerate(top)})
+    names = [f"{metric}@{k}" for k in KS for metric in ("precision", "recall", "ndcg", "mrr", "hit_rate")]
+    ours = measure(top, truth)
+    assert {name: ours[name] for name in names} == pytest.approx(evaluate(relevant, run, names), abs=1e-12)
+    true_counts = np.array([len(items) for items in truth])
+    for k in KS:
+        divided_by_all_true = evaluate(relevant, run, f"map@{k}", return_mean=False)
+        divided_by_reachable = divided_by_all_true * true_counts / np.minimum(true_counts, k)
+        assert ours[f"map@{k}"] == pytest.approx(float(divided_by_reachable.mean()), abs=1e-12)
+
+
+def test_results_have_the_same_bits_for_every_block_size_and_order():
+    top, truth = random_examples(211, seed=2)
+    whole = measure(top, truth)
+    assert measure(top, truth, block=7) == whole
+    assert measure(top, truth, block=1) == whole
+    assert measure(top[::-1], truth[::-1], block=50) == whole
+
+
+def test_the_mean_is_that_of_an_exact_sum():
+    top, truth = random_examples(211, seed=3)
+    each = [measure(top[[user]], [truth[user]]) for user in range(len(top))]
+    whole = measure(top, truth)
+    for name in ("ndcg@10", "map@5", "recall@10", "precision@5"):
+        assert whole[name] == pytest.approx(math.fsum(one[name] for one in each) / len(each), abs=2e-16)
+
+
+def test_padding_is_never_a_hit_and_never_a_recommendation():
+    truth = [[WIDTH - 1], [5]]
+    result = measure([[3, -1, -1], [-1, -1, -1]], truth, ks=[3])
+    assert [result[f"{metric}@3"] for metric in ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")] == [0.0] * 6
+    assert result["coverage@3"] == 1 / WIDTH
+    assert result["popularity@3"] == 3 / 59
+    short = measure([[5, -1, -1]], [[5]], ks=[3])
+    assert (short["precision@3"], short["recall@3"]) == (pytest.approx(1 / 3), 1.0)
+
+
+def test_examples_without_a_true_item_do_not_count():
+    counted = measure([[1, 2, 3]], [[2]], ks=[3])
+    assert measure([[1, 2, 3], [9, 8, 7]], [[2], []], ks=[3]) == counted
+    with pytest.raises(DataError, match="an example must have a held-out item to count"):
+        measure([[1, 2, 3]], [[]], ks=[3])
+
+
+def test_popularity_counts_every_recommendation_alike():
+    popularity = np.array([8, 4, 2, 0], dtype=np.int64)
+    result = measure([[0, 1], [2, -1]], [[3], [3]], ks=[1, 2], popularity=popularity)
+    assert result["popularity@1"] == (8 + 2) / 2 / 8
+    assert result["popularity@2"] == pytest.approx((8 + 4 + 2) / 3 / 8, abs=1e-15)
+    assert result["coverage@2"] == 0.75
+    assert measure([[0]], [[1]], ks=[1], popularity=np.zeros(4, dtype=np.int64))["popularity@1"] == 0.0
+
+
+def test_the_result_has_every_name_in_order():
+    assert list(measure([[1, 2, 3]], [[2]], ks=[3, 1])) == [*metric_names([3, 1]), "num_examples"]
+
+
+def test_a_known_name_gives_its_k():
+    assert [check_metric(name) for name in metric_names([20, 5])] == [20] * 8 + [5] * 8
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ndgc@20", '"ndgc@20" is not a known metric. Did you mean "ndcg@20"?'),
+        ("recal", '"recal" is not a known metric. Did you mean "recall@10"?'),
+        ("loss", '"loss" is not a known metric. Known: precision@10,'),
+        ("ndcg", 'metric "ndcg" must end with "@" and a whole number of at least 1. Write "ndcg@10", for instance.'),
+        ("ndcg@0", 'metric "ndcg@0" must end with'),
+        ("ndcg@ten", 'metric "ndcg@ten" must end with'),
+    ],
+)
+def test_an_unknown_name_is_refused_with_a_remedy(name, message):
+    with pytest.raises(OptionError) as refusal:
+        check_metric(name)
+    assert str(refusal.value).startswith(message)
+
+
+@pytest.mark.parametrize("ks", [[], [0], [5, 5]])
+def test_lengths_that_cannot_be_measured_are_refused(ks):
+    with pytest.raises(OptionError, match="ks must be whole numbers"):
+        RankingMetrics(ks, np.ones(3, dtype=np.int64))

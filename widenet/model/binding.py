@@ -1,0 +1,105 @@
+"""A network document meets a dataset: widths of "auto" layers, and every rule that only both together can break."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from widenet.errors import FitError, did_you_mean
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.spec.network import NetworkSpec
+
+
+class FieldFacts(Protocol):
+    """What a network must know of a dataset's field."""
+
+    @property
+    def kind(self) -> str:
+        """sparse or dense."""
+
+    @property
+    def width(self) -> int:
+        """Features, or numbers a row."""
+
+    @property
+    def min_value(self) -> float:
+        """The smallest stored value; 1 without values."""
+
+    @property
+    def max_value(self) -> float:
+        """The largest stored value; 1 without values."""
+
+
+def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
+    """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
+    units = {}
+    for index, layer in enumerate(spec.layers):
+        place = f'layers[{index}] ("{layer.name}")'
+        if isinstance(layer, HiddenLayer):
+            units[layer.name] = layer.units
+            continue
+        if layer.field not in fields:
+            raise FitError(f'{place}: the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}')
+        facts = fields[layer.field]
+        if layer.units != "auto" and layer.units < facts.width:
+            rule = f'units must be at least the width of the field "{layer.field}", {facts.width}'
+            raise FitError(f'{place}: {rule}; got {layer.units}. Use "auto".')
+        units[layer.name] = facts.width if layer.units == "auto" else layer.units
+        if isinstance(layer, InputLayer):
+            _check_input(place, layer, facts)
+        else:
+            _check_output(place, layer, facts)
+    for index, layer in enumerate(spec.layers):
+        _check_weights(f'layers[{index}] ("{layer.name}")', layer, spec, fields, units)
+    return units
+
+
+def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
+    """Whether a layer is an input of a sparse field."""
+    layer = spec.layer(name)
+    return isinstance(layer, InputLayer) and fields[layer.field].kind == "sparse"
+
+
+def _check_input(place: str, layer: InputLayer, facts: FieldFacts) -> None:
+    sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
+    for name, value in sparse_only.items():
+        if value and facts.kind == "dense":
+            raise FitError(f'{place}: {name} needs a sparse field; "{layer.field}" is dense. Remove it.')
+    if layer.dropout and facts.kind == "sparse":
+        raise FitError(f'{place}: dropout needs a dense field; "{layer.field}" is sparse. Use "denoise".')
+    if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
+        raise FitError(f'{place}: units of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
+
+
+def _check_output(place: str, layer: OutputLayer, facts: FieldFacts) -> None:
+    if layer.values == "ignore" and facts.kind == "sparse":
+        return
+    low, high = facts.min_value, facts.max_value
+    remedy = 'Use "values": "ignore", or another loss.' if facts.kind == "sparse" else "Use another loss."
+    if layer.loss.kind == "cross_entropy" and layer.activation.kind == "sigmoid" and not 0 <= low <= high <= 1:
+        raise FitError(f"{place}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}. {remedy}")
+    if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
+        raise FitError(f"{place}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}. {remedy}")
+
+
+def _check_weights(place: str, layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: dict[str, int]) -> None:
+    if isinstance(layer, OutputLayer):
+        for source in spec.sources(layer):
+            if is_sparse_input(spec, source, fields):
+                raise FitError(f'{place}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.')
+    if isinstance(layer, InputLayer) or layer.weights is None:
+        return
+    share = layer.weights
+    owner = spec.layer(share.layer)
+    source = share.source or spec.sources(layer)[0]
+    owner_source = share.layer_source or spec.sources(owner)[0]
+    wanted = (units[source], units[layer.name])
+    shape = (units[owner_source], units[owner.name])
+    offered = shape[::-1] if share.transposed else shape
+    if wanted != offered:
+        turned = " transposed" if share.transposed else ""
+        sizes = f"{wanted[0]} x {wanted[1]} weights; those of {owner.name!r}{turned} are {offered[0]} x {offered[1]}"
+        raise FitError(f'{place}: weights must match in size. It needs {sizes}. Change "units" or "transposed".')
+    wide = [isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields) for start, end in ((source, layer), (owner_source, owner))]
+    if wide[0] != wide[1]:
+        raise FitError(f"{place}: weights of sparse inputs and of outputs are cut into shards and can be shared only among themselves.")
+    if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
+        raise FitError(f'{place}: an input and an output share weights with "transposed": true, two of a kind with false.')

@@ -1,0 +1,44 @@
+"""Initial weights: functions of (seed, weight, shard) alone."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet.randomness import stream
+from widenet.spec.initializers import Constant, Gaussian, He, Initializer, Selu, Uniform, UnitBall, Xavier
+
+
+def initial(spec: Initializer, shape: tuple[int, int], fan_in: int, fan_out: int, seed: int, purpose: str, shard: int = 0) -> Tensor:
+    """float32 weights [rows, columns] to start with.
+
+    shape: what is drawn here, one shard of the whole weight.
+    fan_in, fan_out: units on either side of the whole weight, as the formulas need them.
+    """
+    draw = stream(seed, f"weights/{purpose}", shard)
+    match spec:
+        case Xavier(scale=scale):
+            return _uniform(draw, shape, scale * math.sqrt(6 / (fan_in + fan_out)))
+        case He(scale=scale):
+            return _gaussian(draw, shape, scale * math.sqrt(2 / fan_in))
+        case Gaussian(deviation=deviation):
+            return _gaussian(draw, shape, deviation)
+        case Uniform(limit=limit):
+            return _uniform(draw, shape, limit)
+        case UnitBall(radius=radius):
+            direction = _gaussian(draw, shape, 1.0)
+            length = torch.from_numpy(draw.random((shape[0], 1), dtype=np.float32)).pow_(1 / shape[1])
+            return direction.mul_(length * radius / direction.norm(dim=1, keepdim=True).clamp_min(1e-30))
+        case Constant(value=value):
+            return torch.full(shape, value)
+        case Selu(scale=scale):
+            return _gaussian(draw, shape, scale / math.sqrt(fan_in))
+
+
+def _uniform(draw: np.random.Generator, shape: tuple[int, int], limit: float) -> Tensor:
+    return torch.from_numpy(draw.random(shape, dtype=np.float32)).mul_(2 * limit).sub_(limit)
+
+
+def _gaussian(draw: np.random.Generator, shape: tuple[int, int], deviation: float) -> Tensor:
+    return torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).mul_(deviation)

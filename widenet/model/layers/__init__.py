@@ -1,0 +1,1 @@
+"""Layer kinds, one file each."""

@@ -1,0 +1,60 @@
+"""The input layer: what a field's features become before the first weight."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet.model.draws import Draws
+from widenet.sparse import SparseBatch
+from widenet.spec.layers import InputLayer
+
+
+def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor | None:
+    """The factor of every feature, float32 [units]: (count / mean count)^-popularity_damping; 1 for features never seen."""
+    if spec.popularity_damping == 0:
+        return None
+    seen = counts > 0
+    factors = np.ones(units, dtype=np.float64)
+    factors[: len(counts)][seen] = (counts[seen] / counts[seen].mean()) ** -spec.popularity_damping
+    return torch.from_numpy(factors.astype(np.float32))
+
+
+def hide(spec: InputLayer, batch: SparseBatch, draws: Draws) -> tuple[SparseBatch, SparseBatch]:
+    """What stays of a batch after `denoise`, and what was hidden."""
+    kept_Z = draws.kept(f"denoise/{spec.name}", (batch.num_entries,), spec.denoise, batch.indices.device)
+    stays = batch.keep(kept_Z)
+    if spec.denoise_rescale:
+        stays = stays.with_values(stays.values_or_ones() / (1 - spec.denoise))
+    return stays, batch.keep(~kept_Z)
+
+
+def scaled(spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None) -> SparseBatch:
+    """The batch with the values that enter the network."""
+    if spec.values == "ignore" and batch.values is not None:
+        batch = batch.with_values(None)
+    if factors_F is not None:
+        batch = batch.with_values(batch.values_or_ones() * factors_F[batch.indices.long()])
+    if spec.scale == "none":
+        return batch
+    values_Z, examples_Z, counts_E = batch.values_or_ones(), batch.example_of_entry(), batch.counts()
+    if spec.scale == "unit":
+        squares_E = torch.zeros(batch.num_examples, device=values_Z.device).index_add_(0, examples_Z, values_Z * values_Z)
+        return batch.with_values(values_Z * squares_E.clamp_min(1e-30).rsqrt()[examples_Z])
+    divisor_E = counts_E.clamp_min(1).to(torch.float32)
+    return batch.with_values(values_Z / (divisor_E if spec.scale == "mean" else divisor_E.sqrt())[examples_Z])
+
+
+def scaled_dense(spec: InputLayer, values_EN: Tensor, draws: Draws | None) -> Tensor:
+    """A dense field as it enters the network."""
+    if spec.dropout and draws is not None:
+        kept_EN = draws.kept(f"dropout/{spec.name}", tuple(values_EN.shape), spec.dropout, values_EN.device)
+        values_EN = values_EN * kept_EN / (1 - spec.dropout)
+    match spec.scale:
+        case "mean":
+            return values_EN / values_EN.shape[1]
+        case "rsqrt":
+            return values_EN / values_EN.shape[1] ** 0.5
+        case "unit":
+            return torch.nn.functional.normalize(values_EN, dim=1)
+        case _:
+            return values_EN

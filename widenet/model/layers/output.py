@@ -1,0 +1,91 @@
+"""The output layer: a wide weight, its biases, and the logits of a tile."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.model.exchange import Exchange
+from widenet.model.losses import Loss, loss_of
+from widenet.model.wide_weight import WideWeight
+from widenet.spec.layers import OutputLayer
+
+SHORTEST = 1e-12
+"""Vectors shorter than this count as this long where a direction is needed."""
+
+
+@dataclass
+class WideOutput:
+    """An output of L units in shards, fed by hidden vectors [E, H].
+
+    owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
+    half: matrix products take bfloat16 operands.
+    """
+
+    spec: OutputLayer
+    weight: WideWeight
+    bias: WideWeight | None
+    exchange: Exchange
+    owns_weight: bool = True
+    half: bool = False
+
+    @property
+    def width(self) -> int:
+        """L."""
+        return self.weight.shards.width
+
+    @property
+    def loss(self) -> Loss:
+        """What is made small."""
+        return loss_of(self.spec.loss, self.spec.activation)
+
+    def direct(self, hidden_EH: Tensor) -> Tensor:
+        """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature. Differentiable."""
+        if self.spec.cosine is None:
+            return hidden_EH
+        return torch.nn.functional.normalize(hidden_EH, dim=1, eps=SHORTEST) / self.spec.cosine.temperature
+
+    def tile(self, shard: int, start: int, stop: int) -> "Tile":
+        """The units [start, stop) of a shard."""
+        weight_TH = self.weight.parts[shard].weight[start:stop]
+        bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
+        length_T1 = None if self.spec.cosine is None else weight_TH.norm(dim=1, keepdim=True).clamp_min(SHORTEST)
+        return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, self.half)
+
+
+@dataclass
+class Tile:
+    """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to them."""
+
+    vector_TH: Tensor
+    bias_T: Tensor | None
+    length_T1: Tensor | None
+    half: bool
+
+    def logits(self, direct_EH: Tensor) -> Tensor:
+        """float32 [E, T]."""
+        if self.half:
+            logits_ET = (direct_EH.bfloat16() @ self.vector_TH.bfloat16().T).float()
+        elif self.bias_T is not None:
+            return torch.addmm(self.bias_T, direct_EH, self.vector_TH.T)
+        else:
+            return direct_EH @ self.vector_TH.T
+        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
+
+    def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
+        """Add the gradient to the incoming vectors to a running total."""
+        if self.half:
+            total_EH.add_((delta_ET.bfloat16() @ self.vector_TH.bfloat16()).float())
+        else:
+            total_EH.addmm_(delta_ET, self.vector_TH)
+
+    def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor:
+        """float32 [T, H], the gradient to the units' own weights, through the division by their length under "cosine"."""
+        if self.half:
+            gradient_TH = (delta_ET.bfloat16().T @ direct_EH.bfloat16()).float()
+        else:
+            gradient_TH = delta_ET.T @ direct_EH
+        if self.length_T1 is not None:
+            along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
+            gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
+        return gradient_TH

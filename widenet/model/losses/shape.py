@@ -1,0 +1,18 @@
+"""What most losses share: every unit counts what its example counts, and there is no softmax form."""
+
+from torch import Tensor
+
+
+class UnitLoss:
+    """A loss that adds up over units."""
+
+    slope_of_logit = False
+
+    def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
+        """Every unit counts what its example counts."""
+        del num_targets_E, width
+        return weight_E, weight_E
+
+    def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Only the cross-entropies have a closed form under a softmax."""
+        raise AssertionError("this loss has no closed form under a softmax")

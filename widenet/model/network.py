@@ -1,0 +1,154 @@
+"""A network: its weights, shard by shard, and what flows forward through them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from widenet.kernels import gather_sum
+from widenet.model.draws import Draws
+from widenet.model.exchange import Exchange
+from widenet.model.layers import hidden as hidden_layer
+from widenet.model.layers.input import hide, scaled, scaled_dense
+from widenet.model.layers.output import WideOutput
+from widenet.model.rule import Rule
+from widenet.model.sharding import Shards
+from widenet.model.targets import Targets
+from widenet.model.wide_weight import WideWeight
+from widenet.sparse import SparseBatch
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.layers import HiddenLayer
+from widenet.spec.network import NetworkSpec
+
+Values = SparseBatch | Tensor
+"""A field of a batch: sparse, or dense float32 [E, width]."""
+
+
+@dataclass
+class TrunkWeight:
+    """A weight [units, inputs] or bias [units] of a hidden layer, whole on every process."""
+
+    tensor: Tensor
+    state: dict[str, Tensor] = field(default_factory=dict)
+    norm_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A weight seen from the layer that uses it."""
+
+    weight: str
+    transposed: bool = False
+
+
+@dataclass
+class Prepared:
+    """A batch as the input layers see it: sparse inputs cut into shards, dense ones as they enter; and what `denoise` hid, by field."""
+
+    sparse: dict[str, list[SparseBatch]]
+    dense: dict[str, Tensor]
+    hidden: dict[str, SparseBatch]
+
+
+@dataclass
+class Activity:
+    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, and the penalties."""
+
+    values: dict[str, Tensor]
+    gathered: dict[tuple[str, str], Tensor]
+    penalties: list[Tensor]
+
+
+@dataclass
+class Network:
+    """A network over known widths. It knows no rank: what crosses shards goes through the exchange.
+
+    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
+    wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
+    damping: factors of an input's features, by layer.
+    """
+
+    spec: NetworkSpec
+    units: dict[str, int]
+    exchange: Exchange
+    num_shards: int
+    device: torch.device
+    links: dict[tuple[str, str], Link]
+    wide: dict[str, WideWeight]
+    trunk: dict[str, TrunkWeight]
+    outputs: dict[str, WideOutput]
+    damping: dict[str, Tensor]
+
+    def shards(self, layer: str) -> Shards:
+        """How a wide layer's units are cut."""
+        return Shards(self.units[layer], self.num_shards)
+
+    def prepare(self, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
+        """A batch's fields as the input layers see them. draws: the step's random numbers; None outside training."""
+        prepared = Prepared({}, {}, {})
+        for layer in self.spec.inputs:
+            values = fields[layer.field]
+            if isinstance(values, Tensor):
+                prepared.dense[layer.name] = scaled_dense(layer, values, draws)
+                continue
+            if layer.values == "ignore":
+                values = values.with_values(None)
+            if layer.denoise and draws is not None:
+                values, prepared.hidden[layer.field] = hide(layer, values, draws)
+            batch = scaled(layer, values, self.damping.get(layer.name))
+            prepared.sparse[layer.name] = self.shards(layer.name).split(batch)
+        return prepared
+
+    def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
+        """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
+        activity = Activity(dict(prepared.dense), {}, [])
+        for layer in self.spec.hidden:
+            sums = [self._product(layer, source, prepared, activity) for source in self.spec.sources(layer)]
+            bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
+            value_EH, penalty = hidden_layer.forward(layer, sums, bias, draws)
+            activity.values[layer.name] = value_EH
+            if penalty is not None:
+                activity.penalties.append(penalty)
+        return activity
+
+    def direct(self, output: WideOutput, activity: Activity) -> Tensor:
+        """The vectors [E, H] that meet an output's units; several sources side by side."""
+        sources = [activity.values[source] for source in self.spec.sources(output.spec)]
+        return output.direct(sources[0] if len(sources) == 1 else torch.cat(sources, dim=1))
+
+    def targets(self, output: WideOutput, fields: Mapping[str, Values], prepared: Prepared) -> Targets:
+        """What an output is asked for."""
+        layer = output.spec
+        values = prepared.hidden[layer.field] if layer.predict == "hidden" else fields[layer.field]
+        closed = layer.activation.kind in ROW_WISE and output.loss.slope_of_logit
+        if isinstance(values, Tensor):
+            if closed:
+                return Targets.of_dense_as_sparse(values, output.weight.shards)
+            room = output.width - values.shape[1]
+            return Targets.of_dense(torch.nn.functional.pad(values, (0, room)) if room else values)
+        if layer.values == "ignore":
+            values = values.with_values(None)
+        return Targets.of_sparse(values, output.weight.shards)
+
+    def prepare_training(self, rule: Rule) -> None:
+        """Make room for the optimizer's state."""
+        stepped = {output.spec.name: self.links[output.spec.name, ""].weight for output in self.outputs.values()}
+        for name, weight in self.wide.items():
+            weight.prepare(rule, by_rows=not weight.is_bias and name not in stepped.values())
+        for trunk in self.trunk.values():
+            trunk.state = rule.state_for(trunk.tensor)
+            trunk.tensor.requires_grad_(True)
+
+    def _product(self, layer: HiddenLayer, source: str, prepared: Prepared, activity: Activity) -> Tensor:
+        link = self.links[layer.name, source]
+        if source in prepared.sparse:
+            parts, weight = prepared.sparse[source], self.wide[link.weight]
+            terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
+            gathered_EH = self.exchange.sum(terms).requires_grad_(torch.is_grad_enabled())
+            activity.gathered[layer.name, source] = gathered_EH
+            return gathered_EH
+        weight_HN = self.trunk[link.weight].tensor
+        return activity.values[source] @ (weight_HN if link.transposed else weight_HN.T)
+
+

@@ -1,0 +1,46 @@
+"""What a weight needs from an optimizer: an elementwise rule that works on whole weights, tiles and rows alike."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class StepNumbers:
+    """The numbers of one optimizer step.
+
+    number: counts from 1 over the whole training.
+    rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused.
+    gradient_scale: every gradient is multiplied by it, to keep a norm limit.
+    """
+
+    number: int
+    rates: np.ndarray
+    gradient_scale: float = 1.0
+
+    @property
+    def rate(self) -> float:
+        """This step's learning rate."""
+        return float(self.rates[self.number])
+
+
+class Rule(Protocol):
+    """An optimizer, seen from a weight."""
+
+    @property
+    def idles(self) -> bool:
+        """Whether a weight still moves in steps where its gradient is zero, by a closed form that `idle` applies."""
+
+    def state_for(self, weight: Tensor) -> dict[str, Tensor]:
+        """The state of a weight before its first step, each tensor of the weight's shape."""
+
+    def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
+        """One step in place, penalties included. May overwrite the gradient."""
+
+    def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
+        """One step of a bias, which the document's penalties and weight decay leave alone."""
+
+    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray) -> None:
+        """Bring rows, last moved in step `since` (int32 [U]), to where zero gradients would have led them after step `until`."""

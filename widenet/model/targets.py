@@ -1,0 +1,68 @@
+"""What an output is asked for in one step, cut by shard and tile."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.model.sharding import ByUnit, Shards
+from widenet.sparse import SparseBatch
+
+
+@dataclass
+class TileEntries:
+    """The sparse targets inside one tile: examples int64 [Z], places in the flat tile int64 [Z], values float32 [Z]."""
+
+    examples_Z: Tensor
+    places_Z: Tensor
+    values_Z: Tensor
+
+
+@dataclass
+class Targets:
+    """Targets of E examples over the units of an output: sparse by shard, or dense.
+
+    num_E: float32 [E], how many targets above zero an example has. total_E: float32 [E], the sum of its stored values.
+    """
+
+    num_E: Tensor
+    total_E: Tensor
+    sparse: list[ByUnit] | None = None
+    dense_EL: Tensor | None = None
+
+    @classmethod
+    def of_sparse(cls, batch: SparseBatch, shards: Shards) -> "Targets":
+        """Sparse targets; a batch without values asks for ones."""
+        num_E = batch.counts().to(torch.float32)
+        total_E = num_E
+        if batch.values is not None:
+            examples_Z = batch.example_of_entry()
+            total_E = torch.zeros_like(num_E).index_add_(0, examples_Z, batch.values)
+            num_E = torch.zeros_like(num_E).index_add_(0, examples_Z, (batch.values > 0).to(torch.float32))
+        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in shards.split(batch)])
+
+    @classmethod
+    def of_dense(cls, targets_EL: Tensor) -> "Targets":
+        """A target for every unit."""
+        return cls((targets_EL > 0).sum(dim=1).to(torch.float32), targets_EL.sum(dim=1), dense_EL=targets_EL)
+
+    @classmethod
+    def of_dense_as_sparse(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
+        """The dense targets that are not zero, as sparse ones."""
+        examples_Z, units_Z = torch.nonzero(targets_EL, as_tuple=True)
+        indptr = torch.zeros(len(targets_EL) + 1, dtype=torch.int64, device=targets_EL.device)
+        torch.cumsum(torch.bincount(examples_Z, minlength=len(targets_EL)), 0, out=indptr[1:])
+        return cls.of_sparse(SparseBatch(indptr, units_Z, targets_EL[examples_Z, units_Z]), shards)
+
+    def entries(self, shard: int, tiles: list[tuple[int, int]]) -> list[TileEntries]:
+        """The sparse targets of a shard, tile by tile."""
+        assert self.sparse is not None
+        part = self.sparse[shard]
+        edges = part.edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
+        found = []
+        for (start, stop), low, high in zip(tiles, edges, edges[1:], strict=False):
+            examples_Z = part.examples_Z[low:high]
+            places_Z = examples_Z * (stop - start) + (part.units_Z[low:high] - start)
+            values = torch.ones(high - low, device=places_Z.device) if part.values_Z is None else part.values_Z[low:high]
+            found.append(TileEntries(examples_Z, places_Z, values))
+        return found

@@ -1,0 +1,128 @@
+"""One step of a wide output: loss, gradient to the hidden vectors and weight gradients, a tile at a time.
+
+Nothing of size examples x width is held unless it is small (`KEPT_BYTES`); else logits are computed again where they are needed
+again, with the same shapes and so the same bits.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from widenet.model.activations import activate, slope
+from widenet.model.layers.output import Tile, WideOutput
+from widenet.model.row_activation import RowActivation
+from widenet.model.targets import Targets, TileEntries
+from widenet.model.wide_weight import tiles
+from widenet.spec.activations import ROW_WISE
+
+KEPT_BYTES = 2**29
+"""Logits of a batch up to this size are kept between the passes over an output."""
+
+OnTile = Callable[[int, int, int, Tensor, Tensor], None]
+"""Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
+
+
+class WideLoss:
+    """The passes of one step over one output."""
+
+    def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor) -> None:
+        """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size)."""
+        self.output, self.direct_EH, self.targets = output, direct_EH, targets
+        self.activation, self.loss = output.spec.activation, output.loss
+        self.num_examples = len(direct_EH)
+        self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
+        self.row_wise = self.activation.kind in ROW_WISE
+        self.keeps = 4 * self.num_examples * output.width <= KEPT_BYTES
+        self.logits: dict[tuple[int, int], Tensor] = {}
+        self.deltas: dict[tuple[int, int], Tensor] = {}
+        self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
+        self.entries: dict[int, list[TileEntries]] = {}
+        self.rows: RowActivation | None = None
+
+    def run(self, on_tile: OnTile | None) -> tuple[float, Tensor]:
+        """The loss and the gradient float32 [E, H] to `direct_EH`.
+
+        on_tile: takes the weight gradients while their tile is at hand; None where they are asked for later by `gradient`.
+        """
+        if self.targets.sparse is not None:
+            self.output.exchange.each(self._find_entries)
+        if self.row_wise:
+            self.rows = RowActivation.over(self)
+        found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
+        loss = self.output.exchange.sum([loss for loss, _ in found])
+        return float(loss), self.output.exchange.sum([gradient for _, gradient in found])
+
+    def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
+        """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
+        delta_ET = self.deltas.pop((shard, index), None)
+        start, stop = self.tiles[shard][index]
+        tile = self.output.tile(shard, start, stop)
+        if delta_ET is None:
+            delta_ET = self._delta(shard, index, tile)[1]
+        return tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0)
+
+    def tile_logits(self, shard: int, index: int, tile: Tile | None = None) -> Tensor:
+        """Logits [E, T] of a tile, kept or computed again."""
+        kept = self.logits.pop((shard, index), None)
+        if kept is not None:
+            return kept
+        start, stop = self.tiles[shard][index]
+        return (tile or self.output.tile(shard, start, stop)).logits(self.direct_EH)
+
+    def keep_logits(self, shard: int, index: int, logits_ET: Tensor) -> None:
+        """Hand a tile's logits to the next pass, where memory allows."""
+        if self.keeps:
+            self.logits[shard, index] = logits_ET
+
+    def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
+        """Loss float64 [E] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
+        target_E1, other_E1 = self.target_weight_E[:, None], self.other_weight_E[:, None]
+        if self.targets.dense_EL is not None:
+            first = self.output.weight.shards.start(shard)
+            start, stop = self.tiles[shard][index]
+            t_ET = self.targets.dense_EL[:, first + start : first + stop]
+            value_ET, slope_ET = self.loss.cells(logits_ET, a_ET, t_ET)
+            weight_ET = torch.where(t_ET > 0, target_E1, other_E1)
+            return (value_ET * weight_ET).sum(dim=1).double(), slope_ET * weight_ET
+        value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
+        loss_E = (value_ET.sum(dim=1) * self.other_weight_E).double()
+        slope_ET = slope_ET * other_E1
+        entries = self.entries[shard][index]
+        z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
+        value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
+        was_Z = self.loss.others(z_Z, a_Z)[0]
+        weight_Z = self.target_weight_E[entries.examples_Z]
+        change_Z = value_Z * weight_Z - was_Z * self.other_weight_E[entries.examples_Z]
+        loss_E.index_add_(0, entries.examples_Z, change_Z.double())
+        slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
+        return loss_E, slope_ET
+
+    def _find_entries(self, shard: int) -> None:
+        self.entries[shard] = self.targets.entries(shard, self.tiles[shard])
+
+    def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
+        loss_E = torch.zeros(self.num_examples, dtype=torch.float64, device=self.direct_EH.device)
+        gradient_EH = torch.zeros_like(self.direct_EH)
+        for index, (start, stop) in enumerate(self.tiles[shard]):
+            tile = self.output.tile(shard, start, stop)
+            tile_loss_E, delta_ET = self._delta(shard, index, tile)
+            loss_E += tile_loss_E
+            tile.add_direct_gradient(gradient_EH, delta_ET)
+            if on_tile is not None:
+                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0))
+            elif self.keeps:
+                self.deltas[shard, index] = delta_ET
+        return loss_E.sum(), gradient_EH
+
+    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
+        """Loss float64 [E] of a tile, and the gradient [E, T] to its logits."""
+        logits_ET = self.tile_logits(shard, index, tile)
+        if self.rows is not None:
+            return self.rows.delta(logits_ET, shard, index)
+        a_ET = activate(self.activation, logits_ET)
+        loss_E, slope_ET = self.cells(logits_ET, a_ET, shard, index)
+        if not self.loss.slope_of_logit:
+            factor_ET = slope(self.activation, logits_ET, a_ET)
+            slope_ET = slope_ET if factor_ET is None else slope_ET * factor_ET
+        return loss_E, slope_ET

@@ -1,0 +1,106 @@
+"""A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by touched rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from widenet.model.rule import Rule, StepNumbers
+from widenet.model.sharding import Shards
+
+TILE_CELLS = 2**17
+"""Logits in a tile: few enough that a tile and its weights stay in a core's cache."""
+
+
+def tiles(num_units: int, num_examples: int) -> Iterator[tuple[int, int]]:
+    """The tiles (start, stop) of a shard for a batch: a function of shapes alone, for the bits depend on it."""
+    units = max(64, TILE_CELLS // max(num_examples, 1))
+    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+
+
+@dataclass
+class Part:
+    """One shard of a wide weight.
+
+    weight: float32 [R, H], or [R] for biases.
+    state: the optimizer's tensors, each shaped like the weight; empty outside training.
+    moved: int32 [R], the step that moved each row last; None unless the optimizer's idle rows move.
+    """
+
+    weight: Tensor
+    state: dict[str, Tensor] = field(default_factory=dict)
+    moved: Tensor | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint holds of this shard."""
+        moved = {} if self.moved is None else {"moved": self.moved}
+        return {"weight": self.weight, **{f"state.{name}": tensor for name, tensor in self.state.items()}, **moved}
+
+
+@dataclass
+class WideWeight:
+    """A weight [width, H] or a bias [width], its rows cut into shards; `parts` holds the shards at hand."""
+
+    shards: Shards
+    parts: dict[int, Part]
+    norm_limit: float | None = None
+    l2: float = 0.0
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether it has one number a unit."""
+        return next(iter(self.parts.values())).weight.dim() == 1
+
+    def prepare(self, rule: Rule, by_rows: bool) -> None:
+        """Make room for the optimizer's state. by_rows: only touched rows will be updated."""
+        for part in self.parts.values():
+            part.state = rule.state_for(part.weight)
+            if by_rows and rule.idles:
+                part.moved = torch.zeros(len(part.weight), dtype=torch.int32, device=part.weight.device)
+
+    def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor, rule: Rule, step: StepNumbers) -> None:
+        """One step of the rows [start, stop) of a shard."""
+        part = self.parts[shard]
+        weight = part.weight[start:stop]
+        state = {name: tensor[start:stop] for name, tensor in part.state.items()}
+        if self.is_bias:
+            rule.apply_to_bias(weight, gradient, state, step, self.l2)
+        else:
+            rule.apply(weight, gradient, state, step)
+        if self.norm_limit is not None:
+            weight.mul_((self.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
+
+    def update_rows(self, shard: int, rows_U: Tensor, gradient_UH: Tensor, rule: Rule, step: StepNumbers) -> None:
+        """One step of some rows of a shard; the others stay."""
+        part = self.parts[shard]
+        if not len(rows_U):
+            return
+        weight = part.weight.index_select(0, rows_U)
+        state = {name: tensor.index_select(0, rows_U) for name, tensor in part.state.items()}
+        rule.apply(weight, gradient_UH, state, step)
+        part.weight.index_copy_(0, rows_U, weight)
+        for name, tensor in state.items():
+            part.state[name].index_copy_(0, rows_U, tensor)
+        if part.moved is not None:
+            part.moved.index_fill_(0, rows_U, step.number)
+
+    def wake(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
+        """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would have led them."""
+        part = self.parts[shard]
+        if part.moved is None or not len(rows_U):
+            return
+        weight = part.weight.index_select(0, rows_U)
+        state = {name: tensor.index_select(0, rows_U) for name, tensor in part.state.items()}
+        rule.idle(weight, state, part.moved.index_select(0, rows_U), step.number - 1, step.rates)
+        part.weight.index_copy_(0, rows_U, weight)
+        for name, tensor in state.items():
+            part.state[name].index_copy_(0, rows_U, tensor)
+        part.moved.index_fill_(0, rows_U, step.number - 1)
+
+    def wake_all(self, rule: Rule, step: StepNumbers) -> None:
+        """`wake` for every row at hand, a block at a time."""
+        for shard, part in self.parts.items():
+            for start in range(0, len(part.weight), 65_536):
+                rows = torch.arange(start, min(start + 65_536, len(part.weight)), device=part.weight.device)
+                self.wake(shard, rows, rule, step)

@@ -1,0 +1,35 @@
+"""Adadelta."""
+
+import numpy as np
+from torch import Tensor
+
+from widenet.spec.optimizers import Adadelta
+from widenet.train.optimizers import multiply_rows
+
+
+class _Adadelta:
+    state_names = ("square", "step_square")
+    idles = True
+
+    def __init__(self, spec: Adadelta) -> None:
+        self.spec = spec
+
+    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+        del number
+        decay, epsilon = self.spec.decay, self.spec.epsilon
+        square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
+        change = (state["step_square"] + epsilon).sqrt_().div_((square + epsilon).sqrt_()).mul_(gradient)
+        state["step_square"].mul_(decay).addcmul_(change, change, value=1 - decay)
+        weight.add_(change, alpha=-rate)
+
+    def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
+        """Both mean squares fade; the weight stands still."""
+        del weight, rates
+        fade_U = self.spec.decay ** (until - since_U).astype(np.float64)
+        multiply_rows(state["square"], fade_U)
+        multiply_rows(state["step_square"], fade_U)
+
+
+def formula(spec: Adadelta) -> _Adadelta:
+    """The formula of the spec."""
+    return _Adadelta(spec)

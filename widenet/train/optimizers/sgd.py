@@ -1,0 +1,20 @@
+"""Stochastic gradient descent."""
+
+from torch import Tensor
+
+from widenet.spec.optimizers import Sgd
+from widenet.train.optimizers.still import StandsStill
+
+
+class _Sgd(StandsStill):
+    state_names = ()
+
+    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+        del state, number
+        weight.add_(gradient, alpha=-rate)
+
+
+def formula(spec: Sgd) -> _Sgd:
+    """The formula of the spec."""
+    del spec
+    return _Sgd()

@@ -1,0 +1,221 @@
+"""One training step: forward, loss, backward, update."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from widenet.kernels import row_gradient
+from widenet.model.draws import Draws
+from widenet.model.layers.output import WideOutput
+from widenet.model.network import Activity, Network, Prepared, Values
+from widenet.model.rule import Rule, StepNumbers
+from widenet.model.wide_loss import OnTile, WideLoss
+from widenet.model.wide_weight import WideWeight
+
+Rows = tuple[Tensor, Tensor]
+"""Touched rows int64 [U], ascending, and their gradients float32 [U, H]."""
+
+
+def train_step(
+    network: Network,
+    fields: Mapping[str, Values],
+    weights_E: Tensor | None,
+    draws: Draws,
+    rule: Rule,
+    numbers: StepNumbers,
+    norm_limit: float | None = None,
+) -> float:
+    """The loss of a batch before the step, penalties included; the network has made the step.
+
+    weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
+    divided by their number. norm_limit: largest length of the whole gradient.
+    """
+    with torch.no_grad():
+        prepared = network.prepare(fields, draws)
+        _wake(network, prepared, rule, numbers)
+    with torch.enable_grad():
+        activity = network.forward(prepared, draws)
+        directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
+    loss = sum(float(penalty.detach()) for penalty in activity.penalties)
+    deferred: dict[str, WideLoss] = {}
+    gradients = []
+    with torch.no_grad():
+        for name, output in network.outputs.items():
+            wide = WideLoss(output, directs[name].detach(), network.targets(output, fields, prepared), _shares(output, weights_E, directs[name]))
+            at_once = output.owns_weight and norm_limit is None
+            found, gradient_EH = wide.run(_updating(output, rule, numbers) if at_once else None)
+            loss += found
+            gradients.append(gradient_EH)
+            if not at_once:
+                deferred[name] = wide
+    _backward([*directs.values(), *activity.penalties], gradients)
+    with torch.no_grad():
+        update = _Update(network, activity, prepared, deferred)
+        if norm_limit is not None:
+            length = update.norm()
+            scale = norm_limit / length if length > norm_limit else 1.0
+            numbers = StepNumbers(numbers.number, numbers.rates, scale)
+        update.apply(rule, numbers)
+    return loss
+
+
+def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> Tensor:
+    """What each example counts in the batch's loss, float32 [E]."""
+    share = output.spec.loss_weight / max(len(direct_EH), 1)
+    if weights_E is None:
+        return torch.full((len(direct_EH),), share, device=direct_EH.device)
+    return weights_E * share
+
+
+def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
+    """What updates a tile as soon as its gradient is known."""
+
+    def on_tile(shard: int, start: int, stop: int, weight_gradient: Tensor, bias_gradient: Tensor) -> None:
+        output.weight.update_tile(shard, start, stop, weight_gradient, rule, numbers)
+        if output.bias is not None:
+            output.bias.update_tile(shard, start, stop, bias_gradient, rule, numbers)
+
+    return on_tile
+
+
+def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
+    """From the outputs and the penalties back to the trunk's weights and the gathered sums."""
+    live = [(end, gradient) for end, gradient in zip(ends, [*gradients, *[torch.ones(())] * len(ends)], strict=False) if end.requires_grad]
+    if live:
+        torch.autograd.backward([end for end, _ in live], [gradient.to(end.device) for end, gradient in live])
+
+
+def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers) -> None:
+    """Bring the rows that this batch reads up to date, where rows without a gradient move."""
+    if not rule.idles:
+        return
+    for (_, source), link in network.links.items():
+        if source in prepared.sparse:
+            parts, weight = prepared.sparse[source], network.wide[link.weight]
+            _each_wakes(network, parts, weight, rule, numbers)
+
+
+def _each_wakes(network: Network, parts: list, weight: WideWeight, rule: Rule, numbers: StepNumbers) -> None:  # type: ignore[type-arg]
+    network.exchange.each(lambda shard: weight.wake(shard, torch.unique(parts[shard].indices).long(), rule, numbers))
+
+
+class _Update:
+    """The gradients of one step that wait to be applied."""
+
+    def __init__(self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss]) -> None:
+        self.network, self.deferred = network, deferred
+        self.rows: dict[str, list[Rows]] = {}
+        for weight, uses in self._uses(activity).items():
+            self.rows[weight] = network.exchange.each(_row_gradients(prepared, activity, uses))
+        self.stepped: dict[str, list[WideLoss]] = {}
+        for name, wide in deferred.items():
+            self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
+
+    def norm(self) -> float:
+        """The Euclidean length of the whole gradient."""
+        exchange = self.network.exchange
+        squares = [exchange.sum(exchange.each(self._squares(name))) for name in dict.fromkeys([*self.rows, *self.stepped])]
+        squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
+        return float(sum(squares)) ** 0.5
+
+    def apply(self, rule: Rule, numbers: StepNumbers) -> None:
+        """One optimizer step of everything that has a gradient here."""
+        exchange = self.network.exchange
+        for name in dict.fromkeys([*self.rows, *self.stepped]):
+            exchange.each(self._step(name, rule, numbers))
+        for trunk in self.network.trunk.values():
+            gradient, weight = trunk.tensor.grad, trunk.tensor.detach()
+            if gradient is None:
+                continue
+            if weight.dim() == 1:
+                rule.apply_to_bias(weight, gradient, trunk.state, numbers)
+            else:
+                rule.apply(weight, gradient, trunk.state, numbers)
+            if trunk.norm_limit is not None:
+                weight.mul_((trunk.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
+            trunk.tensor.grad = None
+        self._limit_columns()
+
+    def _uses(self, activity: Activity) -> dict[str, list[tuple[str, str]]]:
+        uses: dict[str, list[tuple[str, str]]] = {}
+        for key in activity.gathered:
+            uses.setdefault(self.network.links[key].weight, []).append(key)
+        return uses
+
+    def _squares(self, name: str) -> Callable[[int], Tensor]:
+        def of(shard: int) -> Tensor:
+            total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+            for _, _, gradient, biases in self._tile_gradients(name, shard):
+                total += gradient.double().square().sum()
+                for bias in biases:
+                    total += bias.double().square().sum()
+            if name not in self.stepped:
+                total += self.rows[name][shard][1].double().square().sum()
+            return total
+
+        return of
+
+    def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
+        weight = self.network.wide[name]
+
+        def of(shard: int) -> None:
+            if name not in self.stepped:
+                features_U, gradient_UH = self.rows[name][shard]
+                weight.update_rows(shard, features_U, gradient_UH, rule, numbers)
+            for start, stop, gradient, biases in self._tile_gradients(name, shard):
+                weight.update_tile(shard, start, stop, gradient, rule, numbers)
+                for wide, bias in zip(self.stepped[name], biases, strict=True):
+                    if wide.output.bias is not None:
+                        wide.output.bias.update_tile(shard, start, stop, bias, rule, numbers)
+
+        return of
+
+    def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor, list[Tensor]]]:
+        """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias gradients."""
+        users = self.stepped.get(name, [])
+        if not users:
+            return
+        features_U, gradient_UH = self.rows[name][shard] if name in self.rows else (None, None)
+        for index, (start, stop) in enumerate(users[0].tiles[shard]):
+            found = [user.gradient(shard, index) for user in users]
+            gradient_TH = found[0][0]
+            for other_TH, _ in found[1:]:
+                gradient_TH += other_TH
+            if features_U is not None and gradient_UH is not None:
+                low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
+                gradient_TH.index_add_(0, features_U[low:high] - start, gradient_UH[low:high])
+            yield start, stop, gradient_TH, [bias for _, bias in found]
+
+    def _limit_columns(self) -> None:
+        """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""
+        for layer in self.network.spec.hidden:
+            for source in self.network.spec.sources(layer):
+                weight = self.network.wide.get(f"{layer.name}/{source}")
+                if layer.weight_norm is not None and weight is not None:
+                    _limit_columns(self.network, weight, layer.weight_norm)
+
+
+def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], Rows]:
+    """What gives a shard's touched rows and their gradients, over all layers that read the weight."""
+
+    def of(shard: int) -> Rows:
+        found = []
+        for key in uses:
+            gradient_EH = activity.gathered[key].grad
+            assert gradient_EH is not None
+            found.append(row_gradient(prepared.sparse[key[1]][shard], gradient_EH))
+        if len(found) == 1:
+            return found[0]
+        features_U, place_N = torch.unique(torch.cat([features for features, _ in found]), return_inverse=True)
+        rows_NH = torch.cat([rows for _, rows in found])
+        return features_U, rows_NH.new_zeros(len(features_U), rows_NH.shape[1]).index_add_(0, place_N, rows_NH)
+
+    return of
+
+
+def _limit_columns(network: Network, weight: WideWeight, limit: float) -> None:
+    squares_H = network.exchange.sum(network.exchange.each(lambda shard: weight.parts[shard].weight.double().square().sum(dim=0)))
+    factor_H = (limit / squares_H.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
+    if bool((factor_H < 1).any()):
+        network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))
