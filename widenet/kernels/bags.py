@@ -28,6 +28,4 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> tuple[Tensor, Tenso
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:
     offsets = indptr.to(indices_Z.dtype)
-    return torch.nn.functional.embedding_bag(
-        indices_Z, rows, offsets, mode="sum", per_sample_weights=values_Z, include_last_offset=True
-    )
+    return torch.nn.functional.embedding_bag(indices_Z, rows, offsets, mode="sum", per_sample_weights=values_Z, include_last_offset=True)

@@ -29,21 +29,27 @@ def build(
     """A network with the weights that (seed, layer, shard) determine, holding the shards that the exchange has at hand.
 
     fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that
-    "popularity_damping" needs. Raises FitError.
+    "popularity_damping" needs; None: leave every weight undefined, for a checkpoint to fill. Raises FitError.
     """
-    builder = _Builder(spec, training, fields, exchange, torch.device(device))
+    builder = _Builder(spec, training, fields, exchange, torch.device(device), blank=counts is None)
     for hidden in spec.hidden:
         builder.add_hidden(hidden)
     for output in spec.outputs:
         builder.add_output(output)
-    return builder.network(counts or {})
+    return builder.network(counts)
 
 
 class _Builder:
     def __init__(
-        self, spec: NetworkSpec, training: TrainingSpec, fields: Mapping[str, FieldFacts], exchange: Exchange, device: torch.device
+        self,
+        spec: NetworkSpec,
+        training: TrainingSpec,
+        fields: Mapping[str, FieldFacts],
+        exchange: Exchange,
+        device: torch.device,
+        blank: bool,
     ) -> None:
-        self.spec, self.training, self.fields, self.exchange, self.device = spec, training, fields, exchange, device
+        self.spec, self.training, self.fields, self.exchange, self.device, self.blank = spec, training, fields, exchange, device, blank
         self.units = bind(spec, fields)
         self.links: dict[tuple[str, str], Link] = {}
         self.wide: dict[str, WideWeight] = {}
@@ -59,8 +65,8 @@ class _Builder:
                 shards = Shards(fan_in, self.training.shards)
                 self.wide[link.weight] = self._wide(layer, link.weight, shards, fan_out, fan_in, fan_out)
             else:
-                weight = initial(layer.initializer, (fan_out, fan_in), fan_in, fan_out, self.training.seed, link.weight)
-                self.trunk[link.weight] = TrunkWeight(weight.to(self.device), norm_limit=layer.weight_norm)
+                weight = self._initial(layer, (fan_out, fan_in), fan_in, fan_out, link.weight)
+                self.trunk[link.weight] = TrunkWeight(weight, norm_limit=layer.weight_norm)
         if layer.bias:
             start = torch.full((self.units[layer.name],), layer.bias_start, device=self.device)
             self.trunk[f"{layer.name} bias"] = TrunkWeight(start)
@@ -76,7 +82,7 @@ class _Builder:
             parts = self.exchange.each(lambda shard: (shard, torch.full((shards.size(shard),), layer.bias_start, device=self.device)))
             self.wide[f"{layer.name} bias"] = WideWeight(shards, {shard: Part(bias) for shard, bias in parts}, l2=layer.bias_l2)
 
-    def network(self, counts: Mapping[str, np.ndarray]) -> Network:
+    def network(self, counts: Mapping[str, np.ndarray] | None) -> Network:
         outputs = {}
         for layer in self.spec.outputs:
             name = self.links[layer.name, ""].weight
@@ -85,11 +91,10 @@ class _Builder:
             half = self.training.precision == "bfloat16"
             outputs[layer.name] = WideOutput(layer, self.wide[name], bias, self.exchange, owns_weight=users == 1, half=half)
         factors = {}
-        for layer in self.spec.inputs:
-            if layer.popularity_damping:
-                found = damping(layer, counts[layer.field], self.units[layer.name])
-                assert found is not None
-                factors[layer.name] = found.to(self.device)
+        for entry in self.spec.inputs:
+            if entry.popularity_damping:
+                units = self.units[entry.name]
+                factors[entry.name] = (torch.empty(units) if counts is None else damping(entry, counts[entry.field], units)).to(self.device)
         return Network(
             spec=self.spec,
             units=self.units,
@@ -102,6 +107,13 @@ class _Builder:
             outputs=outputs,
             damping=factors,
         )
+
+    def _initial(
+        self, layer: HiddenLayer | OutputLayer, shape: tuple[int, int], fan_in: int, fan_out: int, name: str, shard: int = 0
+    ) -> torch.Tensor:
+        if self.blank:
+            return torch.empty(shape, device=self.device)
+        return initial(layer.initializer, shape, fan_in, fan_out, self.training.seed, name, shard).to(self.device)
 
     def _link(self, layer: HiddenLayer | OutputLayer, source: str) -> Link:
         """The weight that a layer uses for a source: its own, or the one it shares."""
@@ -117,8 +129,7 @@ class _Builder:
     def _wide(self, layer: HiddenLayer | OutputLayer, name: str, shards: Shards, columns: int, fan_in: int, fan_out: int) -> WideWeight:
         def part(shard: int) -> tuple[int, Part]:
             shape = (shards.size(shard), columns)
-            weight = initial(layer.initializer, shape, fan_in, fan_out, self.training.seed, name, shard)
-            return shard, Part(weight.to(self.device))
+            return shard, Part(self._initial(layer, shape, fan_in, fan_out, name, shard))
 
         limit = layer.weight_norm if isinstance(layer, OutputLayer) else None
         return WideWeight(shards, dict(self.exchange.each(part)), norm_limit=limit)

@@ -140,6 +140,16 @@ class Network:
             trunk.state = rule.state_for(trunk.tensor)
             trunk.tensor.requires_grad_(True)
 
+    def first_non_finite(self) -> str | None:
+        """The name of a weight that holds an infinite or undefined number; None where all are finite."""
+        for name, trunk in self.trunk.items():
+            if not bool(torch.isfinite(trunk.tensor).all()):
+                return name
+        for name, weight in self.wide.items():
+            if not all(bool(torch.isfinite(part.weight).all()) for part in weight.parts.values()):
+                return name
+        return None
+
     def _product(self, layer: HiddenLayer, source: str, prepared: Prepared, activity: Activity) -> Tensor:
         link = self.links[layer.name, source]
         if source in prepared.sparse:
@@ -150,5 +160,3 @@ class Network:
             return gathered_EH
         weight_HN = self.trunk[link.weight].tensor
         return activity.values[source] @ (weight_HN if link.transposed else weight_HN.T)
-
-

@@ -83,7 +83,7 @@ def _path(values: Any, location: tuple[int | str, ...]) -> str:
         last = position == len(location) - 1
         if isinstance(part, int):
             path += f"[{part}]"
-            here = here[part] if isinstance(here, list) and part < len(here) else None
+            here = _at(here, (part,))
         elif isinstance(here, dict) and (part in here or last):
             path += f".{part}" if path else part
             here = here.get(part)
@@ -92,7 +92,9 @@ def _path(values: Any, location: tuple[int | str, ...]) -> str:
 
 def _at(values: Any, path: tuple[int | str, ...]) -> Any:
     for part in path:
-        if (isinstance(values, dict) and part in values) or (isinstance(values, list) and isinstance(part, int) and part < len(values)):
+        if isinstance(part, int):
+            values = values[part] if isinstance(values, list) and part < len(values) else values
+        elif isinstance(values, dict) and part in values:
             values = values[part]
     return values
 

@@ -15,7 +15,8 @@ def rates(spec: TrainingSpec, steps_per_epoch: int) -> np.ndarray:
     if spec.warmup_steps:
         for number in range(1, min(spec.warmup_steps, total) + 1):
             factors[number] *= number / spec.warmup_steps
-    return spec.optimizer.learning_rate * np.array(factors)
+    rate: float = spec.optimizer.learning_rate
+    return np.array(factors) * rate
 
 
 def _factor(schedule: Schedule, step: int, steps_per_epoch: int, total: int) -> float:

@@ -1,5 +1,6 @@
 """One training step: forward, loss, backward, update."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
@@ -12,6 +13,7 @@ from widenet.model.network import Activity, Network, Prepared, Values
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
+from widenet.sparse import SparseBatch
 
 Rows = tuple[Tensor, Tensor]
 """Touched rows int64 [U], ascending, and their gradients float32 [U, H]."""
@@ -42,7 +44,9 @@ def train_step(
     gradients = []
     with torch.no_grad():
         for name, output in network.outputs.items():
-            wide = WideLoss(output, directs[name].detach(), network.targets(output, fields, prepared), _shares(output, weights_E, directs[name]))
+            wide = WideLoss(
+                output, directs[name].detach(), network.targets(output, fields, prepared), _shares(output, weights_E, directs[name])
+            )
             at_once = output.owns_weight and norm_limit is None
             found, gradient_EH = wide.run(_updating(output, rule, numbers) if at_once else None)
             loss += found
@@ -93,11 +97,11 @@ def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers
     for (_, source), link in network.links.items():
         if source in prepared.sparse:
             parts, weight = prepared.sparse[source], network.wide[link.weight]
-            _each_wakes(network, parts, weight, rule, numbers)
+            network.exchange.each(_waking(parts, weight, rule, numbers))
 
 
-def _each_wakes(network: Network, parts: list, weight: WideWeight, rule: Rule, numbers: StepNumbers) -> None:  # type: ignore[type-arg]
-    network.exchange.each(lambda shard: weight.wake(shard, torch.unique(parts[shard].indices).long(), rule, numbers))
+def _waking(parts: list[SparseBatch], weight: WideWeight, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
+    return lambda shard: weight.wake(shard, torch.unique(parts[shard].indices).long(), rule, numbers)
 
 
 class _Update:
@@ -117,7 +121,7 @@ class _Update:
         exchange = self.network.exchange
         squares = [exchange.sum(exchange.each(self._squares(name))) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
-        return float(sum(squares)) ** 0.5
+        return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
         """One optimizer step of everything that has a gradient here."""

@@ -1,5 +1,7 @@
 """The input layer: what a field's features become before the first weight."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,10 +11,8 @@ from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 
 
-def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor | None:
+def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
     """The factor of every feature, float32 [units]: (count / mean count)^-popularity_damping; 1 for features never seen."""
-    if spec.popularity_damping == 0:
-        return None
     seen = counts > 0
     factors = np.ones(units, dtype=np.float64)
     factors[: len(counts)][seen] = (counts[seen] / counts[seen].mean()) ** -spec.popularity_damping
@@ -30,8 +30,6 @@ def hide(spec: InputLayer, batch: SparseBatch, draws: Draws) -> tuple[SparseBatc
 
 def scaled(spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None) -> SparseBatch:
     """The batch with the values that enter the network."""
-    if spec.values == "ignore" and batch.values is not None:
-        batch = batch.with_values(None)
     if factors_F is not None:
         batch = batch.with_values(batch.values_or_ones() * factors_F[batch.indices.long()])
     if spec.scale == "none":
@@ -53,7 +51,7 @@ def scaled_dense(spec: InputLayer, values_EN: Tensor, draws: Draws | None) -> Te
         case "mean":
             return values_EN / values_EN.shape[1]
         case "rsqrt":
-            return values_EN / values_EN.shape[1] ** 0.5
+            return values_EN / math.sqrt(values_EN.shape[1])
         case "unit":
             return torch.nn.functional.normalize(values_EN, dim=1)
         case _:

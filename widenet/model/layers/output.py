@@ -81,10 +81,7 @@ class Tile:
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor:
         """float32 [T, H], the gradient to the units' own weights, through the division by their length under "cosine"."""
-        if self.half:
-            gradient_TH = (delta_ET.bfloat16().T @ direct_EH.bfloat16()).float()
-        else:
-            gradient_TH = delta_ET.T @ direct_EH
+        gradient_TH = (delta_ET.bfloat16().T @ direct_EH.bfloat16()).float() if self.half else delta_ET.T @ direct_EH
         if self.length_T1 is not None:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
             gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)

@@ -19,6 +19,7 @@ class MarginalCrossEntropy(UnitLoss):
         self.scaled_by_data = scaled_by_data
 
     def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Value and slope by the logit of units with a target t; t > 0 makes a target."""
         strength = self.spec.one_scale * (t if self.scaled_by_data else torch.ones_like(t))
         strength = torch.where(a < self.spec.one_target, strength, 0.0)
         other_value, other_slope = self.others(z, a)
@@ -27,10 +28,12 @@ class MarginalCrossEntropy(UnitLoss):
         return value, torch.where(is_target, strength * (a - 1), other_slope)
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        """Value and slope by the logit of other units."""
         strength = (a > self.spec.zero_target).to(z.dtype) * self.spec.zero_scale
         return strength * softplus(z), strength * a
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Value and pull of each target under a softmax."""
         strength_Z = self.spec.one_scale * (t_Z if self.scaled_by_data else share_Z)
         pull_Z = torch.where(log_p_Z.exp() < self.spec.one_target, strength_Z, 0.0)
         return torch.where(pull_Z == 0, 0.0, -pull_Z * log_p_Z), pull_Z

@@ -1,0 +1,48 @@
+"""The generated catalogue: the same bytes, unique titles, readers with tastes."""
+
+import csv
+from collections import Counter, defaultdict
+
+from widenet.data.catalogue import write_catalogue_csv
+
+
+def rows(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
+    made = {name: write_catalogue_csv(tmp_path / name, 50, 40, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))}
+    content = {name: [path.read_bytes() for path in paths] for name, paths in made.items()}
+    assert content["a"] == content["b"]
+    assert content["a"][0] != content["c"][0]
+    assert content["a"][1] != content["c"][1]
+
+
+def test_titles_are_unique_and_users_have_about_thirty_distinct_items(tmp_path):
+    interactions, titles = write_catalogue_csv(tmp_path, 500, 3000)
+    assert len({row["title"] for row in rows(titles)}) == 3000
+    pairs = [(row["user"], row["item"]) for row in rows(interactions)]
+    assert len(set(pairs)) == len(pairs)
+    per_user = Counter(user for user, _ in pairs)
+    assert len(per_user) == 500
+    assert min(per_user.values()) >= 10
+    assert 25 < len(pairs) / 500 < 35
+
+
+def test_more_items_than_patterns_still_have_titles_of_their_own(tmp_path):
+    _, titles = write_catalogue_csv(tmp_path, 1, 40_000)
+    assert len({row["title"] for row in rows(titles)}) == 40_000
+
+
+def test_popularity_is_steep_and_readers_keep_to_two_genres(tmp_path):
+    interactions, titles = write_catalogue_csv(tmp_path, 800, 600)
+    genre_of = {row["item"]: row["genre"] for row in rows(titles)}
+    popularity = Counter(row["item"] for row in rows(interactions))
+    top = sum(count for _, count in popularity.most_common(60))
+    assert top > 0.25 * popularity.total()
+    genres = defaultdict(Counter)
+    for row in rows(interactions):
+        genres[row["user"]][genre_of[row["item"]]] += 1
+    kept = sum(sum(count for _, count in counter.most_common(2)) for counter in genres.values())
+    assert kept > 0.75 * popularity.total()

@@ -1,0 +1,116 @@
+"""Reading a dataset: any rows of any division equal the lists they came from."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.data.writer import FieldLayout, write_contents
+from widenet.errors import DataError, FitError
+
+WIDTH = 50
+
+
+@pytest.fixture(scope="module")
+def lists():
+    random = np.random.default_rng(1)
+    return [sorted(random.choice(WIDTH, size=size, replace=False).tolist()) for size in random.integers(0, 9, size=40)]
+
+
+def divided(folder, lists, rows_per_batch, bytes_per_file):
+    """A dataset of many small record batches and files."""
+    folder.mkdir()
+    columns = {
+        "id": pa.array([f"user {row}" for row in range(len(lists))]),
+        "weight": pa.array(np.arange(len(lists), dtype=np.float32)),
+        "items": pa.array(lists, pa.list_(pa.uint32())),
+        "items.value": pa.array([[index / 2 for index in row] for row in lists], pa.list_(pa.float32())),
+        "age": pa.array([[row, -row, 0.5] for row in range(len(lists))], pa.list_(pa.float32(), 3)),
+    }
+    write_contents(
+        folder,
+        name="divided",
+        layouts=[FieldLayout("items", WIDTH, has_values=True), FieldLayout("age", 3, kind="dense")],
+        batches=[pa.RecordBatch.from_arrays(list(columns.values()), list(columns))],
+        vocabularies={},
+        has_weights=True,
+        source={},
+        rows_per_batch=rows_per_batch,
+        bytes_per_file=bytes_per_file,
+    )
+    return Dataset.open(folder)
+
+
+@pytest.mark.parametrize(("rows_per_batch", "bytes_per_file", "num_files"), [(100, 2**30, 1), (7, 2**30, 1), (7, 1, 6), (3, 4000, None)])
+def test_any_rows_in_any_order_equal_the_lists_however_the_files_are_divided(tmp_path, lists, rows_per_batch, bytes_per_file, num_files):
+    dataset = divided(tmp_path / "ds", lists, rows_per_batch, bytes_per_file)
+    assert num_files in (None, len(dataset.manifest.example_files))
+    rows = np.random.default_rng(2).integers(0, len(lists), size=60)
+    batch = dataset.sparse("items", rows).checked(WIDTH)
+    assert batch.indices.dtype == torch.int32
+    assert batch.indptr.tolist() == np.cumsum([0, *(len(lists[row]) for row in rows)]).tolist()
+    assert batch.indices.tolist() == [index for row in rows for index in lists[row]]
+    assert batch.values.tolist() == [index / 2 for row in rows for index in lists[row]]
+    assert dataset.dense("age", rows).tolist() == [[row, -row, 0.5] for row in rows]
+    assert dataset.weights(rows).tolist() == rows.tolist()
+    assert dataset.ids(rows) == [f"user {row}" for row in rows]
+    assert dataset.entry_counts("items", rows).tolist() == [len(lists[row]) for row in rows]
+    assert dataset.row_of("user 33") == 33
+
+
+def test_counts_are_those_of_the_lists(tmp_path, lists):
+    dataset = divided(tmp_path / "ds", lists, 7, 1)
+    flat = [index for row in lists for index in row]
+    assert dataset.counts("items").tolist() == [flat.count(index) for index in range(WIDTH)]
+
+
+def test_no_rows_and_slices_are_rows_too(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "ds", [[0, 2], [], [1]])
+    assert dataset.rows("items", np.zeros(0, dtype=np.int64)).num_examples == 0
+    assert dataset.rows("items", slice(1, None)).indptr.tolist() == [0, 0, 1]
+    assert dataset.weights(slice(None)) is None
+    assert repr(dataset).endswith("3 examples, items 3)")
+
+
+def test_parts_are_read_by_name(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "ds", [[0], [1]], validation=[[2], []], heldout=[[1, 3], [0]])
+    assert dataset.sparse("items", slice(None), "validation").indices.tolist() == [2]
+    assert dataset.sparse("items", slice(None), "heldout").indices.tolist() == [1, 3, 0]
+    assert dataset.counts("items", "heldout").tolist() == [1, 1, 0, 1]
+
+
+def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "ds", [[0], [1]], dense={"age": [[1], [2]]})
+    with pytest.raises(DataError, match=r"field 'itens' does not exist\. Did you mean .items.\?"):
+        dataset.rows("itens", slice(None))
+    with pytest.raises(
+        FitError, match=r"no heldout part, only train\. Set one aside with `widenet data split .*ds --out DIR --heldout 0\.1`"
+    ):
+        dataset.rows("items", slice(None), "heldout")
+    with pytest.raises(FitError, match="'age' must be sparse here; it is dense"):
+        dataset.counts("age")
+    with pytest.raises(FitError, match="'items' must be dense here; it is sparse"):
+        dataset.dense("items", slice(None))
+    with pytest.raises(DataError, match="no example has the id 'x' among 2"):
+        dataset.row_of("x")
+
+
+def test_a_compressed_file_is_refused(tmp_path):
+    dataset_from_lists(tmp_path / "ds", [list(range(1000))] * 20)
+    path = tmp_path / "ds" / "examples-00000.arrow"
+    table = pa.ipc.open_file(path.read_bytes()).read_all()
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
+    ):
+        writer.write_table(table)
+    document = (tmp_path / "ds" / "dataset.json").read_text()
+    (tmp_path / "ds" / "dataset.json").write_text(document.replace(size_in(document, path.name), str(path.stat().st_size), 1))
+    with pytest.raises(DataError, match="must be uncompressed"):
+        Dataset.open(tmp_path / "ds")
+
+
+def size_in(document, name):
+    return document.split(f'"{name}"')[1].split('"size_bytes": ')[1].split(",")[0]

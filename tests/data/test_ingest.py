@@ -1,0 +1,203 @@
+"""Ingest: equal to plain dictionaries, ordered, merged, and the same bytes every time."""
+
+import csv
+import random
+from collections import Counter, defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.errors import DataError, OptionError
+
+
+def rows_of(dataset, part="train"):
+    """{user: {item: value}} as the dataset has it."""
+    names = dataset.vocabulary("items")
+    result = {}
+    for row, user in enumerate(dataset.ids(slice(None))):
+        batch = dataset.sparse("items", slice(row, row + 1), part)
+        result[user] = dict(zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True))
+    return result
+
+
+@pytest.fixture
+def ratings():
+    draw = random.Random(5)
+    return [(draw.randrange(-3, 40), f"i{draw.randrange(60)}", draw.randrange(1, 11) / 2, draw.randrange(1000)) for _ in range(1500)]
+
+
+def text_of(ratings):
+    return "user,item,rating,time\n" + "".join(",".join(str(cell) for cell in row) + "\n" for row in ratings)
+
+
+def last_by_time(ratings):
+    latest = {}
+    for user, item, value, time in ratings:
+        latest[str(user), item] = max(latest.get((str(user), item), (-1, -1)), (time, value))
+    return {pair: value for pair, (_, value) in latest.items()}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+def test_a_dataset_equals_plain_dictionaries(tmp_path, source, ratings, suffix):
+    text = text_of(ratings)
+    path = source(f"ratings.{suffix}", text if suffix == "csv" else text.replace(",", "\t"))
+    if suffix == "parquet":
+        columns = [pa.array(column) for column in zip(*ratings, strict=True)]
+        pq.write_table(pa.table(columns, names=["user", "item", "rating", "time"]), path)
+    manifest = ingest([path], tmp_path / "ds", value="rating", time="time")
+    expected = last_by_time(ratings)
+    by_user = defaultdict(dict)
+    for (user, item), value in expected.items():
+        by_user[user][item] = value
+    dataset = Dataset.open(tmp_path / "ds")
+    assert rows_of(dataset) == by_user
+    assert dataset.ids(slice(None)) == sorted(by_user, key=int)
+    counts = Counter(item for _, item in expected)
+    order = sorted(counts, key=lambda item: (-counts[item], item))
+    assert dataset.vocabulary("items").ids(range(len(order))) == order
+    assert dataset.vocabulary("items").counts.tolist() == [counts[item] for item in order] == dataset.counts("items").tolist()
+    assert dataset.sparse("items", slice(None)).checked(len(order)).num_entries == len(expected)
+    assert manifest.source["train_rows_read"] == 1500
+    assert manifest.source["train_duplicates_merged"] == 1500 - len(expected)
+    assert (manifest.fields["items"].min_value, manifest.fields["items"].max_value) == (min(expected.values()), max(expected.values()))
+
+
+def test_without_a_time_the_largest_value_counts(tmp_path, source):
+    path = source("r.csv", "user,item,rating\na,x,2\na,x,5\na,x,3\n")
+    ingest([path], tmp_path / "ds", value="rating")
+    assert rows_of(Dataset.open(tmp_path / "ds")) == {"a": {"x": 5.0}}
+
+
+def test_of_values_at_one_time_the_largest_counts(tmp_path, source):
+    lines = [f"a,x,{value},7\n" for value in (2, 5, 3)]
+    for number, order in enumerate(([0, 1, 2], [1, 0, 2], [2, 0, 1])):
+        path = source(f"r{number}.csv", "user,item,rating,time\na,x,9,6\n" + "".join(lines[line] for line in order))
+        ingest([path], tmp_path / str(number), value="rating", time="time")
+        assert rows_of(Dataset.open(tmp_path / str(number))) == {"a": {"x": 5.0}}
+
+
+def test_a_least_value_filters_after_merging_and_leaves_no_values(tmp_path, source, ratings):
+    path = source("ratings.csv", text_of(ratings))
+    kept = {pair: value for pair, value in last_by_time(ratings).items() if value >= 4}
+    manifest = ingest([path], tmp_path / "binary", min_value=4, time="time")
+    rows = rows_of(Dataset.open(tmp_path / "binary"))
+    assert {(user, item) for user, row in rows.items() for item in row} == set(kept)
+    assert not manifest.fields["items"].has_values
+    assert manifest.source["train_below_min_value"] == len(last_by_time(ratings)) - len(kept)
+    ingest([path], tmp_path / "valued", min_value=4, time="time", keep_values=True)
+    rows = rows_of(Dataset.open(tmp_path / "valued"))
+    assert {(user, item): value for user, row in rows.items() for item, value in row.items()} == kept
+
+
+def test_numbers_sort_by_value_and_text_by_bytes(tmp_path, source):
+    ingest([source("n.csv", "user,item\n10,10\n9,9\n-1,2\n07,2\n7,07\n")], tmp_path / "numbers")
+    numbers = Dataset.open(tmp_path / "numbers")
+    assert numbers.ids(slice(None)) == ["-1", "07", "7", "9", "10"]
+    assert numbers.vocabulary("items").ids(range(4)) == ["2", "07", "9", "10"]
+    ingest([source("t.csv", "user,item\n10,b\n9,a\nZ,Z\na,é\nA,b\n")], tmp_path / "text")
+    text = Dataset.open(tmp_path / "text")
+    assert text.ids(slice(None)) == ["10", "9", "A", "Z", "a"]
+    assert text.vocabulary("items").ids(range(4)) == ["b", "Z", "a", "é"]
+
+
+def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_path, source):
+    path = source("train.txt", "0 5 3\n2\n1 4\n0  3 9 \r\n\n")
+    manifest = ingest([path], tmp_path / "ds")
+    assert rows_of(Dataset.open(tmp_path / "ds")) == {"0": {"5": 1.0, "3": 1.0, "9": 1.0}, "1": {"4": 1.0}, "2": {}}
+    assert manifest.source["train_duplicates_merged"] == 1
+
+
+def test_heldout_adds_users_and_items_and_loses_what_train_has(tmp_path, source):
+    train = source("train.txt", "0 5 3\n1 3\n")
+    test = source("test.txt", "0 3 8\n7 5\n")
+    manifest = ingest([train], tmp_path / "ds", heldout=test)
+    dataset = Dataset.open(tmp_path / "ds")
+    assert rows_of(dataset) == {"0": {"5": 1.0, "3": 1.0}, "1": {"3": 1.0}, "7": {}}
+    assert rows_of(dataset, "heldout") == {"0": {"8": 1.0}, "1": {}, "7": {"5": 1.0}}
+    assert dataset.vocabulary("items").ids(range(3)) == ["3", "5", "8"]
+    assert dataset.vocabulary("items").counts.tolist() == [2, 1, 0]
+    assert manifest.source["heldout_already_in_train"] == 1
+
+
+def test_several_sources_are_one_and_ids_keep_their_text(tmp_path, source):
+    first = source("a.csv", 'user_id,bookId\n"Smith, ""J""",é x\n')
+    second = source("b.csv", "bookId;user_id\r\ny;Smith, J\r\n")
+    ingest([first, second], tmp_path / "ds")
+    assert rows_of(Dataset.open(tmp_path / "ds")) == {'Smith, "J"': {"é x": 1.0}, "Smith, J": {"y": 1.0}}
+
+
+def test_titles_are_joined_by_id(tmp_path, source):
+    books = source("books.csv", 'id,title\n1,"One, two"\n2,\n9,Nine\n')
+    manifest = ingest([source("r.csv", "user,item\na,1\na,2\n")], tmp_path / "ds", titles=books)
+    assert Dataset.open(tmp_path / "ds").vocabulary("items").titles([0, 1]) == ["One, two", "2"]
+    assert manifest.source["items_with_title"] == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, source, ratings, threads):
+    path = source("ratings.csv", text_of(ratings * 3))
+    shuffled = source("ratings2.csv", text_of(random.Random(1).sample(ratings, len(ratings)) + ratings * 2))
+    ingest([path], tmp_path / "one", value="rating", time="time", threads=2, name="x")
+    ingest([shuffled], tmp_path / "two", value="rating", time="time", threads=threads, memory="500MB", name="x")
+    files = [path.name for path in sorted((tmp_path / "one").iterdir()) if path.suffix == ".arrow"]
+    assert files == ["examples-00000.arrow", "items.vocabulary.arrow"]
+    assert [(tmp_path / "one" / name).read_bytes() for name in files] == [(tmp_path / "two" / name).read_bytes() for name in files]
+    ingest([path], tmp_path / "three", value="rating", time="time", threads=threads, name="x")
+    assert (tmp_path / "three" / "dataset.json").read_bytes() == (tmp_path / "one" / "dataset.json").read_bytes()
+
+
+def test_progress_names_each_phase(tmp_path, source):
+    phases = []
+    ingest([source("a.txt", "1 2\n")], tmp_path / "ds", heldout=source("b.txt", "1 3\n"), on_progress=phases.append)
+    assert phases == ["reading a.txt", "reading b.txt", "numbering examples and features", "writing"]
+
+
+def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
+    path = source("r.csv", "user,item,rating\na,x,five\n")
+    with pytest.raises(DataError):
+        ingest([path], tmp_path / "out" / "ds", value="rating")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_options_that_do_not_go_together_are_refused(tmp_path, source):
+    path = source("r.csv", "user,item,rating\na,x,5\n")
+    for options, message in (
+        ({"time": "rating"}, "--time and --keep-values need --value"),
+        ({"memory": "lots"}, '--memory must be a size such as "8GB"'),
+        ({"format": "cvs"}, '--format must be one of csv, parquet, adjacency; got "cvs". Did you mean "csv"?'),
+    ):
+        with pytest.raises(OptionError) as caught:
+            ingest([path], tmp_path / "ds", **options)
+        assert str(caught.value).startswith(message)
+    with pytest.raises(OptionError, match="SOURCE must be at least one file"):
+        ingest([], tmp_path / "ds")
+
+
+def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):
+    folder = real_data / "gowalla"
+    manifest = ingest([folder / "train.txt"], tmp_path / "ds", heldout=folder / "test.txt")
+    assert (manifest.num_examples, manifest.fields["items"].width) == (29_858, 40_981)
+    assert manifest.fields["items"].num_entries == {"train": 810_128, "heldout": 217_242}
+    dataset = Dataset.open(tmp_path / "ds")
+    names = np.array(dataset.vocabulary("items").ids(range(40_981)))
+    for part, name in (("train", "train.txt"), ("heldout", "test.txt")):
+        batch = dataset.sparse("items", slice(None), part).checked(40_981)
+        pieces = np.split(names[batch.indices.numpy()], batch.indptr[1:-1].numpy())
+        actual = {user: set(items) for user, items in zip(dataset.ids(slice(None)), pieces, strict=True)}
+        assert actual == {words[0]: set(words[1:]) for words in map(str.split, (folder / name).read_text().splitlines())}
+
+
+def test_goodbooks_has_its_counts_and_titles(tmp_path, real_data):
+    folder = real_data / "goodbooks-10k"
+    manifest = ingest([folder / "to_read.csv"], tmp_path / "ds", titles=folder / "books.csv")
+    assert (manifest.num_examples, manifest.fields["items"].width) == (48_871, 9_986)
+    assert manifest.fields["items"].num_entries == {"train": 912_705}
+    dataset = Dataset.open(tmp_path / "ds")
+    counts = Counter(row["book_id"] for row in csv.DictReader((folder / "to_read.csv").read_text().splitlines()))
+    vocabulary = dataset.vocabulary("items")
+    assert dict(zip(vocabulary.ids(range(9_986)), dataset.counts("items").tolist(), strict=True)) == counts
+    assert vocabulary.titles(vocabulary.find("the hunger games (the hunger games, #1)")) == ["The Hunger Games (The Hunger Games, #1)"]

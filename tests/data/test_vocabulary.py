@@ -1,0 +1,72 @@
+"""The vocabulary: names both ways, and a search that says what is near."""
+
+import shutil
+
+import pyarrow as pa
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.data.vocabulary import Vocabulary
+from widenet.data.writer import VOCABULARY_SCHEMA
+from widenet.errors import DataError
+
+TITLES = ["Emma", "The Tower", "emma", None, "Tower of Glass", "Ünder the Tower"]
+IDS = ["b1", "b2", "b3", "b4", "b5", "Emma"]
+COUNTS = [1, 2, 3, 4, 9, 5]
+
+
+@pytest.fixture(params=[10, 2])
+def vocabulary(tmp_path, request):
+    """The same vocabulary in one record batch and in three."""
+    path = tmp_path / "items.vocabulary.arrow"
+    table = pa.table([pa.array(IDS), pa.array(TITLES), pa.array(COUNTS)], schema=VOCABULARY_SCHEMA)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        writer.write_table(table, max_chunksize=request.param)
+    return Vocabulary.open(path)
+
+
+def test_indices_give_ids_and_titles_and_ids_give_indices(vocabulary):
+    assert len(vocabulary) == 6
+    assert vocabulary.ids([5, 0, 0, 3]) == ["Emma", "b1", "b1", "b4"]
+    assert vocabulary.titles([4, 3]) == ["Tower of Glass", "b4"]
+    assert vocabulary.titles([]) == []
+    assert vocabulary.index_of(["b4", "Emma", "b4"]).tolist() == [3, 5, 3]
+    assert vocabulary.counts.tolist() == COUNTS
+
+
+def test_an_id_comes_before_titles_and_whole_titles_before_parts(vocabulary):
+    assert vocabulary.find("Emma") == [5]
+    assert vocabulary.find("EMMA") == [2, 0]
+    assert vocabulary.find("the tower") == [1]
+    assert vocabulary.find("tower") == [4, 5, 1]
+    assert vocabulary.find("ÜNDER") == [5]
+
+
+def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
+    with pytest.raises(DataError, match=r"no id and no title matches 'The Towr'\. Nearest: The Tower"):
+        vocabulary.find("The Towr")
+    with pytest.raises(DataError, match="no title matches ''"):
+        vocabulary.find("")
+
+
+def test_an_unknown_id_is_named(vocabulary):
+    with pytest.raises(DataError, match="the id 'b9' is not in the vocabulary of 6 features"):
+        vocabulary.index_of(["b1", "b9"])
+
+
+def test_a_vocabulary_works_from_a_copied_file(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "ds", [[0, 1]], item_ids=["x", "y"])
+    shutil.copy(dataset.vocabulary("items").path, tmp_path / "copy.arrow")
+    assert Vocabulary.open(tmp_path / "copy.arrow").ids([1]) == ["y"]
+
+
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path):
+    dataset_from_lists(tmp_path / "ds", [[0, 1]])
+    (tmp_path / "text").write_text("no arrow")
+    for path, message in (
+        ("none", "does not exist"),
+        ("text", "must be an Arrow IPC file"),
+        ("ds/examples-00000.arrow", "must have the columns"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Vocabulary.open(tmp_path / path)

@@ -1,0 +1,99 @@
+"""Writing: rules checked, published whole or not at all."""
+
+import pyarrow as pa
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.data.writer import FieldLayout, publication, rebatched, write_dataset
+from widenet.errors import DataError, OptionError
+
+
+def batch(rows, values=None):
+    columns = {"id": pa.array([str(row) for row in range(len(rows))]), "items": pa.array(rows, pa.list_(pa.uint32()))}
+    if values is not None:
+        columns["items.value"] = pa.array(values, pa.list_(pa.float32()))
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def write(out, batches, **layout):
+    return write_dataset(out, layouts=[FieldLayout("items", 5, **layout)], batches=batches, vocabularies={})
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "message"),
+    [
+        ([[0], [2, 1]], None, "must ascend without repeats within a row; the row of example '1' does not"),
+        ([[0, 1], [], [3, 3]], None, "must ascend without repeats within a row; the row of example '2' does not"),
+        ([[0, 5]], None, r"must lie in \[0, 5\); got 5"),
+        ([[0, 1]], [[1.0]], "must have one value beside each index"),
+        ([[0]], [[float("nan")]], "must be finite numbers"),
+        ([[0], None], None, "must hold no nulls"),
+    ],
+)
+def test_rows_that_break_a_rule_are_refused(tmp_path, rows, values, message):
+    with pytest.raises(DataError, match=message):
+        write(tmp_path / "ds", [batch(rows, values)], has_values=values is not None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crash_in_the_middle_leaves_nothing(tmp_path):
+    def crashing():
+        yield batch([[0], [1]] * 20_000)
+        raise RuntimeError("the power went out")
+
+    with pytest.raises(RuntimeError, match="the power went out"):
+        write(tmp_path / "ds", crashing())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crash_while_overwriting_leaves_the_old_dataset(tmp_path):
+    dataset_from_lists(tmp_path / "ds", [[0, 1]])
+    with pytest.raises(RuntimeError), publication(tmp_path / "ds", overwrite=True):
+        raise RuntimeError
+    assert Dataset.open(tmp_path / "ds").sparse("items", slice(None)).indices.tolist() == [0, 1]
+    assert [path.name for path in tmp_path.iterdir()] == ["ds"]
+
+
+def test_an_existing_dataset_is_kept_unless_overwriting_was_asked(tmp_path):
+    dataset_from_lists(tmp_path / "ds", [[0]])
+    with pytest.raises(DataError, match="already exists, and a dataset is never overwritten"):
+        dataset_from_lists(tmp_path / "ds", [[1]])
+    assert dataset_from_lists(tmp_path / "ds", [[1]], overwrite=True).sparse("items", slice(None)).indices.tolist() == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["ds"]
+
+
+def test_the_files_do_not_depend_on_how_the_source_was_divided(tmp_path):
+    rows = [[row % 5] for row in range(20_000)]
+    columns = batch(rows)
+    write(tmp_path / "whole", [columns])
+    write(tmp_path / "pieces", [columns.slice(start, 777) for start in range(0, len(rows), 777)])
+    content = [(tmp_path / name / "examples-00000.arrow").read_bytes() for name in ("whole", "pieces")]
+    assert content[0] == content[1]
+
+
+def test_rebatching_keeps_every_row_in_order():
+    schema = pa.schema([("x", pa.int64())])
+    pieces = [pa.record_batch([pa.array(range(start, stop))], schema=schema) for start, stop in ((0, 1), (1, 1), (1, 9), (9, 12))]
+    again = list(rebatched(pieces, schema, 4))
+    assert [piece.num_rows for piece in again] == [4, 4, 4]
+    assert [x for piece in again for x in piece.column(0).to_pylist()] == list(range(12))
+
+
+def test_lists_are_sorted_with_their_values_and_described(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "ds", [[3, 1], []], values=[[0.5, 4.0], []], heldout=[[0], []], titles=["a", "b", None, "d"])
+    field = dataset.fields["items"]
+    rows = dataset.sparse("items", slice(None))
+    assert (rows.indices.tolist(), rows.values.tolist()) == ([1, 3], [4.0, 0.5])
+    assert (field.width, field.has_values, field.min_value, field.max_value) == (4, True, 0.5, 4.0)
+    assert dataset.vocabulary("items").titles([0, 2]) == ["a", "2"]
+    assert dataset.vocabulary("items").counts.tolist() == [0, 1, 0, 1]
+
+
+def test_lists_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"column 'items\.heldout' must have one row for each of 2 examples; got 1"):
+        dataset_from_lists(tmp_path / "ds", [[0], [1]], heldout=[[1]])
+    with pytest.raises(OptionError, match="values must have one number beside each index of 'items'"):
+        dataset_from_lists(tmp_path / "ds", [[0], [1]], values=[[1], []])
+    with pytest.raises(DataError, match="must name 3 features; got 1 and 3"):
+        dataset_from_lists(tmp_path / "ds", [[0], [1]], width=3, item_ids=["x"])

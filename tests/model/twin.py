@@ -1,0 +1,269 @@
+"""A network in plain dense float64 torch, written from the formulas of the documents, and the real one's step held against it."""
+
+from types import SimpleNamespace
+
+import torch
+
+from widenet.model.build import build
+from widenet.model.draws import Draws
+from widenet.model.rule import StepNumbers
+from widenet.parallel.local import LocalExchange
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.train.optimizers import Optimizer
+from widenet.train.schedules import rates
+from widenet.train.step import train_step
+
+CPU = torch.device("cpu")
+SQUASH = {
+    "sigmoid": lambda z: 1 / (1 + torch.exp(-z)),
+    "tanh": lambda z: (torch.exp(2 * z) - 1) / (torch.exp(2 * z) + 1),
+    "relu": lambda z: torch.where(z > 0, z, 0.0),
+    "selu": lambda z: 1.0507009873554805 * torch.where(z > 0, z, 1.6732632423543772 * (torch.exp(z.clamp(max=0)) - 1)),
+    "softplus": lambda z: torch.log(1 + torch.exp(z)),
+    "softsign": lambda z: z / (1 + z.abs()),
+    "linear": lambda z: z,
+    "gelu": lambda z: z * 0.5 * (1 + torch.erf(z / 2**0.5)),
+    "silu": lambda z: z / (1 + torch.exp(-z)),
+    "softmax": lambda z: torch.exp(z) / torch.exp(z).sum(dim=1, keepdim=True),
+    "relu_max": lambda z: z * (z > 0) / (z * (z > 0)).sum(dim=1, keepdim=True).clamp_min(1e-300),
+    "linear_max": lambda z: z / z.abs().sum(dim=1, keepdim=True),
+}
+"""The activations without numbers of their own, each as its documentation has it."""
+
+
+def activation(spec, z):
+    """The activation of logits [E, units]."""
+    if spec.kind == "leaky_relu":
+        return torch.where(z > 0, z, spec.slope * z)
+    if spec.kind == "elu":
+        return torch.where(z > 0, z, spec.alpha * (torch.exp(z.clamp(max=0)) - 1))
+    return SQUASH[spec.kind](z)
+
+
+def example_losses(layer, a, t, listed):
+    """What an output's loss is for every example, float64 [E]. t: targets [E, L], 0 where none; listed: bool [E, L], stored targets."""
+    loss, positive, num = layer.loss, t > 0, (t > 0).sum(dim=1).double()
+    softmax, zero = layer.activation.kind == "softmax", torch.zeros_like(a)
+    share = t / t.sum(dim=1, keepdim=True).clamp_min(1e-300)
+    if loss.kind == "cross_entropy" and softmax:
+        q = share if loss.targets == "share" else t
+        cells = torch.where(q > 0, -q * torch.log(a), zero)
+    elif loss.kind == "cross_entropy":
+        cells = -t * torch.log(a) - (1 - t) * torch.log(1 - a)
+    elif loss.kind.endswith("scaled_marginal_cross_entropy"):
+        data = loss.kind.startswith("data")
+        strength = loss.one_scale * (t if data else share if softmax else torch.ones_like(t))
+        ones = torch.where(a < loss.one_target, -strength * torch.log(a), zero)
+        zeros = torch.where(a > loss.zero_target, -loss.zero_scale * torch.log(1 - a), zero)
+        cells = torch.where(positive, ones, zero if softmax else zeros)
+    elif loss.kind == "l1":
+        cells = (a - t).abs()
+    elif loss.kind == "l2":
+        cells = (a - t) ** 2 / 2
+    elif loss.kind == "hinge":
+        cells = (1 - torch.where(listed, t, -1.0) * a).clamp_min(0)
+    elif loss.kind == "l2_hinge":
+        distance = torch.where(positive, torch.minimum(a - t.abs(), zero), torch.maximum(a - t.abs(), zero))
+        cells = distance**2 / 2
+    else:
+        pulled = ((1 - a) * positive).sum(dim=1) / num.clamp_min(1)
+        pushed = ((a - loss.margin).clamp_min(0) * ~positive).sum(dim=1) / (a.shape[1] - num).clamp_min(1)
+        return pulled + loss.negative_weight * pushed
+    return cells.sum(dim=1)
+
+
+def dense(entries, num_examples, width):
+    """Values and presence [E, width] of (example, unit, value) entries."""
+    values, listed = torch.zeros(num_examples, width, dtype=torch.float64), torch.zeros(num_examples, width, dtype=torch.bool)
+    for example, unit, value in entries:
+        values[example, unit] += value
+        listed[example, unit] = True
+    return values, listed
+
+
+def entries_of(batch, values="use"):
+    """The (example, unit, value) entries of a sparse batch, in storage order."""
+    numbers = [1.0] * len(batch.indices) if batch.values is None or values == "ignore" else batch.values.tolist()
+    indptr, units = batch.indptr.tolist(), batch.indices.tolist()
+    return [(e, units[p], numbers[p]) for e in range(len(indptr) - 1) for p in range(indptr[e], indptr[e + 1])]
+
+
+class Twin:
+    """The dense network of a document, over weights float64 [in, out] by (layer, source); outputs by (layer, ""), biases by (layer, "bias")."""
+
+    def __init__(self, spec, widths, counts=None):
+        self.spec, self.widths, self.counts = spec, widths, counts or {}
+
+    def loss(self, weights, batch, weights_E, draws):
+        """The loss of a batch, penalties of sparseness included."""
+        values, hidden_entries, penalty = {}, {}, 0.0
+        for layer in self.spec.inputs:
+            values[layer.name], hidden_entries[layer.field] = self._input(layer, batch[layer.field], draws)
+        for layer in self.spec.hidden:
+            z = sum(values[source] @ self._weight(weights, layer, source) for source in self.spec.sources(layer))
+            a = activation(layer.activation, z + weights[layer.name, "bias"] if layer.bias else z)
+            if layer.sparseness is not None:
+                p, mean = layer.sparseness.target, a.mean(dim=0)
+                penalty += layer.sparseness.weight * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()
+            values[layer.name] = self._dropped(layer, a, draws)
+        total = penalty
+        for layer in self.spec.outputs:
+            found = self._output_losses(layer, weights, values, batch[layer.field], hidden_entries.get(layer.field))
+            counted = found if weights_E is None else found * weights_E.double()
+            total = total + layer.loss_weight * counted.sum() / len(found)
+        return total
+
+    def _input(self, layer, field, draws):
+        if isinstance(field, torch.Tensor):
+            x = self._dropped(layer, field.double(), draws)
+            count, hidden = torch.full((len(x), 1), float(x.shape[1])), None
+        else:
+            stored = entries_of(field)
+            kept = draws.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist() if layer.denoise else [True] * len(stored)
+            hidden = [entry for entry, stays in zip(stored, kept, strict=True) if not stays]
+            stays = [entry for entry, stays in zip(entries_of(field, layer.values), kept, strict=True) if stays]
+            x, listed = dense(stays, len(field.indptr) - 1, self.widths[layer.name])
+            count = listed.sum(dim=1, keepdim=True).clamp_min(1)
+            if layer.denoise_rescale:
+                x = x / (1 - layer.denoise)
+            if layer.popularity_damping:
+                seen = torch.from_numpy(self.counts[layer.field]).double()
+                factor = (seen / seen[seen > 0].mean()) ** -layer.popularity_damping
+                x = x * torch.where(seen > 0, factor, 1.0)
+        divisor = {"none": 1.0, "mean": count, "rsqrt": count**0.5, "unit": x.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-300)}
+        return x / divisor[layer.scale], hidden
+
+    def _dropped(self, layer, x, draws):
+        if not layer.dropout:
+            return x
+        return x * draws.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU) / (1 - layer.dropout)
+
+    def _weight(self, weights, layer, source):
+        share = layer.weights
+        own = "" if layer.kind == "output" else source
+        if share is None or share.source not in (None, source):
+            return weights[layer.name, own]
+        owner = self.spec.layer(share.layer)
+        of = "" if owner.kind == "output" else share.layer_source or self.spec.sources(owner)[0]
+        return weights[owner.name, of].T if share.transposed else weights[owner.name, of]
+
+    def _output_losses(self, layer, weights, values, field, hidden_entries):
+        sources = self.spec.sources(layer)
+        direct = torch.cat([values[source] for source in sources], dim=1)
+        weight = self._weight(weights, layer, sources[0])
+        if layer.cosine is not None:
+            direct = direct / direct.norm(dim=1, keepdim=True) / layer.cosine.temperature
+            weight = weight / weight.norm(dim=0, keepdim=True)
+        z = direct @ weight
+        a = activation(layer.activation, z + weights[layer.name, "bias"] if layer.bias else z)
+        if isinstance(field, torch.Tensor):
+            t = torch.nn.functional.pad(field.double(), (0, a.shape[1] - field.shape[1]))
+            return example_losses(layer, a, t, torch.ones_like(t, dtype=torch.bool))
+        entries = hidden_entries if layer.predict == "hidden" else entries_of(field)
+        if layer.values == "ignore":
+            entries = [(example, unit, 1.0) for example, unit, _ in entries]
+        return example_losses(layer, a, *dense(entries, len(a), a.shape[1]))
+
+    def step(self, weights, batch, weights_E, draws, training, rate):
+        """Loss, gradients and the weights after one step of plain descent, with penalties and limits."""
+        leaves = {key: weight.clone().requires_grad_() for key, weight in weights.items()}
+        loss = self.loss(leaves, batch, weights_E, draws)
+        gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+        if training.gradient_norm_limit is not None:
+            for key, leaf in leaves.items():
+                leaf.grad = gradients[key]
+            torch.nn.utils.clip_grad_norm_(leaves.values(), training.gradient_norm_limit)
+        after = {}
+        for (name, end), old in weights.items():
+            layer, gradient = self.spec.layer(name), gradients[name, end]
+            if end == "bias":
+                penalty = getattr(layer, "bias_l2", 0.0) * old
+            else:
+                penalty = training.l2 * old + training.l1 * torch.sign(old)
+            new = old - rate * (gradient + penalty)
+            if end != "bias" and layer.weight_norm is not None:
+                new = new * (layer.weight_norm / new.norm(dim=0, keepdim=True)).clamp_max(1.0)
+            after[name, end] = new
+        return loss.item(), gradients, after
+
+
+def snapshot(network):
+    """The real network's weights, as the twin names and turns them."""
+    found = {}
+    outputs = {layer.name for layer in network.spec.outputs}
+    for name, wide in network.wide.items():
+        rows = torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]).double()
+        layer, _, source = name.partition("/")
+        key = (name, "") if name in outputs else (layer, source) if source else (name.removesuffix(" bias"), "bias")
+        found[key] = rows.T.clone() if name in outputs else rows
+    for name, trunk in network.trunk.items():
+        layer, _, source = name.partition("/")
+        tensor = trunk.tensor.detach().double()
+        found[(layer, source) if source else (name.removesuffix(" bias"), "bias")] = tensor.T.clone() if source else tensor.clone()
+    return found
+
+
+def sparse(width, low=1.0, high=1.0):
+    """Facts of a sparse field."""
+    return SimpleNamespace(kind="sparse", width=width, min_value=low, max_value=high)
+
+
+def dense_field(width, low=-1.0, high=1.0):
+    """Facts of a dense field."""
+    return SimpleNamespace(kind="dense", width=width, min_value=low, max_value=high)
+
+
+def random_batch(generator, num_examples, width, most, values=None):
+    """A sparse batch without duplicates; the second example is empty. values: gives so many values."""
+    rows = [sorted(torch.randperm(width, generator=generator)[: int(n)].tolist()) for n in torch.randint(1, most, (num_examples,), generator=generator)]
+    rows[1] = []
+    return SparseBatch.from_lists(rows, None if values is None else [values(len(row)).tolist() for row in rows])
+
+
+class Real:
+    """The real network of a document, with lively biases, ready to step."""
+
+    def __init__(self, document, training, facts, counts=None, num_threads=1, seed=7):
+        self.spec = NetworkSpec.of(document)
+        self.training = TrainingSpec.of({"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, "shards": 3, **training})
+        self.network = build(self.spec, self.training, facts, LocalExchange(self.training.shards, num_threads), counts=counts or {})
+        generator = torch.Generator().manual_seed(seed)
+        biases = [part.weight for wide in self.network.wide.values() if wide.is_bias for part in wide.parts.values()]
+        for bias in [*biases, *(trunk.tensor for trunk in self.network.trunk.values() if trunk.tensor.dim() == 1)]:
+            bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
+        self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
+        self.network.prepare_training(self.rule)
+        self.rates, self.draws = rates(self.training, 100), Draws(11, 2, 3)
+
+    def step(self, batch, weights_E=None):
+        """The loss; the network has made its first step, idle rows included."""
+        limit = self.training.gradient_norm_limit
+        loss = train_step(self.network, batch, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit)
+        for wide in self.network.wide.values():
+            wide.wake_all(self.rule, StepNumbers(2, self.rates))
+        return loss
+
+    def bits(self):
+        """Every weight's bytes."""
+        return {key: weight.float().numpy().tobytes() for key, weight in snapshot(self.network).items()}
+
+
+def assert_step_matches_twin(document, facts, batch, training=None, weights_E=None, counts=None, tolerance=1e-5):
+    """The real network's loss and weights after one step are the twin's, within float32 rounding of the largest gradient."""
+    real = Real(document, training or {}, facts, counts)
+    before = snapshot(real.network)
+    twin = Twin(real.spec, real.network.units, counts)
+    rate = real.training.optimizer.learning_rate
+    loss, gradients, after = twin.step(before, batch, weights_E, real.draws, real.training, rate)
+    assert abs(real.step(batch, weights_E) - loss) <= 1e-5 * max(abs(loss), 0.1)
+    found = snapshot(real.network)
+    assert found.keys() == after.keys()
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for key, expected in after.items():
+        allowed = tolerance * rate * largest + 1.2e-7 * float(before[key].abs().max())
+        worst = float((found[key] - expected).abs().max())
+        assert worst <= allowed, f"{key}: off by {worst:.2e}, allowed {allowed:.2e}"
+    assert largest > 1e-6
+    return real, gradients

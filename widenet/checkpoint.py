@@ -1,0 +1,155 @@
+"""Checkpoints: published whole or not at all, verified when read, independent of who computed which shard."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from widenet.errors import CheckpointError
+from widenet.model.network import Network
+
+FORMAT_VERSION = 1
+_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A published directory: its manifest, read and checked; tensors are read when asked for.
+
+    facts: what was saved beside the tensors (documents, fields, state of the loop).
+    """
+
+    path: Path
+    files: dict[str, dict[str, Any]]
+    facts: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: Path) -> "Checkpoint":
+        """The checkpoint in a directory; raises CheckpointError where its manifest is missing, damaged or newer."""
+        try:
+            manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+            version, files, facts = manifest["format_version"], manifest["files"], manifest["facts"]
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} is not a checkpoint: it has no {_MANIFEST}.") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path / _MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint.") from None
+        if version > FORMAT_VERSION:
+            raise CheckpointError(f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer widenet.")
+        return cls(path, files, facts)
+
+    def load_into(self, network: Network, with_state: bool) -> None:
+        """Fill a network of the same documents; with_state: the optimizer's state too."""
+        for name, tensors in _files_of(network):
+            read = self._read(name)
+            for key, tensor in tensors.items():
+                if key.startswith(("state.", "moved")) and not with_state:
+                    continue
+                if key not in read or read[key].shape != tensor.shape or read[key].dtype != tensor.dtype:
+                    raise CheckpointError(f"{self.path / name} does not hold {key} {list(tensor.shape)}: it is of another network.")
+                tensor.detach().copy_(read[key])
+
+    def _read(self, name: str) -> dict[str, Tensor]:
+        path = self.path / name
+        if name not in self.files:
+            raise CheckpointError(f"{self.path} does not hold {name}: it is of another network, or of another number of shards.")
+        if not path.is_file():
+            raise CheckpointError(f"{path} is missing. Use another checkpoint.")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != self.files[name]["sha256"]:
+            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+
+
+def publish(path: Path, network: Network, facts: dict[str, Any], with_state: bool) -> Checkpoint:
+    """Write a network to a new directory: beside it first, forced to disk, then renamed.
+
+    facts: plain JSON values to keep beside the tensors. with_state: the optimizer's state too.
+    An earlier directory of that name is replaced.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        beside.mkdir(parents=True)
+        files = {}
+        for name, tensors in _files_of(network):
+            kept = {key: tensor for key, tensor in tensors.items() if with_state or not key.startswith(("state.", "moved"))}
+            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in kept.items()}, beside / name)
+            files[name] = _sealed(beside / name)
+        manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts}
+        (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        _sealed(beside / _MANIFEST)
+        _replace(beside, path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or choose another place.") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return Checkpoint(path, files, facts)
+
+
+def fingerprint(network: Network) -> str:
+    """SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however they were cut, saved or computed."""
+    digest = hashlib.sha256()
+    for name in sorted(network.wide):
+        digest.update(f"{name}\n".encode())
+        for _, part in sorted(network.wide[name].parts.items()):
+            digest.update(_bytes(part.weight))
+    for name in sorted(network.trunk):
+        digest.update(f"{name}\n".encode())
+        digest.update(_bytes(network.trunk[name].tensor.detach()))
+    for name in sorted(network.damping):
+        digest.update(f"{name}\n".encode())
+        digest.update(_bytes(network.damping[name]))
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Every file of a checkpoint, with the network's tensors that it holds: one a (wide weight, shard), one for the trunk."""
+    for number, weight in enumerate(network.wide.values()):
+        for shard, part in weight.parts.items():
+            yield f"wide-{number:02d}.shard-{shard:04d}-of-{weight.shards.count:04d}.safetensors", part.tensors()
+    tensors = {}
+    for name, trunk in network.trunk.items():
+        tensors[f"weight.{name}"] = trunk.tensor
+        tensors.update({f"state.{name}.{key}": tensor for key, tensor in trunk.state.items()})
+    tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
+    yield "trunk.safetensors", tensors
+
+
+def _sealed(path: Path) -> dict[str, Any]:
+    """Force a file to disk; its size and checksum."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _replace(beside: Path, path: Path) -> None:
+    """Put a finished directory in its place; a crash leaves the earlier one, this one, or for a moment neither name."""
+    if path.exists():
+        old = path.with_name(f".{path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+        beside.rename(path)
+        shutil.rmtree(old)
+    else:
+        beside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)

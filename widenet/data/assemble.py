@@ -1,0 +1,54 @@
+"""Rows of a dataset from sorted streams of entries, a record batch at a time."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from widenet.data.manifest import Part, column, value_column
+
+
+class SortedEntries:
+    """A stream of (example, feature, value) in ascending order of (example, feature), taken piece by piece."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self._held: list[pa.RecordBatch] = []
+
+    def until(self, stop: int) -> pa.Table:
+        """All entries of the examples before `stop` that were not yet taken: columns example, feature, value."""
+        taken: list[pa.RecordBatch] = []
+        while True:
+            batch = self._held.pop() if self._held else next(self._batches, None)
+            if batch is None:
+                break
+            first_beyond = int(np.searchsorted(batch.column(0).to_numpy(), stop))
+            taken.append(batch.slice(0, first_beyond))
+            if first_beyond < batch.num_rows:
+                self._held.append(batch.slice(first_beyond))
+                break
+        return pa.Table.from_batches(taken, schema=_ENTRIES)
+
+
+_ENTRIES = pa.schema([("example", pa.int64()), ("feature", pa.uint32()), ("value", pa.float32())])
+
+
+def assembled(ids: Iterable[pa.RecordBatch], parts: Mapping[Part, SortedEntries], field: str, has_values: bool) -> Iterator[pa.RecordBatch]:
+    """Record batches of the example columns: each batch of ids with the rows of every part beside it."""
+    start = 0
+    for names in ids:
+        stop = start + names.num_rows
+        columns: dict[str, pa.Array] = {"id": names.column(0)}
+        for part, entries in parts.items():
+            table = entries.until(stop)
+            offsets = np.zeros(names.num_rows + 1, dtype=np.int32)
+            np.cumsum(np.bincount(table.column("example").to_numpy() - start, minlength=names.num_rows), out=offsets[1:])
+            columns[column(field, part)] = _lists(offsets, table.column("feature"))
+            if has_values:
+                columns[value_column(field, part)] = _lists(offsets, table.column("value"))
+        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        start = stop
+
+
+def _lists(offsets: np.ndarray, entries: pa.ChunkedArray) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(offsets), entries.combine_chunks())

@@ -1,0 +1,153 @@
+"""A dataset directory opened for reading: memory-mapped, any rows in any order."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from widenet.data.manifest import Field, Manifest, Part, column, value_column
+from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
+from widenet.data.vocabulary import Vocabulary
+from widenet.errors import DataError, FitError, did_you_mean
+from widenet.sparse import SparseBatch
+
+_INT32_WIDTHS = 2**31
+_ROWS_PER_COUNT = 16_384
+
+
+class Dataset:
+    """Examples in a directory; reading a batch touches only its own pages."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.fields = MappingProxyType(manifest.fields)
+        self._files = [MappedFile(path / name) for name in manifest.example_files]
+        self._ids = ListColumn(self._files, "id", pa.string())
+        self._lists: dict[str, ListColumn] = {}
+        self._dense: dict[str, FixedColumn] = {}
+        if manifest.has_weights:
+            self._dense["weight"] = FixedColumn(self._files, "weight", pa.float32())
+        for field in manifest.fields.values():
+            self._map(field)
+        if self._ids.num_rows != manifest.num_examples:
+            raise DataError(f"{path}: must hold {manifest.num_examples:,} examples; its files hold {self._ids.num_rows:,}. Ingest again.")
+
+    def _map(self, field: Field) -> None:
+        if field.kind == "dense":
+            self._dense[field.name] = FixedColumn(self._files, field.name, pa.list_(pa.float32(), field.width))
+            return
+        for part in field.parts:
+            name = column(field.name, part)
+            self._lists[name] = ListColumn(self._files, name, pa.list_(pa.uint32()))
+            if field.has_values:
+                beside = value_column(field.name, part)
+                self._lists[beside] = ListColumn(self._files, beside, pa.list_(pa.float32()))
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Dataset":
+        """The dataset of a directory; raises DataError when the directory is none, or is damaged."""
+        return cls(Path(path), Manifest.read(Path(path)))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{field.name} {field.width:,}" for field in self.fields.values())
+        return f"Dataset({str(self.path)!r}, {self.num_examples:,} examples, {fields})"
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples."""
+        return self.manifest.num_examples
+
+    def field(self, name: str) -> Field:
+        """The description of one field; raises DataError with the nearest name when there is none."""
+        if name not in self.fields:
+            raise DataError(f"{self.path}: field {name!r} does not exist.{did_you_mean(name, self.fields)}")
+        return self.fields[name]
+
+    def rows(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> SparseBatch | Tensor:
+        """One field of some examples, in the order asked.
+
+        rows: int64 [E], each in [0, num_examples), or a slice.
+        Returns a SparseBatch (indices int32, or int64 from a width of 2^31 on; ascending within a row) for a sparse
+        field, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown field, FitError for a part
+        that was never set aside.
+        """
+        return self.sparse(field, rows, part) if self.field(field).kind == "sparse" else self.dense(field, rows)
+
+    def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> SparseBatch:
+        """As `rows`, for a sparse field; raises FitError for a dense one."""
+        known = self._sparse_field(field, part)
+        wanted = self._wanted(rows)
+        entries, indptr = self._lists[column(field, part)].gather(wanted)
+        indices = entries.view(np.int32) if known.width <= _INT32_WIDTHS else entries.astype(np.int64)
+        values = None
+        if known.has_values:
+            values = torch.from_numpy(self._lists[value_column(field, part)].gather(wanted)[0].view(np.float32))
+        return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
+
+    def dense(self, field: str, rows: np.ndarray | slice) -> Tensor:
+        """As `rows`, for a dense field: float32 [E, width]; raises FitError for a sparse one."""
+        known = self.field(field)
+        if known.kind != "dense":
+            raise FitError(f"{self.path}: field {field!r} must be dense here; it is sparse.")
+        return torch.from_numpy(self._dense[field].gather(self._wanted(rows), known.width))
+
+    def weights(self, rows: np.ndarray | slice) -> Tensor | None:
+        """How much each example counts in the loss, float32 [E]; None when the dataset has no weights."""
+        if not self.manifest.has_weights:
+            return None
+        return torch.from_numpy(self._dense["weight"].gather(self._wanted(rows), 1)[:, 0])
+
+    def ids(self, rows: np.ndarray | slice) -> list[str]:
+        """The examples' own names."""
+        return self._ids.texts(self._wanted(rows))
+
+    def row_of(self, example_id: str) -> int:
+        """The row of the example with this name; raises DataError when there is none. Reads all names."""
+        for start in range(0, self.num_examples, _ROWS_PER_COUNT):
+            names = self.ids(slice(start, start + _ROWS_PER_COUNT))
+            if example_id in names:
+                return start + names.index(example_id)
+        raise DataError(f"{self.path}: no example has the id {example_id!r} among {self.num_examples:,}.")
+
+    def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
+        """Stored entries of some examples, int64 [E]; reads no entry."""
+        self._sparse_field(field, part)
+        return self._lists[column(field, part)].extents(self._wanted(rows))[2]
+
+    def counts(self, field: str, part: Part = "train") -> np.ndarray:
+        """Interactions of each feature over all examples, int64 [width]."""
+        counts = np.zeros(self._sparse_field(field, part).width, dtype=np.int64)
+        for start in range(0, self.num_examples, _ROWS_PER_COUNT):
+            entries, _ = self._lists[column(field, part)].gather(self._wanted(slice(start, start + _ROWS_PER_COUNT)))
+            np.add.at(counts, entries, 1)
+        return counts
+
+    def vocabulary(self, field: str) -> Vocabulary:
+        """The names of a field's features; raises DataError when they were not stored."""
+        name = self.field(field).vocabulary
+        if name is None:
+            raise DataError(f"{self.path}: field {field!r} has no vocabulary: its features are known by index alone.")
+        return Vocabulary.open(self.path / name)
+
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
+        """All columns of all examples, in order, as they are stored; memory-mapped."""
+        for file in self._files:
+            yield from file.batches
+
+    def _sparse_field(self, name: str, part: Part) -> Field:
+        field = self.field(name)
+        if field.kind != "sparse":
+            raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
+        if part not in field.parts:
+            have = ", ".join(field.parts)
+            remedy = f"Set one aside with `widenet data split {self.path} --out DIR --{part} 0.1`."
+            raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
+        return field
+
+    def _wanted(self, rows: np.ndarray | slice) -> np.ndarray:
+        return np.arange(*rows.indices(self.num_examples), dtype=np.int64) if isinstance(rows, slice) else rows

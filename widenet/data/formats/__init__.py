@@ -1,0 +1,1 @@
+"""Source formats: each file reads one into an SQL table; the table of formats names them."""

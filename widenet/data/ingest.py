@@ -1,0 +1,88 @@
+"""From files of interactions to a dataset directory: out of core, on DuckDB."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from widenet.data.assemble import SortedEntries, assembled
+from widenet.data.formats.table import format_of
+from widenet.data.manifest import Manifest, Part
+from widenet.data.tables import Tables, database
+from widenet.data.writer import FieldLayout, publication, write_contents
+from widenet.errors import OptionError
+
+
+def ingest(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    value: str | None = None,
+    time: str | None = None,
+    min_value: float | None = None,
+    keep_values: bool = False,
+    titles: Path | None = None,
+    title_id: str | None = None,
+    title: str | None = None,
+    heldout: Path | None = None,
+    format: str | None = None,  # noqa: A002
+    field: str = "items",
+    name: str | None = None,
+    memory: str | None = None,
+    threads: int | None = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Publish the dataset of some files of interactions; see docs/architecture.md for its order and form.
+
+    sources: files of one meaning; their rows are put together.
+    user, item, value, time: columns; user and item are guessed from the obvious names. Ids are kept as text.
+    value: a number for each interaction, stored as float32. Without it an interaction is just there.
+    time: a number or a timestamp; where a user has an item several times the last one counts, without it the largest value.
+    min_value: after that, only interactions of at least this value stay; the value (an obvious column, if not named) has
+        then done its work and is not stored, unless `keep_values`.
+    titles, title_id, title: a CSV or Parquet file that names items, and its columns.
+    heldout: interactions of the same columns, for the final evaluation. Those also in the sources are dropped.
+    format: "csv", "parquet" or "adjacency" for all sources; by suffix or content by default.
+    memory, threads: limits for DuckDB, such as "8GB"; beyond the memory it spills beside `out`. Neither changes the result.
+    on_progress: is told each phase.
+    Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
+    """
+    if not sources:
+        raise OptionError("SOURCE must be at least one file; got none.")
+    if (time is not None or keep_values) and value is None and min_value is None:
+        raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
+    say = on_progress or _in_silence
+    for path in [*sources, *(extra for extra in (heldout, titles) if extra is not None)]:
+        format_of(path, None if path == titles else format)
+    parts: tuple[Part, ...] = ("train", "heldout") if heldout else ("train",)
+    has_values = keep_values or (value is not None and min_value is None)
+    with publication(out) as folder, database(folder, memory, threads) as connection:
+        tables = Tables(connection, user, item, value, time, min_value)
+        width = _prepare(tables, sources, heldout, format, say)
+        tables.title(titles, title_id, title)
+        say("writing")
+        entries = {part: SortedEntries(tables.entries(part)) for part in parts}
+        return write_contents(
+            folder,
+            name=name or sources[0].name.split(".")[0],
+            layouts=[FieldLayout(field, width, parts=parts, has_values=has_values)],
+            batches=assembled(tables.example_ids(), entries, field, has_values),
+            vocabularies={field: tables.vocabulary()},
+            has_weights=False,
+            source={"sources": [path.name for path in sources], "min_value": min_value, **tables.facts},
+        )
+
+
+def _prepare(tables: Tables, sources: Sequence[Path], heldout: Path | None, format_name: str | None, say: Callable[[str], None]) -> int:
+    """Merge both parts and number them; gives the number of features."""
+    say(f"reading {', '.join(path.name for path in sources)}")
+    tables.merge("train", sources, format_name)
+    if heldout:
+        say(f"reading {heldout.name}")
+    tables.merge("heldout", [heldout] if heldout else [], format_name)
+    say("numbering examples and features")
+    return tables.number(sources[0])
+
+
+def _in_silence(phase: str) -> None:
+    del phase

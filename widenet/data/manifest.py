@@ -1,0 +1,143 @@
+"""The manifest of a dataset directory: what it holds, how wide, how many, with checksums; loads no torch."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from widenet.errors import DataError
+
+FORMAT_VERSION = 1
+FILE_NAME = "dataset.json"
+
+Part = Literal["train", "validation", "heldout"]
+Facts = dict[str, JsonValue]
+"""How a dataset was made: for people, read by no code."""
+PARTS: tuple[Part, ...] = ("train", "validation", "heldout")
+
+
+def column(field: str, part: Part = "train") -> str:
+    """The Arrow column of one part of a field: "items", "items.validation" or "items.heldout"."""
+    return field if part == "train" else f"{field}.{part}"
+
+
+def value_column(field: str, part: Part = "train") -> str:
+    """The Arrow column of the values beside `column(field, part)`."""
+    return f"{column(field, part)}.value"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Field(_Frozen):
+    """One field of every example: a sparse row of features, or a dense row of numbers."""
+
+    name: str
+    kind: Literal["sparse", "dense"]
+    width: int
+    """Number of features (sparse) or of numbers in a row (dense)."""
+    num_entries: dict[Part, int]
+    """Stored entries of each part that exists, over all examples."""
+    has_values: bool = False
+    """Whether sparse entries carry values; absent means that all are one. Always true for a dense field."""
+    min_value: float = 1.0
+    max_value: float = 1.0
+    vocabulary: str | None = None
+    """File name of the feature names beside the manifest."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that exist, in the order train, validation, heldout."""
+        return tuple(part for part in PARTS if part in self.num_entries)
+
+
+class File(_Frozen):
+    """One file of the directory, as it was published."""
+
+    size_bytes: int
+    sha256: str
+    num_rows: int
+
+
+class Manifest(_Frozen):
+    """What a dataset directory holds."""
+
+    format_version: int = FORMAT_VERSION
+    name: str
+    num_examples: int
+    has_weights: bool = False
+    fields: dict[str, Field]
+    files: dict[str, File]
+    source: Facts = {}
+
+    @property
+    def example_files(self) -> list[str]:
+        """Names of the files that hold the examples, in order."""
+        return sorted(name for name in self.files if name.startswith("examples-"))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """The manifest of a dataset directory; sizes of all files are checked, their contents are not (see `verify`).
+
+        Raises DataError when the directory or its manifest is missing, broken, of a newer format, or a file has another size.
+        """
+        path = folder / FILE_NAME
+        remedy = "Make one with `widenet data ingest SOURCE --out DIR`."
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "does not exist"
+            raise DataError(f"{folder}: a dataset must be a directory; this {what}. {remedy}")
+        if not path.is_file():
+            raise DataError(f"{folder}: a dataset must hold {FILE_NAME}; it is missing. {remedy}")
+        manifest = cls._parse(path)
+        for name, file in manifest.files.items():
+            _check_size(folder / name, file.size_bytes)
+        return manifest
+
+    @classmethod
+    def _parse(cls, path: Path) -> "Manifest":
+        try:
+            text = path.read_text(encoding="utf-8")
+            document = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{path}: must be JSON; {error}. Restore the file, or ingest again.") from error
+        version = document.get("format_version") if isinstance(document, dict) else None
+        if not isinstance(version, int):
+            raise DataError(f"{path}: format_version must be a whole number; got {version!r}. Restore the file, or ingest again.")
+        if version > FORMAT_VERSION:
+            raise DataError(
+                f"{path}: format_version must be at most {FORMAT_VERSION}; got {version}. Update widenet, or ingest again with this one."
+            )
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(step) for step in first["loc"])
+            raise DataError(f"{path}: {place}: {first['msg']}; got {first['input']!r}. Restore the file, or ingest again.") from error
+
+    def verify(self, folder: Path) -> None:
+        """Read every file and compare its checksum; raises DataError naming the first file that changed."""
+        for name, file in self.files.items():
+            _check_size(folder / name, file.size_bytes)
+            if sha256_of(folder / name) != file.sha256:
+                raise DataError(f"{folder / name}: must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again.")
+
+    def write(self, folder: Path) -> None:
+        """Write `dataset.json` into a folder that is not yet published."""
+        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_size(path: Path, size_bytes: int) -> None:
+    if not path.is_file():
+        raise DataError(f"{path}: listed in {FILE_NAME} but missing. Restore it, or ingest again.")
+    actual = path.stat().st_size
+    if actual != size_bytes:
+        raise DataError(f"{path}: must have {size_bytes:,} bytes; got {actual:,}. Restore it, or ingest again.")

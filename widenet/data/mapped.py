@@ -1,0 +1,154 @@
+"""Columns of memory-mapped Arrow files as numpy views: rows in any order, without reading the rest."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from widenet.errors import DataError
+
+WORD_BYTES = 4
+
+
+class MappedFile:
+    """One Arrow IPC file, memory-mapped; `words` views the whole file as 32-bit words."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            source = pa.memory_map(str(path))
+            reader = pa.ipc.open_file(source)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise DataError(f"{path}: must be an Arrow IPC file; {error}. Restore it, or ingest again.") from error
+        self.schema = reader.schema
+        self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+        source.seek(0)
+        self._buffer = source.read_buffer()
+        self.bytes = np.frombuffer(self._buffer, dtype=np.uint8)
+        self.words = self.bytes[: len(self.bytes) // WORD_BYTES * WORD_BYTES].view(np.uint32)
+
+    def position(self, buffer: pa.Buffer | None) -> int:
+        """Where a buffer begins in this file, in bytes; an absent buffer (of an empty column) begins at 0."""
+        if buffer is None or buffer.size == 0:
+            return 0
+        position: int = buffer.address - self._buffer.address
+        if not 0 <= position < len(self.bytes) or position % WORD_BYTES:
+            raise DataError(f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes. Write it again without compression.")
+        return position
+
+
+class _Column:
+    """Where the record batches of a column lie over all files."""
+
+    def __init__(self, files: Sequence[MappedFile], name: str, kind: pa.DataType) -> None:
+        self.files = files
+        arrays = [(number, batch.column(name)) for number, file in enumerate(files) for batch in _batches_with(file, name, kind)]
+        self.file_of_batch = np.array([number for number, _ in arrays], dtype=np.int64)
+        self.first_rows = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(array) for _, array in arrays], out=self.first_rows[1:])
+        self._place(arrays)
+
+    def _place(self, arrays: list[tuple[int, pa.Array]]) -> None:
+        raise NotImplementedError
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The record batch of each row, and the row within it."""
+        assert not len(rows) or (rows.min() >= 0 and rows.max() < self.num_rows), "rows must lie in [0, examples)"
+        if len(self.first_rows) == 2:
+            return np.zeros(len(rows), dtype=np.int64), rows
+        batches = np.searchsorted(self.first_rows, rows, side="right") - 1
+        return batches, rows - self.first_rows[batches]
+
+    def by_file(self, batches: np.ndarray) -> Iterator[tuple[MappedFile, np.ndarray | slice]]:
+        """Each file that holds some of the batches, and which."""
+        if len(self.files) == 1:
+            yield self.files[0], slice(None)
+            return
+        owners = self.file_of_batch[batches]
+        for number in np.unique(owners):
+            yield self.files[number], np.flatnonzero(owners == number)
+
+
+class ListColumn(_Column):
+    """A `list<uint32>`, `list<float32>` or `string` column: rows of any length."""
+
+    def _place(self, arrays: list[tuple[int, pa.Array]]) -> None:
+        buffers = [(self.files[number], array.buffers()) for number, array in arrays]
+        self.offsets_at = np.array([file.position(parts[1]) // WORD_BYTES for file, parts in buffers], dtype=np.int64)
+        self.entries_at = np.array([file.position(parts[-1]) for file, parts in buffers], dtype=np.int64)
+
+    def extents(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Record batch, first entry (counted within the batch) and number of entries of each row, int64 [E] each."""
+        batches, local = self.locate(rows)
+        at = self.offsets_at[batches] + local
+        starts, counts = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
+        for file, chosen in self.by_file(batches):
+            first = file.words[at[chosen]]
+            starts[chosen] = first
+            counts[chosen] = file.words[at[chosen] + 1] - first
+        return batches, starts, counts
+
+    def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Entries of the rows one after another (uint32 [Z]) and where each row begins (int64 [E + 1])."""
+        batches, starts, counts = self.extents(rows)
+        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        shift = self.entries_at[batches] // WORD_BYTES + starts - indptr[:-1]
+        if len(self.files) == 1:
+            return self.files[0].words[_expanded(shift, counts, indptr)], indptr
+        entries = np.empty(indptr[-1], dtype=np.uint32)
+        at = _expanded(shift, counts, indptr)
+        owners = np.repeat(self.file_of_batch[batches], counts)
+        for number in np.unique(owners):
+            chosen = owners == number
+            entries[chosen] = self.files[number].words[at[chosen]]
+        return entries, indptr
+
+    def texts(self, rows: np.ndarray) -> list[str]:
+        """The rows of a string column."""
+        batches, starts, counts = self.extents(rows)
+        first = self.entries_at[batches] + starts
+        owners = self.file_of_batch[batches]
+        return [
+            self.files[owner].bytes[start : start + count].tobytes().decode()
+            for owner, start, count in zip(owners, first, counts, strict=True)
+        ]
+
+
+class FixedColumn(_Column):
+    """A `float32` or `fixed_size_list<float32>` column: rows of one length."""
+
+    def _place(self, arrays: list[tuple[int, pa.Array]]) -> None:
+        self.values_at = np.array([self.files[n].position(array.buffers()[-1]) // WORD_BYTES for n, array in arrays], dtype=np.int64)
+
+    def gather(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """float32 [E, width]."""
+        batches, local = self.locate(rows)
+        at = self.values_at[batches] + local * width
+        values = np.empty((len(rows), width), dtype=np.float32)
+        for file, chosen in self.by_file(batches):
+            values[chosen] = file.words.view(np.float32)[at[chosen][:, None] + np.arange(width)]
+        return values
+
+
+def _batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.RecordBatch]:
+    if name not in file.schema.names:
+        raise DataError(f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.schema.names)}. Ingest again.")
+    actual = file.schema.field(name).type
+    if not actual.equals(kind):
+        raise DataError(f"{file.path}: column {name!r} must be {kind}; got {actual}. Ingest again.")
+    for batch in file.batches:
+        if batch.column(name).null_count:
+            raise DataError(f"{file.path}: column {name!r} must hold no nulls; an absent row is an empty list. Write it again.")
+        yield batch
+
+
+def _expanded(shift: np.ndarray, counts: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    at = np.repeat(shift, counts)
+    at += np.arange(indptr[-1])
+    return at

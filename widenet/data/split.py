@@ -1,0 +1,124 @@
+"""Set aside a random share of every example's entries, for tuning or for the final evaluation."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from widenet import randomness
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
+from widenet.data.writer import FieldLayout, write_dataset
+from widenet.errors import DataError, OptionError
+
+_MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def split(source: Path, out: Path, *, heldout: float = 0.0, validation: float = 0.0, seed: int = 0, field: str = "items") -> Manifest:
+    """Publish a dataset in which a share of each example's train entries has moved to another part.
+
+    heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
+    one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
+    seed: with the row of the example and the index of the feature it decides alone what moves.
+    The vocabulary's counts are those of the entries that stay; the order of features does not change.
+    Raises DataError when the part exists already, OptionError for a wrong share.
+    """
+    asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
+    shares = {part: share for part, share in asked.items() if share}
+    _check_shares(asked)
+    dataset = Dataset.open(source)
+    known = dataset.field(field)
+    if known.kind != "sparse":
+        raise DataError(f"{source}: only a sparse field can be split; {field!r} is dense. Name another --field.")
+    for part in shares:
+        if part in known.parts:
+            raise DataError(f"{source}: field {field!r} has a {part} part already. Split the dataset that it was made from.")
+    parts = tuple(part for part in PARTS if part in known.parts or part in shares)
+    layouts = [_layout(each, parts if each.name == field else each.parts) for each in dataset.fields.values()]
+    counts = np.zeros(known.width, dtype=np.int64)
+    vocabularies = {
+        name: dataset.vocabulary(name).record_batches(counts if name == field else None)
+        for name, each in dataset.fields.items()
+        if each.vocabulary
+    }
+    return write_dataset(
+        out,
+        layouts=layouts,
+        batches=_divided(dataset, known, shares, seed, counts),
+        vocabularies=vocabularies,
+        name=dataset.manifest.name,
+        has_weights=dataset.manifest.has_weights,
+        source={**dataset.manifest.source, "split": {"field": field, "seed": seed, "heldout": heldout, "validation": validation}},
+    )
+
+
+def _check_shares(asked: Mapping[Part, float]) -> None:
+    for part, share in asked.items():
+        if not 0 <= share < 1:
+            raise OptionError(f"--{part} must be a share in [0, 1); got {share:g}.")
+    total = sum(asked.values())
+    if not 0 < total < 1:
+        raise OptionError(f"--heldout and --validation must add up to more than 0 and less than 1; got {total:g}.")
+
+
+def _layout(field: Field, parts: tuple[Part, ...]) -> FieldLayout:
+    return FieldLayout(field.name, field.width, field.kind, parts, field.has_values)
+
+
+def _divided(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int, counts: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The dataset's record batches with the field's train part divided; adds what stays to `counts`."""
+    first_row = 0
+    for batch in dataset.record_batches():
+        rows = batch.column(field.name)
+        offsets, entries = rows.offsets.to_numpy(), rows.flatten().to_numpy()
+        lengths = np.diff(offsets)
+        examples = np.repeat(np.arange(batch.num_rows), lengths)
+        owners = _owners(examples, lengths, first_row + examples, entries, shares, seed)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        values = columns[value_column(field.name)].flatten().to_numpy() if field.has_values else None
+        for number, part in enumerate(("train", *shares)):
+            chosen = owners == number
+            moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
+            np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=moved_to[1:])
+            columns[column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(entries[chosen]))
+            if values is not None:
+                columns[value_column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(values[chosen]))
+        np.add.at(counts, entries[owners == 0], 1)
+        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        first_row += batch.num_rows
+
+
+def _owners(
+    examples: np.ndarray, lengths: np.ndarray, rows: np.ndarray, entries: np.ndarray, shares: Mapping[Part, float], seed: int
+) -> np.ndarray:
+    """Which part each entry goes to: 0 for train, 1 for the first of `shares`, and so on; int64 [Z]."""
+    owners = np.zeros(len(entries), dtype=np.int64)
+    left = lengths.copy()
+    for number, (part, share) in enumerate(shares.items(), start=1):
+        moves = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
+        candidates = np.flatnonzero(owners == 0)
+        keys = _random_keys(seed, f"split/{part}", rows[candidates], entries[candidates])
+        order = np.lexsort((keys, examples[candidates]))
+        rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
+        owners[candidates[order[rank < np.repeat(moves, left)]]] = number
+        left = left - moves
+    return owners
+
+
+def _random_keys(seed: int, purpose: str, rows: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    """A random number for each (example, feature), uint64 [Z], the same in any company.
+
+    The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014),
+    once over the row and once over row and feature.
+    """
+    first, second = randomness.stream(seed, purpose).integers(0, 2**64, size=2, dtype=np.uint64)
+    return _mixed(_mixed(rows.astype(np.uint64) ^ first) + entries.astype(np.uint64) ^ second)
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX_FIRST
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_SECOND
+    mixed: np.ndarray = numbers ^ (numbers >> np.uint64(31))
+    return mixed

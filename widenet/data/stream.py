@@ -1,0 +1,128 @@
+"""Batches of a dataset in a reproducible order, prepared ahead by one thread."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet import randomness
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.errors import DataError, OptionError
+from widenet.sparse import SparseBatch
+
+BATCHES_AHEAD = 3
+_ROWS_PER_COUNT = 65_536
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some examples, ready for a network.
+
+    epoch, step: the position; step counts within the epoch.
+    rows: int64 [E], the examples' rows in the dataset.
+    fields: by name, a SparseBatch or a float32 Tensor [E, width].
+    weights: float32 [E], or None where every example counts one.
+    """
+
+    epoch: int
+    step: int
+    rows: np.ndarray
+    fields: dict[str, SparseBatch | Tensor]
+    weights: Tensor | None
+
+    @property
+    def num_examples(self) -> int:
+        """E."""
+        return len(self.rows)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device; `rows` stay in numpy."""
+        fields = {name: field.to(device) for name, field in self.fields.items()}
+        return Batch(self.epoch, self.step, self.rows, fields, None if self.weights is None else self.weights.to(device))
+
+
+class Stream:
+    """All examples of a dataset, batch by batch, epoch by epoch; a pure function of its arguments.
+
+    fields: which fields each batch carries.
+    batch_size: at least 1; the last batch of an epoch may be smaller.
+    shuffle: whether every epoch has an order of its own, or the dataset's.
+    part: which part of the sparse fields.
+    skip_empty: leaves out examples without entries of this field in `part`; costs 4 bytes an example when there are any.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        fields: Sequence[str],
+        batch_size: int,
+        seed: int,
+        shuffle: bool = True,
+        part: Part = "train",
+        skip_empty: str | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
+        self.dataset = dataset
+        self.fields = tuple(fields)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.shuffle = shuffle
+        self.part: Part = part
+        self._eligible = None if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
+        self.num_examples = dataset.num_examples if self._eligible is None else len(self._eligible)
+        if not self.num_examples:
+            raise DataError(f"{dataset.path}: no example has entries in the {part} part of {skip_empty or 'any field'}: nothing to read.")
+        dataset_rows = np.zeros(0, dtype=np.int64)
+        for name in self.fields:
+            self._read(name, dataset_rows)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch."""
+        return -(-self.num_examples // self.batch_size)
+
+    def rows(self, epoch: int, step: int) -> np.ndarray:
+        """The examples of one batch, int64 [E]; known without those before it."""
+        positions = np.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.num_examples))
+        if self.shuffle:
+            positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
+        return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
+
+    def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from a step on; a thread prepares them ahead, and ends with the iterator."""
+        with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
+            pending: deque[Future[Batch]] = deque()
+            try:
+                for step in range(start_step, self.steps_per_epoch):
+                    pending.append(thread.submit(self._batch, epoch, step))
+                    if len(pending) == BATCHES_AHEAD:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
+            finally:
+                thread.shutdown(cancel_futures=True)
+
+    def _batch(self, epoch: int, step: int) -> Batch:
+        rows = self.rows(epoch, step)
+        return Batch(epoch, step, rows, {name: self._read(name, rows) for name in self.fields}, self.dataset.weights(rows))
+
+    def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
+        if self.dataset.field(name).kind == "dense":
+            return self.dataset.dense(name, rows)
+        return self.dataset.sparse(name, rows, self.part)
+
+
+def _rows_with_entries(dataset: Dataset, field: str, part: Part) -> np.ndarray | None:
+    """The rows that have entries, or None when all have."""
+    kept = []
+    for start in range(0, dataset.num_examples, _ROWS_PER_COUNT):
+        counts = dataset.entry_counts(field, slice(start, start + _ROWS_PER_COUNT), part)
+        kept.append((start + np.flatnonzero(counts)).astype(np.uint32))
+    rows = np.concatenate(kept) if kept else np.zeros(0, dtype=np.uint32)
+    return None if len(rows) == dataset.num_examples else rows

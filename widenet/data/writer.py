@@ -1,0 +1,272 @@
+"""Write a dataset directory from record batches, and publish it whole or not at all."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from widenet.data.manifest import Facts, Field, File, Manifest, Part, column, sha256_of, value_column
+from widenet.errors import DataError
+
+ROWS_PER_BATCH = 16_384
+VOCABULARY_ROWS_PER_BATCH = 2**20
+BYTES_PER_FILE = 4 * 2**30
+"""A file is closed at the first record batch that makes it larger, so that the division depends on the content alone."""
+
+VOCABULARY_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("count", pa.int64())])
+
+
+@dataclass(frozen=True)
+class FieldLayout:
+    """What the writer must know of a field before the first batch."""
+
+    name: str
+    width: int
+    kind: Literal["sparse", "dense"] = "sparse"
+    parts: tuple[Part, ...] = ("train",)
+    has_values: bool = False
+
+
+@dataclass
+class _Statistics:
+    num_entries: dict[Part, int] = field(default_factory=dict)
+    low: float = np.inf
+    high: float = -np.inf
+
+    def add(self, part: Part, num_entries: int, values: np.ndarray | None) -> None:
+        self.num_entries[part] = self.num_entries.get(part, 0) + num_entries
+        if values is not None and len(values):
+            self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+
+    def of(self, layout: FieldLayout, vocabulary: str | None) -> Field:
+        low, high = (self.low, self.high) if self.low <= self.high else (1.0, 1.0)
+        return Field(
+            name=layout.name,
+            kind=layout.kind,
+            width=layout.width,
+            num_entries=self.num_entries,
+            has_values=layout.has_values or layout.kind == "dense",
+            min_value=low,
+            max_value=high,
+            vocabulary=vocabulary,
+        )
+
+
+def vocabulary_file(name: str) -> str:
+    """The file that names the features of a field."""
+    return f"{name}.vocabulary.arrow"
+
+
+def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
+    """The columns of the example files, in order."""
+    columns = [("id", pa.string())] + ([("weight", pa.float32())] if has_weights else [])
+    for layout in layouts:
+        if layout.kind == "dense":
+            columns.append((layout.name, pa.list_(pa.float32(), layout.width)))
+            continue
+        for part in layout.parts:
+            columns.append((column(layout.name, part), pa.list_(pa.uint32())))
+            if layout.has_values:
+                columns.append((value_column(layout.name, part), pa.list_(pa.float32())))
+    return pa.schema(columns)
+
+
+@contextmanager
+def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A new folder beside `out` that becomes `out` when the block ends, and vanishes when it fails.
+
+    Raises DataError when `out` exists, unless `overwrite`.
+    """
+    if out.exists() and not overwrite:
+        raise DataError(f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it first.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = out.parent / f".{out.name}.{secrets.token_hex(4)}.partial"
+    folder.mkdir()
+    try:
+        yield folder
+        for path in [*folder.iterdir(), folder]:
+            _flush(path)
+        replaced = folder.with_suffix(".replaced")
+        if out.exists():
+            out.rename(replaced)
+        folder.rename(out)
+        _flush(out.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def write_dataset(
+    out: Path,
+    *,
+    layouts: Sequence[FieldLayout],
+    batches: Iterable[pa.RecordBatch],
+    vocabularies: Mapping[str, Iterable[pa.RecordBatch]],
+    name: str | None = None,
+    has_weights: bool = False,
+    source: Facts | None = None,
+    overwrite: bool = False,
+) -> Manifest:
+    """Publish a dataset directory made from a stream of record batches; see `write_contents` for what they must hold."""
+    with publication(out, overwrite=overwrite) as folder:
+        return write_contents(
+            folder,
+            name=name or out.name,
+            layouts=layouts,
+            batches=batches,
+            vocabularies=vocabularies,
+            has_weights=has_weights,
+            source=source or {},
+        )
+
+
+def write_contents(
+    folder: Path,
+    *,
+    name: str,
+    layouts: Sequence[FieldLayout],
+    batches: Iterable[pa.RecordBatch],
+    vocabularies: Mapping[str, Iterable[pa.RecordBatch]],
+    has_weights: bool,
+    source: Facts,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    bytes_per_file: int = BYTES_PER_FILE,
+) -> Manifest:
+    """Fill a folder with example files, vocabularies and the manifest.
+
+    batches: the columns of `examples_schema`, of any length; indices ascend within a row and do not repeat.
+    vocabularies: for some of the sparse fields, batches of `id`, `title` (may be null), `count`; one row a feature.
+    The files depend on the rows alone, not on how the batches divide them.
+    Raises DataError naming example and column when a row breaks a rule.
+    """
+    statistics = {layout.name: _Statistics(dict.fromkeys(layout.parts, 0)) for layout in layouts}
+    schema = examples_schema(layouts, has_weights)
+    checked = _checked(rebatched(batches, schema, rows_per_batch), layouts, statistics)
+    files = _write_examples(folder, checked, schema, bytes_per_file)
+    num_examples = sum(file.num_rows for file in files.values())
+    vocabulary_of: dict[str, str] = {}
+    for layout in layouts:
+        if layout.name in vocabularies:
+            path = folder / vocabulary_file(layout.name)
+            files[path.name] = _write_vocabulary(path, vocabularies[layout.name])
+            vocabulary_of[layout.name] = path.name
+            if files[path.name].num_rows != layout.width:
+                named = files[path.name].num_rows
+                raise DataError(f"{name}: the vocabulary of {layout.name!r} must name {layout.width:,} features; got {named:,}.")
+    manifest = Manifest(
+        name=name,
+        num_examples=num_examples,
+        has_weights=has_weights,
+        fields={layout.name: statistics[layout.name].of(layout, vocabulary_of.get(layout.name)) for layout in layouts},
+        files=files,
+        source=dict(source),
+    )
+    manifest.write(folder)
+    return manifest
+
+
+def _write_examples(folder: Path, batches: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_per_file: int) -> dict[str, File]:
+    files: dict[str, File] = {}
+    batch = next(batches, None)
+    while batch is not None or not files:
+        path = folder / f"examples-{len(files):05d}.arrow"
+        num_rows = 0
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            while batch is not None and (num_rows == 0 or sink.tell() < bytes_per_file):
+                writer.write_batch(batch)
+                num_rows += batch.num_rows
+                batch = next(batches, None)
+        files[path.name] = _described(path, num_rows)
+    return files
+
+
+def rebatched(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows under `schema`, in batches of exactly `rows` (the last may be shorter)."""
+    pending: list[pa.RecordBatch] = []
+    held = 0
+    for batch in batches:
+        rest = batch.select(schema.names).cast(schema)
+        while held + rest.num_rows >= rows:
+            piece = rest.slice(0, rows - held)
+            yield pa.concat_batches([*pending, piece])
+            pending, rest, held = [], rest.slice(piece.num_rows), 0
+        if rest.num_rows:
+            pending.append(rest)
+            held += rest.num_rows
+    if pending:
+        yield pa.concat_batches(pending)
+
+
+def _write_vocabulary(path: Path, batches: Iterable[pa.RecordBatch]) -> File:
+    num_rows = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        for batch in rebatched(batches, VOCABULARY_SCHEMA, VOCABULARY_ROWS_PER_BATCH):
+            writer.write_batch(batch)
+            num_rows += batch.num_rows
+    return _described(path, num_rows)
+
+
+def _checked(
+    batches: Iterable[pa.RecordBatch], layouts: Sequence[FieldLayout], statistics: Mapping[str, _Statistics]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for name in batch.schema.names:
+            if batch.column(name).null_count:
+                raise DataError(f"column {name!r} must hold no nulls; an absent row is an empty list.")
+        for layout in layouts:
+            for part in layout.parts:
+                num_entries, values = _check_part(batch, layout, part)
+                statistics[layout.name].add(part, num_entries, values)
+        yield batch
+
+
+def _check_part(batch: pa.RecordBatch, layout: FieldLayout, part: Part) -> tuple[int, np.ndarray | None]:
+    name = column(layout.name, part)
+    if layout.kind == "dense":
+        values = batch.column(name).flatten().to_numpy()
+        _require(bool(np.isfinite(values).all()), name, "must be finite numbers")
+        return len(values), values
+    rows = batch.column(name)
+    indices, offsets = rows.flatten().to_numpy(), rows.offsets.to_numpy()
+    rising = np.ones(len(indices), dtype=bool)
+    rising[1:] = indices[1:] > indices[:-1]
+    starts = offsets[:-1] - offsets[0]
+    rising[starts[starts < len(indices)]] = True
+    if not rising.all():
+        row = int(np.searchsorted(starts, int(np.argmin(rising)), side="right")) - 1
+        _require(False, name, f"must ascend without repeats within a row; the row of example {batch.column('id')[row].as_py()!r} does not")
+    highest = int(indices.max()) if len(indices) else -1
+    _require(highest < layout.width, name, f"must lie in [0, {layout.width}); got {highest}")
+    if not layout.has_values:
+        return len(indices), None
+    beside = batch.column(value_column(layout.name, part))
+    same = np.array_equal(np.diff(beside.offsets.to_numpy()), np.diff(offsets))
+    _require(same, name, "must have one value beside each index")
+    values = beside.flatten().to_numpy()
+    _require(bool(np.isfinite(values).all()), value_column(layout.name, part), "must be finite numbers")
+    return len(indices), values
+
+
+def _require(holds: bool, name: str, rule: str) -> None:
+    if not holds:
+        raise DataError(f"column {name!r}: entries {rule}.")
+
+
+def _described(path: Path, num_rows: int) -> File:
+    return File(size_bytes=path.stat().st_size, sha256=sha256_of(path), num_rows=num_rows)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

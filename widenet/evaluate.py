@@ -1,0 +1,69 @@
+"""Ranking metrics of a network on a set-aside part of a dataset."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.data.stream import Stream
+from widenet.errors import FitError
+from widenet.metrics import RankingMetrics
+from widenet.model.network import Network
+from widenet.predict.top_k import top_k
+from widenet.sparse import SparseBatch
+
+DEFAULT_KS = (5, 10, 20, 50, 100)
+BATCH_SIZE = 512
+
+
+def evaluate(
+    network: Network,
+    dataset: Dataset,
+    part: Part = "heldout",
+    ks: Sequence[int] = DEFAULT_KS,
+    output: str | None = None,
+    exclude_seen: bool = True,
+    advance: Callable[[int], None] | None = None,
+) -> dict[str, float]:
+    """The metrics of `widenet.metrics` for every k, over the examples that have entries in `part`.
+
+    The network sees each example's training part and ranks every unit of an output; `part` is the truth.
+    exclude_seen: units in the example's training part are not ranked.
+    output: the output layer's name; None where the network has one. advance: called with the number of examples done.
+    Raises FitError where the dataset lacks the part.
+    """
+    name = output_name(network, output)
+    field = network.outputs[name].spec.field
+    if dataset.field(field).kind == "dense":
+        raise FitError(f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".')
+    popularity = np.zeros(network.outputs[name].width, dtype=np.int64)
+    popularity[: dataset.field(field).width] = dataset.counts(field)
+    metrics = RankingMetrics(ks, popularity)
+    truths = Stream(dataset, [field], BATCH_SIZE, seed=0, shuffle=False, part=part, skip_empty=field)
+    input_fields = [layer.field for layer in network.spec.inputs]
+    for batch in truths.batches(0):
+        truth = batch.fields[field]
+        assert isinstance(truth, SparseBatch)
+        fields = {name: dataset.rows(name, batch.rows).to(network.device) for name in input_fields}
+        seen = dataset.sparse(field, batch.rows).to(network.device) if exclude_seen else None
+        _, units_EK = top_k(network, fields, name, max(ks), excluded=seen, scores=False)
+        metrics.add(_padded(units_EK.cpu().numpy(), max(ks)), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
+        if advance is not None:
+            advance(batch.num_examples)
+    return metrics.result()
+
+
+def output_name(network: Network, asked: str | None) -> str:
+    """The output layer that is asked for, or the only one; raises FitError."""
+    names = list(network.outputs)
+    if asked is None and len(names) == 1:
+        return names[0]
+    if asked not in names:
+        got = "has several" if asked is None else f'has none called "{asked}"'
+        raise FitError(f"The network {got}. Name one of its outputs: {', '.join(names)}.")
+    return asked
+
+
+def _padded(units_EK: np.ndarray, k: int) -> np.ndarray:
+    return np.pad(units_EK, ((0, 0), (0, k - units_EK.shape[1])), constant_values=-1)

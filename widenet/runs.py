@@ -1,0 +1,264 @@
+"""What a person does with a run: train it, resume it, load it, evaluate it, recommend from it."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from widenet.checkpoint import Checkpoint, fingerprint
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.data.stream import Stream
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.evaluate import DEFAULT_KS, evaluate, output_name
+from widenet.metrics import check_metric
+from widenet.model.build import build
+from widenet.model.network import Network
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import available_threads, one_thread_an_operation
+from widenet.predict.top_k import top_k
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.train.loop import Evaluate, LoopState, Report, Training
+from widenet.train.optimizers import Optimizer
+from widenet.train.run_directory import FieldRecord, RunDirectory
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One recommended item: its id, its title (the id where it has none) and its score."""
+
+    item: str
+    title: str
+    score: float
+
+
+class Silence:
+    """A report that nobody reads."""
+
+    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
+        """Nothing."""
+
+    def advance(self, num_examples: int, loss: float) -> None:
+        """Nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
+def train(
+    network: NetworkSpec | Mapping[str, Any] | str | Path,
+    training: TrainingSpec | Mapping[str, Any] | str | Path,
+    data: Dataset | str | Path,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    device: str | None = None,
+    report: Report | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> "Model":
+    """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
+
+    network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
+    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had.
+    device: cpu or cuda; None: cuda where there is one. interrupted: asked after every step; true ends the training with a
+    checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    Raises DocumentError, DataError, FitError, CheckpointError, NumericsError.
+    """
+    network_spec = network if isinstance(network, NetworkSpec) else _document(NetworkSpec, network)
+    training_spec = training if isinstance(training, TrainingSpec) else _document(TrainingSpec, training)
+    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+    chosen = _device(device)
+    metric_k = _check_evaluation(network_spec, training_spec, dataset)
+    exchange = _exchange(training_spec, chosen)
+    with one_thread_an_operation():
+        counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
+        net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
+        run = _run_directory(Path(out), network_spec, training_spec, dataset, resume)
+        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
+        net.prepare_training(rule)
+        state = LoopState()
+        checkpoint = run.latest()
+        if checkpoint is not None:
+            checkpoint.load_into(net, with_state=True)
+            state = LoopState(**checkpoint.facts["state"])
+        run.rewind_log(state.epoch)
+        with run.locked(), _signals(interrupted) as stop:
+            loop = Training(
+                run,
+                net,
+                rule,
+                _stream(network_spec, training_spec, dataset),
+                _evaluation(training_spec, dataset, metric_k),
+                report or Silence(),
+                state,
+            )
+            if not loop.loop(stop):
+                raise KeyboardInterrupt
+            if training_spec.keep == "best" and (run.path / "best").exists():
+                Checkpoint.open(run.path / "best").load_into(net, with_state=False)
+            run.save_model("model", net, {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch})
+    return Model(run, net)
+
+
+class Model:
+    """A trained network with the names of its items, ready to recommend."""
+
+    def __init__(self, run: RunDirectory, network: Network) -> None:
+        self.run, self.network = run, network
+
+    @classmethod
+    def load(cls, run: str | Path, device: str | None = None) -> "Model":
+        """The model of a run directory; raises CheckpointError where there is none, or it is damaged."""
+        directory = RunDirectory.open(Path(run))
+        chosen = _device(device)
+        network = build(directory.network, directory.training, directory.fields, _exchange(directory.training, chosen), chosen)
+        checkpoint = directory.model()
+        checkpoint.load_into(network, with_state=False)
+        return cls(directory, network)
+
+    def __repr__(self) -> str:
+        layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
+        return f"Model({str(self.run.path)!r}, {layers})"
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the weights alone: equal for equal weights."""
+        return fingerprint(self.network)
+
+    def evaluate(
+        self,
+        data: Dataset | str | Path,
+        part: Part = "heldout",
+        ks: Sequence[int] = DEFAULT_KS,
+        output: str | None = None,
+        exclude_seen: bool = True,
+        advance: Callable[[int], None] | None = None,
+    ) -> dict[str, float]:
+        """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
+        dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+        self.run.check_dataset(dataset)
+        with one_thread_an_operation():
+            return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
+
+    def recommend(
+        self,
+        items: Sequence[str],
+        k: int = 10,
+        *,
+        values: Sequence[float] | None = None,
+        exclude_seen: bool = True,
+        output: str | None = None,
+    ) -> list[Recommendation]:
+        """The k best items for somebody with this history.
+
+        items: ids or titles; a title may be a part of one. values: their values, for networks trained with values.
+        Raises DataError for an item that is not known, FitError where the network takes more than one field.
+        """
+        name = output_name(self.network, output)
+        fields = {layer.field for layer in self.run.network.inputs}
+        if len(fields) != 1:
+            raise FitError(f"recommend needs a network of one input field; this one has {', '.join(sorted(fields))}. Use predict.")
+        vocabulary = self.run.vocabulary(fields.pop())
+        found = {vocabulary.find(item)[0]: position for position, item in enumerate(items)}
+        rows = sorted(found)
+        batch = SparseBatch.from_lists([rows], None if values is None else [[float(values[found[row]]) for row in rows]])
+        inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
+        target = self.network.outputs[name].spec.field
+        seen = inputs.get(target) if exclude_seen else None
+        with one_thread_an_operation():
+            scores_EK, units_EK = top_k(self.network, inputs, name, k, excluded=seen)
+        names = self.run.vocabulary(target)
+        kept = units_EK[0] >= 0
+        kept &= units_EK[0] < len(names)
+        units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
+        return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
+
+
+def _document(kind: Any, given: Any) -> Any:
+    return kind.read(given) if isinstance(given, str | Path) else kind.of(dict(given))
+
+
+def _device(asked: str | None) -> torch.device:
+    if asked not in (None, "cpu", "cuda"):
+        raise OptionError(f'device must be "cpu" or "cuda"; got "{asked}".')
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise OptionError('device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".')
+    return torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _exchange(training: TrainingSpec, device: torch.device) -> LocalExchange:
+    return LocalExchange(training.shards, available_threads() if device.type == "cpu" else 1)
+
+
+def _check_evaluation(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> int:
+    """The k of the evaluation's metric, or 0; raises before hours are spent on a training that cannot be evaluated."""
+    evaluation = training.evaluation
+    if evaluation is None:
+        return 0
+    names = [layer.name for layer in network.outputs]
+    if evaluation.output is None and len(names) > 1:
+        raise FitError(f"training.json: evaluation.output must name one of the outputs: {', '.join(names)}.")
+    name = evaluation.output or names[0]
+    if name not in names:
+        raise FitError(f'training.json: evaluation.output must be one of {", ".join(names)}; got "{name}".')
+    field = next(layer.field for layer in network.outputs if layer.name == name)
+    if field in dataset.fields:
+        dataset.rows(field, np.zeros(0, dtype=np.int64), evaluation.part)
+    return check_metric(evaluation.metric)
+
+
+def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
+    evaluation = training.evaluation
+    if evaluation is None:
+        return None
+    return lambda network: evaluate(network, dataset, evaluation.part, sorted({metric_k, 20}), evaluation.output)
+
+
+def _stream(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> Stream:
+    return Stream(dataset, network.fields, training.batch_size, training.seed, training.shuffle)
+
+
+def _run_directory(path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool) -> RunDirectory:
+    if not resume:
+        return RunDirectory.create(path, network, training, dataset)
+    run = RunDirectory.open(path)
+    for name, before, now in (("network", run.network, network), ("training", run.training, training)):
+        if before != now:
+            changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
+            raise CheckpointError(f'{path} was begun with another {name}.json: "{changed[0]}" differs. Resume with {path / name}.json.')
+    run.check_dataset(dataset)
+    return run
+
+
+@contextmanager
+def _signals(interrupted: Callable[[], bool] | None) -> Iterator[Callable[[], bool]]:
+    """What tells whether to stop: the caller's function, or Ctrl-C and SIGTERM. A second signal stops at once."""
+    if interrupted is not None or threading.current_thread() is not threading.main_thread():
+        yield interrupted or (lambda: False)
+        return
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        if asked.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,168 @@
+"""The training loop: epochs of steps, evaluations, checkpoints."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from torch.utils.tensorboard import SummaryWriter
+
+from widenet.data.stream import Stream
+from widenet.errors import NumericsError
+from widenet.model.draws import Draws
+from widenet.model.network import Network
+from widenet.model.rule import StepNumbers
+from widenet.train.optimizers import Optimizer
+from widenet.train.run_directory import RunDirectory
+from widenet.train.schedules import rates
+from widenet.train.step import train_step
+
+
+@dataclass
+class LoopState:
+    """Where a training stands: all that a resumed one needs besides the weights and the optimizer's state.
+
+    epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those steps.
+    best: the best value of the metric so far, reached after best_epoch epochs; waited: evaluations since.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    examples: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int | None = None
+    waited: int = 0
+
+
+class Report(Protocol):
+    """Who wants to know how a training goes."""
+
+    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
+        """The loop begins, from nothing or from a checkpoint."""
+
+    def advance(self, num_examples: int, loss: float) -> None:
+        """A step was made."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """An epoch ended: its line of log.jsonl."""
+
+    def say(self, text: str) -> None:
+        """Something happened that a person should know."""
+
+
+Evaluate = Callable[[Network], dict[str, float]]
+
+
+class Training:
+    """One training from its state to its end, or to an interruption."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        network: Network,
+        rule: Optimizer,
+        stream: Stream,
+        evaluate: Evaluate | None,
+        report: Report,
+        state: LoopState,
+    ) -> None:
+        self.run, self.network, self.rule, self.stream = run, network, rule, stream
+        self.evaluate, self.report, self.state = evaluate, report, state
+        self.spec = run.training
+        self.rates = rates(self.spec, stream.steps_per_epoch)
+        self.board = SummaryWriter(str(run.path / "tensorboard"), purge_step=state.epoch + 1)
+
+    def loop(self, interrupted: Callable[[], bool]) -> bool:
+        """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
+        self.report.start(self.state, self.spec.epochs, self.stream.num_examples)
+        while self.state.epoch < self.spec.epochs and not self._has_stopped_early():
+            if not self._run_epoch(interrupted):
+                self._checkpoint()
+                return False
+            self._end_epoch()
+        self._settle()
+        return True
+
+    def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
+        state, started = self.state, time.monotonic()
+        earlier = state.seconds
+        for batch in self.stream.batches(state.epoch, state.step):
+            draws = Draws(self.spec.seed, state.epoch, batch.step)
+            batch = batch.to(self.network.device)
+            limit = self.spec.gradient_norm_limit
+            loss = train_step(self.network, batch.fields, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
+            if not math.isfinite(loss):
+                raise NumericsError(self._explain(loss, batch.step))
+            state.step = batch.step + 1
+            state.loss_sum += loss * batch.num_examples
+            state.examples += batch.num_examples
+            state.seconds = earlier + time.monotonic() - started
+            self.report.advance(batch.num_examples, loss)
+            if interrupted():
+                return False
+        return True
+
+    def _end_epoch(self) -> None:
+        state = self.state
+        seconds = max(state.seconds, 1e-9)
+        record: dict[str, Any] = {
+            "epoch": state.epoch + 1,
+            "loss": state.loss_sum / max(state.examples, 1),
+            "seconds": round(seconds, 3),
+            "examples_per_second": round(state.examples / seconds, 1),
+            "learning_rate": self._numbers(state.step).rate,
+        }
+        state.epoch, state.step, state.loss_sum, state.examples, state.seconds = state.epoch + 1, 0, 0.0, 0, 0.0
+        if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
+            self._settle()
+            metrics = self.evaluate(self.network)
+            record.update(metrics)
+            self._judge(metrics)
+        self.run.log(record)
+        for name, value in record.items():
+            if name != "epoch":
+                self.board.add_scalar(name, value, record["epoch"])
+        self.board.flush()
+        self.report.epoch(record)
+        if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
+            self._checkpoint()
+
+    def _judge(self, metrics: dict[str, float]) -> None:
+        evaluation, state = self.spec.evaluation, self.state
+        assert evaluation is not None
+        value = metrics[evaluation.metric]
+        if state.best is None or value > state.best:
+            state.best, state.best_epoch, state.waited = value, state.epoch, 0
+            if self.spec.keep == "best":
+                self.run.save_model("best", self.network, {"epoch": state.epoch, "metrics": metrics})
+        else:
+            state.waited += 1
+
+    def _has_stopped_early(self) -> bool:
+        evaluation = self.spec.evaluation
+        return evaluation is not None and evaluation.stop_after is not None and self.state.waited >= evaluation.stop_after
+
+    def _is_due(self, every: int) -> bool:
+        return self.state.epoch % every == 0 or self.state.epoch == self.spec.epochs
+
+    def _checkpoint(self) -> None:
+        self.run.save_checkpoint(self.network, asdict(self.state), (self.state.epoch, self.state.step))
+
+    def _numbers(self, step: int) -> StepNumbers:
+        """The numbers of step `step` (from 1) of the current epoch."""
+        return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step, self.rates)
+
+    def _settle(self) -> None:
+        """Bring rows that no batch touched lately to where their optimizer leads them, before somebody looks at the weights."""
+        after = StepNumbers(self.state.epoch * self.stream.steps_per_epoch + self.state.step + 1, self.rates)
+        for weight in self.network.wide.values():
+            weight.wake_all(self.rule, after)
+
+    def _explain(self, loss: float, step: int) -> str:
+        place = f"epoch {self.state.epoch + 1}, step {step + 1}"
+        broken = self.network.first_non_finite()
+        where = "every weight is still finite: a value of this batch is not" if broken is None else f'weights of "{broken}" are not finite'
+        return f"{place}: the loss must be a finite number; got {loss}: {where}. Lower the learning rate, or set gradient_norm_limit."

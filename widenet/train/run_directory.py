@@ -1,0 +1,182 @@
+"""A run's directory: documents, vocabularies, checkpoints, log and the finished model."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from widenet.checkpoint import Checkpoint, publish
+from widenet.data.dataset import Dataset
+from widenet.data.vocabulary import Vocabulary
+from widenet.errors import CheckpointError, FitError
+from widenet.model.network import Network
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class FieldRecord:
+    """What a run remembers of a field of its dataset.
+
+    vocabulary_digest: SHA-256 over the ids of its features in order; None where it had none.
+    """
+
+    kind: str
+    width: int
+    min_value: float
+    max_value: float
+    vocabulary_digest: str | None
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The directory of one training, and what is true of it throughout."""
+
+    path: Path
+    network: NetworkSpec
+    training: TrainingSpec
+    fields: dict[str, FieldRecord]
+
+    @classmethod
+    def create(cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> "RunDirectory":
+        """A new directory with the documents and the vocabularies; raises CheckpointError where the path is taken."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
+            raise CheckpointError(f"{path} exists already. {remedy}")
+        fields = {name: _record(dataset, name) for name in network.fields}
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            (beside / "vocabulary").mkdir(parents=True)
+            (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
+            (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
+            (beside / "fields.json").write_text(json.dumps({name: asdict(record) for name, record in fields.items()}, indent=2))
+            for name, record in fields.items():
+                if record.vocabulary_digest is not None:
+                    shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
+            if path.exists():
+                path.rmdir()
+            beside.rename(path)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return cls(path, network, training, fields)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """An existing run; raises CheckpointError where there is none."""
+        if not (path / "network.json").is_file():
+            raise CheckpointError(f'{path} is not a run: it has no network.json. Make one with "widenet train".')
+        try:
+            records = json.loads((path / "fields.json").read_text(encoding="utf-8"))
+            fields = {name: FieldRecord(**record) for name, record in records.items()}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path / 'fields.json'} is damaged ({type(error).__name__}). Train again.") from None
+        return cls(path, NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json"), fields)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other trainings out of the directory; the lock ends with the process, however it ends."""
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(f"{self.path} is being trained by another process. Wait for it, or choose another --out.") from None
+            yield
+
+    def check_dataset(self, dataset: Dataset) -> None:
+        """Raise FitError where a dataset is not of this run's fields and vocabularies."""
+        for name, record in self.fields.items():
+            if name not in dataset.fields:
+                raise FitError(f'{dataset.path} has no field "{name}", which {self.path} was trained on.')
+            found = _record(dataset, name)
+            if (found.kind, found.width, found.vocabulary_digest) != (record.kind, record.width, record.vocabulary_digest):
+                reason = (
+                    f"{found.width:,} features for {record.width:,}"
+                    if found.width != record.width
+                    else "other features, or in another order"
+                )
+                raise FitError(
+                    f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. Use a split of the same dataset.'
+                )
+
+    def vocabulary(self, field: str) -> Vocabulary:
+        """The names of a field's features; raises FitError where the dataset had none."""
+        path = self.path / "vocabulary" / f"{field}.arrow"
+        if not path.exists():
+            raise FitError(f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.')
+        return Vocabulary.open(path)
+
+    def save_checkpoint(self, network: Network, state: Mapping[str, Any], position: tuple[int, int]) -> Checkpoint:
+        """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the oldest."""
+        folder = self.path / "checkpoints"
+        name = f"epoch-{position[0]:05d}-step-{position[1]:09d}"
+        checkpoint = publish(folder / name, network, {"state": dict(state)}, with_state=True)
+        _write_whole(folder / "latest", name + "\n")
+        kept = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
+        for old in kept[: -self.training.checkpoints.keep_last]:
+            shutil.rmtree(old)
+        return checkpoint
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint; None where the run has none yet."""
+        pointer = self.path / "checkpoints" / "latest"
+        if not pointer.exists():
+            return None
+        return Checkpoint.open(pointer.parent / pointer.read_text(encoding="utf-8").strip())
+
+    def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
+        """Publish the weights alone, as "model" or "best"."""
+        return publish(self.path / name, network, dict(facts), with_state=False)
+
+    def model(self) -> Checkpoint:
+        """The finished model; of a run that was cut short, the newest checkpoint. Raises CheckpointError where there is neither."""
+        if (self.path / "model").exists():
+            return Checkpoint.open(self.path / "model")
+        latest = self.latest()
+        if latest is None:
+            raise CheckpointError(f'{self.path} holds no weights yet. Finish it with "widenet train ... --resume".')
+        return latest
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Append a line to log.jsonl."""
+        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def rewind_log(self, epochs: int) -> None:
+        """Drop the lines of epochs after the first `epochs`, which will be trained again."""
+        path = self.path / "log.jsonl"
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            _write_whole(path, "".join(lines[:epochs]))
+
+
+def _record(dataset: Dataset, name: str) -> FieldRecord:
+    field = dataset.field(name)
+    digest = None if field.vocabulary is None else _digest(dataset.vocabulary(name))
+    return FieldRecord(field.kind, field.width, field.min_value, field.max_value, digest)
+
+
+def _digest(vocabulary: Vocabulary) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(vocabulary), _BLOCK):
+        ids = vocabulary.ids(range(start, min(start + _BLOCK, len(vocabulary))))
+        digest.update(json.dumps(ids).encode())
+    return digest.hexdigest()
+
+
+def _write_whole(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
