@@ -14,6 +14,7 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"cli"},
     {"demo"},
+    {"runs"},
     {"evaluate"},
     {"train", "predict"},
     {"checkpoint"},

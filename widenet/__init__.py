@@ -1,1 +1,55 @@
 """Neural networks with sparse and very wide input and output layers."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
+    from widenet.data.ingest import ingest
+    from widenet.data.lists import dataset_from_lists
+    from widenet.data.split import split
+    from widenet.errors import WidenetError
+    from widenet.runs import Model, train
+    from widenet.sparse import SparseBatch
+    from widenet.spec.network import NetworkSpec as Network
+    from widenet.spec.training import TrainingSpec as Training
+
+_HOME = {
+    "Dataset": "widenet.data.dataset:Dataset",
+    "Model": "widenet.runs:Model",
+    "Network": "widenet.spec.network:NetworkSpec",
+    "SparseBatch": "widenet.sparse:SparseBatch",
+    "Training": "widenet.spec.training:TrainingSpec",
+    "WidenetError": "widenet.errors:WidenetError",
+    "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
+    "ingest": "widenet.data.ingest:ingest",
+    "split": "widenet.data.split:split",
+    "train": "widenet.runs:train",
+}
+
+__all__ = [
+    "Dataset",
+    "Model",
+    "Network",
+    "SparseBatch",
+    "Training",
+    "WidenetError",
+    "dataset_from_lists",
+    "ingest",
+    "split",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name when it is first asked for, so that `import widenet` is quick."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'widenet' has no attribute {name!r}")
+    module, _, attribute = _HOME[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

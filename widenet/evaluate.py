@@ -67,3 +67,22 @@ def output_name(network: Network, asked: str | None) -> str:
 
 def _padded(units_EK: np.ndarray, k: int) -> np.ndarray:
     return np.pad(units_EK, ((0, 0), (0, k - units_EK.shape[1])), constant_values=-1)
+
+
+def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+    """The metrics of recommending everybody the most popular items that they have not had: what a model must beat."""
+    counts = dataset.counts(field)
+    metrics = RankingMetrics(ks, counts)
+    ranking = np.argsort(-counts, kind="stable")
+    longest = max(ks)
+    for batch in Stream(dataset, [field], BATCH_SIZE, seed=0, shuffle=False, part=part, skip_empty=field).batches(0):
+        truth, seen = batch.fields[field], dataset.sparse(field, batch.rows)
+        assert isinstance(truth, SparseBatch)
+        indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
+        candidates = ranking[: longest + int(np.diff(indptr).max())]
+        top = np.full((batch.num_examples, longest), -1, dtype=np.int64)
+        for row in range(batch.num_examples):
+            fresh = candidates[~np.isin(candidates, indices[indptr[row] : indptr[row + 1]])][:longest]
+            top[row, : len(fresh)] = fresh
+        metrics.add(top, truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
+    return metrics.result()

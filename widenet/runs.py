@@ -23,13 +23,15 @@ from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import available_threads, one_thread_an_operation
-from widenet.predict.top_k import top_k
+from widenet.predict.filters import PerUser, read_banned, read_weights
+from widenet.predict.rows import Block, recommendations
+from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.train.loop import Evaluate, LoopState, Report, Training
 from widenet.train.optimizers import Optimizer
-from widenet.train.run_directory import FieldRecord, RunDirectory
+from widenet.train.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,40 @@ class Model:
         kept &= units_EK[0] < len(names)
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
+
+    def understood(self, items: Sequence[str]) -> list[str]:
+        """The titles of the items that `recommend` takes some ids or titles for."""
+        vocabulary = self.run.vocabulary(self.run.network.inputs[0].field)
+        return vocabulary.titles([vocabulary.find(item)[0] for item in items])
+
+    def predict(
+        self,
+        data: Dataset | str | Path,
+        k: int = 100,
+        *,
+        output: str | None = None,
+        exclude_seen: bool = True,
+        never: str | Path | None = None,
+        never_for: str | Path | None = None,
+        weights: str | Path | None = None,
+    ) -> Iterator[Block]:
+        """The k best items for every example of a dataset, block by block, in its order.
+
+        never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
+        weights: a CSV file (item, weight) of factors on the scores. Raises FitError, DataError.
+        """
+        dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+        self.run.check_dataset(dataset)
+        name = output_name(self.network, output)
+        names = self.run.vocabulary(self.network.outputs[name].spec.field)
+        width, device = self.network.outputs[name].width, self.network.device
+        allowed = Filter(
+            banned_L=None if never is None else read_banned(Path(never), names, width).to(device),
+            weight_L=None if weights is None else read_weights(Path(weights), names, width).to(device),
+        )
+        personal = None if never_for is None else PerUser(Path(never_for), names)
+        with one_thread_an_operation():
+            yield from recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal)
 
 
 def _document(kind: Any, given: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
+from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
 
 from widenet.model import wide_loss, wide_weight
 from widenet.sparse import SparseBatch

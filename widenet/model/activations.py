@@ -38,7 +38,7 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
 
 
 def _share(parts: Tensor, total: Tensor) -> Tensor:
-    return torch.where(total > 0, parts / total.clamp_min(torch.finfo(parts.dtype).tiny), torch.zeros_like(parts))
+    return torch.where(total == 0, torch.zeros_like(parts), parts / total.clamp_min(torch.finfo(parts.dtype).tiny))
 
 
 def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | None:

@@ -92,10 +92,10 @@ class Network:
             if isinstance(values, Tensor):
                 prepared.dense[layer.name] = scaled_dense(layer, values, draws)
                 continue
-            if layer.values == "ignore":
-                values = values.with_values(None)
             if layer.denoise and draws is not None:
                 values, prepared.hidden[layer.field] = hide(layer, values, draws)
+            elif layer.values == "ignore":
+                values = values.with_values(None)
             batch = scaled(layer, values, self.damping.get(layer.name))
             prepared.sparse[layer.name] = self.shards(layer.name).split(batch)
         return prepared

@@ -60,13 +60,13 @@ class RowActivation:
             delta_ET = (slope_ET - coupling_E1) * (logits_ET > 0) / sum_E1
         else:
             delta_ET = (slope_ET - torch.sign(logits_ET) * coupling_E1) / sum_E1
-        return loss_E, torch.where(sum_E1 > 0, delta_ET, 0.0)
+        return loss_E, torch.where(sum_E1 == 0, 0.0, delta_ET)
 
     def _activations(self, logits_ET: Tensor) -> Tensor:
         if self.kind == "softmax":
             return torch.exp(logits_ET - self.log_sum_E[:, None])
         parts_ET = torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET
-        return torch.where(self.sum_E[:, None] > 0, parts_ET / self.sum_E[:, None], 0.0)
+        return torch.where(self.sum_E[:, None] == 0, 0.0, parts_ET / self.sum_E[:, None])
 
     def _sums(self, shard: int) -> tuple[Tensor, Tensor]:
         """A shard's largest logit [E] (softmax) and its sum of f [E], float64, of exp(z - largest) for softmax."""

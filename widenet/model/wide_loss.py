@@ -1,8 +1,4 @@
-"""One step of a wide output: loss, gradient to the hidden vectors and weight gradients, a tile at a time.
-
-Nothing of size examples x width is held unless it is small (`KEPT_BYTES`); else logits are computed again where they are needed
-again, with the same shapes and so the same bits.
-"""
+"""One step of a wide output: loss, gradient to the hidden vectors and weight gradients, a tile at a time."""
 
 from collections.abc import Callable
 
@@ -17,7 +13,7 @@ from widenet.model.wide_weight import tiles
 from widenet.spec.activations import ROW_WISE
 
 KEPT_BYTES = 2**29
-"""Logits of a batch up to this size are kept between the passes over an output."""
+"""Logits of a batch up to this size are kept between passes; larger ones are computed again, with the same shapes and so the same bits."""
 
 OnTile = Callable[[int, int, int, Tensor, Tensor], None]
 """Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
@@ -92,8 +88,9 @@ class WideLoss:
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
         value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
         was_Z = self.loss.others(z_Z, a_Z)[0]
-        weight_Z = self.target_weight_E[entries.examples_Z]
-        change_Z = value_Z * weight_Z - was_Z * self.other_weight_E[entries.examples_Z]
+        other_Z = self.other_weight_E[entries.examples_Z]
+        weight_Z = torch.where(entries.values_Z > 0, self.target_weight_E[entries.examples_Z], other_Z)
+        change_Z = value_Z * weight_Z - was_Z * other_Z
         loss_E.index_add_(0, entries.examples_Z, change_Z.double())
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return loss_E, slope_ET

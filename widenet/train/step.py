@@ -169,11 +169,14 @@ class _Update:
                 weight.update_rows(shard, features_U, gradient_UH, rule, numbers)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
                 weight.update_tile(shard, start, stop, gradient, rule, numbers)
-                for wide, bias in zip(self.stepped[name], biases, strict=True):
-                    if wide.output.bias is not None:
-                        wide.output.bias.update_tile(shard, start, stop, bias, rule, numbers)
+                for wide, bias in zip(self._biases(name), biases, strict=True):
+                    wide.update_tile(shard, start, stop, bias, rule, numbers)
 
         return of
+
+    def _biases(self, name: str) -> list[WideWeight]:
+        """The biases of the outputs that use a weight; some have none."""
+        return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
 
     def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor, list[Tensor]]]:
         """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias gradients."""
@@ -189,7 +192,7 @@ class _Update:
             if features_U is not None and gradient_UH is not None:
                 low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
                 gradient_TH.index_add_(0, features_U[low:high] - start, gradient_UH[low:high])
-            yield start, stop, gradient_TH, [bias for _, bias in found]
+            yield start, stop, gradient_TH, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
 
     def _limit_columns(self) -> None:
         """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""

@@ -20,9 +20,9 @@ def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
 
 
 def hide(spec: InputLayer, batch: SparseBatch, draws: Draws) -> tuple[SparseBatch, SparseBatch]:
-    """What stays of a batch after `denoise`, and what was hidden."""
+    """What stays of a batch after `denoise`, as the layer takes it, and what was hidden, as it was stored."""
     kept_Z = draws.kept(f"denoise/{spec.name}", (batch.num_entries,), spec.denoise, batch.indices.device)
-    stays = batch.keep(kept_Z)
+    stays = (batch.with_values(None) if spec.values == "ignore" else batch).keep(kept_Z)
     if spec.denoise_rescale:
         stays = stays.with_values(stays.values_or_ones() / (1 - spec.denoise))
     return stays, batch.keep(~kept_Z)

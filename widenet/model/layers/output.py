@@ -11,7 +11,7 @@ from widenet.model.wide_weight import WideWeight
 from widenet.spec.layers import OutputLayer
 
 SHORTEST = 1e-12
-"""Vectors shorter than this count as this long where a direction is needed."""
+"""Vectors up to this length have no direction: under "cosine" they score zero and nothing pulls them."""
 
 
 @dataclass
@@ -43,14 +43,20 @@ class WideOutput:
         """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature. Differentiable."""
         if self.spec.cosine is None:
             return hidden_EH
-        return torch.nn.functional.normalize(hidden_EH, dim=1, eps=SHORTEST) / self.spec.cosine.temperature
+        return hidden_EH / _length(hidden_EH) / self.spec.cosine.temperature
 
     def tile(self, shard: int, start: int, stop: int) -> "Tile":
         """The units [start, stop) of a shard."""
         weight_TH = self.weight.parts[shard].weight[start:stop]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
-        length_T1 = None if self.spec.cosine is None else weight_TH.norm(dim=1, keepdim=True).clamp_min(SHORTEST)
+        length_T1 = None if self.spec.cosine is None else _length(weight_TH)
         return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, self.half)
+
+
+def _length(vectors: Tensor) -> Tensor:
+    """The length [N, 1] that turns vectors [N, H] into directions, or into zeros where there is none."""
+    length_N1 = vectors.norm(dim=1, keepdim=True)
+    return length_N1.masked_fill(length_N1 <= SHORTEST, torch.inf)
 
 
 @dataclass

@@ -35,7 +35,7 @@ class MarginalCrossEntropy(UnitLoss):
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
         """Value and pull of each target under a softmax."""
         strength_Z = self.spec.one_scale * (t_Z if self.scaled_by_data else share_Z)
-        pull_Z = torch.where(log_p_Z.exp() < self.spec.one_target, strength_Z, 0.0)
+        pull_Z = torch.where(log_p_Z.exp() >= self.spec.one_target, 0.0, strength_Z)
         return torch.where(pull_Z == 0, 0.0, -pull_Z * log_p_Z), pull_Z
 
 

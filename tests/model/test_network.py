@@ -1,0 +1,254 @@
+"""What a network document may ask for, held against the dense twin; and what a step must not do."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
+from widenet.sparse import SparseBatch
+
+WIDTH = 29
+
+
+def items(values=False, num_examples=9, seed=3, width=WIDTH):
+    generator = torch.Generator().manual_seed(seed)
+    return random_batch(generator, num_examples, width, 7, (lambda n: 0.2 + torch.rand(n, generator=generator)) if values else None)
+
+
+def numbers(width, num_examples=9, seed=4):
+    return torch.randn(num_examples, width, generator=torch.Generator().manual_seed(seed))
+
+
+def network(hidden=(), output=(), entry=()):
+    """in -> h -> out over the field "items", with other settings."""
+    return {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items", **dict(entry)},
+            {"name": "h", "units": 6, "activation": "tanh", **dict(hidden)},
+            {"name": "out", "kind": "output", "field": "items", **dict(output)},
+        ]
+    }
+
+
+FIELDS = {"items": sparse(WIDTH)}
+TIED = {"weights": {"layer": "h", "transposed": True}}
+DEEP = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": 6, "activation": "tanh"},
+        {"name": "mid", "units": 5, "activation": "gelu"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
+TWO_TOWERS = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
+        {"name": "age", "kind": "input", "field": "age"},
+        {"name": "h", "units": 6, "source": "in", "activation": "tanh"},
+        {"name": "mix", "units": 5, "source": ["h", "age", "in"], "activation": "silu"},
+        {"name": "out", "kind": "output", "field": "items", "source": ["mix", "h", "age"], "loss_weight": 0.7},
+        {"name": "label", "kind": "output", "field": "label", "source": "mix", "activation": "sigmoid", "loss_weight": 2.5, "bias": False},
+    ]
+}
+TOWER_FIELDS = {**FIELDS, "age": dense_field(3), "label": sparse(4)}
+SHARED_INPUTS = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "wish", "kind": "input", "field": "wishes", "scale": "rsqrt"},
+        {"name": "h", "units": 6, "source": "in", "activation": "tanh"},
+        {"name": "g", "units": 6, "source": "wish", "activation": "relu", "weights": {"layer": "h"}},
+        {"name": "out", "kind": "output", "field": "items", "source": ["h", "g"]},
+    ]
+}
+SHARED_OUTPUTS = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": 6, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items", "source": "h", "bias": False},
+        {"name": "wish", "kind": "output", "field": "wishes", "source": "h", "activation": "sigmoid", "weights": {"layer": "out"}},
+    ]
+}
+SHARED_TRUNK = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": 6, "activation": "tanh"},
+        {"name": "down", "units": 4, "activation": "tanh"},
+        {"name": "up", "units": 6, "activation": "tanh", "weights": {"layer": "down", "transposed": True}},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
+BATCH = {"items": items(), "wishes": items(seed=8), "age": numbers(3), "label": SparseBatch.from_lists([[0], [], [1, 3], [2], [0, 1, 2, 3], [1], [], [2], [3]])}
+WISHES = {**FIELDS, "wishes": sparse(WIDTH)}
+
+SHAPES = {
+    "plain": (network(), FIELDS),
+    "tied": (network(output=TIED), FIELDS),
+    "tied the other way round": (network(hidden={"weights": {"layer": "out", "transposed": True}}), FIELDS),
+    "deep": (DEEP, FIELDS),
+    "several sources and outputs": (TWO_TOWERS, TOWER_FIELDS),
+    "two inputs that share a weight": (SHARED_INPUTS, WISHES),
+    "two outputs that share a weight": (SHARED_OUTPUTS, WISHES),
+    "a trunk weight used both ways": (SHARED_TRUNK, FIELDS),
+    "without biases": (network({"bias": False}, {"bias": False}), FIELDS),
+    "room for units to come": (network({}, {"units": 37}, {"units": 41}), FIELDS),
+    "cosine": (network(output={"cosine": {"temperature": 0.2}}), FIELDS),
+    "cosine, tied, without bias": (network(output={"cosine": {"temperature": 0.5}, "bias": False, "activation": "sigmoid", **TIED}), FIELDS),
+    "contrastive": (network(output={"cosine": {"temperature": 1.0}, "loss": "cosine_contrastive", "activation": "linear", "bias": False}), FIELDS),
+    "softmax inside": (network({"activation": "softmax"}), FIELDS),
+    "linear_max inside": (network({"activation": "linear_max"}), FIELDS),
+    "sparseness": (network({"activation": "sigmoid", "sparseness": {"target": 0.3, "weight": 1.7}}), FIELDS),
+    "dropout": (network({"dropout": 0.4}), FIELDS),
+    "dropout and sparseness": (network({"activation": "sigmoid", "dropout": 0.4, "sparseness": {}}), FIELDS),
+}
+TRAININGS = {
+    "no penalty": {},
+    "a tight norm limit": {"gradient_norm_limit": 0.05},
+    "a wide norm limit": {"gradient_norm_limit": 1e6},
+    "l2": {"l2": 0.3},
+    "8 shards, l2 and a norm limit": {"shards": 8, "l2": 0.1, "gradient_norm_limit": 0.3},
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize(("document", "fields"), SHAPES.values(), ids=SHAPES)
+def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, fields, training):
+    weights_E = torch.linspace(0.2, 2, 9)
+    assert_step_matches_twin(document, fields, BATCH, training, weights_E)
+
+
+@pytest.mark.parametrize("document", [network(), network(output=TIED), DEEP])
+def test_l1_pulls_every_touched_weight_towards_zero(document):
+    everything = SparseBatch.from_lists([list(range(WIDTH)), [1, 2], [3]])
+    assert_step_matches_twin(document, FIELDS, {"items": everything}, {"l1": 0.02, "l2": 0.05})
+
+
+def test_the_penalties_leave_biases_alone_and_bias_l2_does_not():
+    free, held = (network(output={"bias_l2": strength}) for strength in (0.0, 0.4))
+    assert_step_matches_twin(free, FIELDS, BATCH, {"l2": 0.5})
+    real, _ = assert_step_matches_twin(held, FIELDS, BATCH)
+    other, _ = assert_step_matches_twin(free, FIELDS, BATCH)
+    assert real.bits()["out", "bias"] != other.bits()["out", "bias"]
+    assert real.bits()["out", ""] == other.bits()["out", ""]
+
+
+LIMITS = {
+    "of an output": network(output={"weight_norm": 0.4}),
+    "of a cosine output": network(output={"weight_norm": 0.4, "cosine": {}}),
+    "of a sparse input's columns": network(hidden={"weight_norm": 0.7}),
+    "of the trunk": {"layers": [{**layer, "weight_norm": 0.3} if layer["name"] == "mid" else layer for layer in DEEP["layers"]]},
+    "of a tied pair, by columns": network(hidden={"weight_norm": 0.7}, output=TIED),
+    "of a tied pair, by rows": network(hidden={"weights": {"layer": "out", "transposed": True}}, output={"weight_norm": 0.4}),
+    "of each source": {"layers": [{**layer, "weight_norm": 0.5} if layer["name"] == "mix" else layer for layer in TWO_TOWERS["layers"]]},
+}
+
+
+@pytest.mark.parametrize("document", LIMITS.values(), ids=LIMITS)
+def test_a_weight_norm_shortens_what_is_too_long_and_nothing_else(document):
+    real, _ = assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
+    limited = next(layer for layer in real.spec.layers if getattr(layer, "weight_norm", None))
+    lengths = torch.cat([w.norm(dim=0) for (name, end), w in snapshot(real.network).items() if name == limited.name and end != "bias"])
+    assert lengths.max() <= limited.weight_norm * (1 + 1e-6)
+    assert bool((lengths > limited.weight_norm * 0.999999).any())
+
+
+@pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("scale", ["none", "mean", "rsqrt", "unit"])
+@pytest.mark.parametrize(
+    "entry",
+    [{}, {"values": "ignore"}, {"denoise": 0.4}, {"denoise": 0.4, "denoise_rescale": True}, {"denoise": 0.4, "denoise_rescale": True, "values": "ignore"}],
+    ids=["as stored", "values ignored", "denoise", "denoise, rescaled", "denoise, rescaled, values ignored"],
+)
+@pytest.mark.parametrize("damping", [0.0, 0.7])
+def test_a_sparse_input_enters_as_its_settings_say(entry, scale, values, damping):
+    counts = {"items": np.array([0, 3, 1, 40, *range(1, WIDTH - 3)])}
+    document = network(entry={**entry, "scale": scale, "popularity_damping": damping}, output={"values": "ignore"})
+    assert_step_matches_twin(document, FIELDS, {"items": items(values)}, counts=counts)
+
+
+@pytest.mark.parametrize("scale", ["none", "mean", "rsqrt", "unit"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_dense_input_enters_as_its_settings_say(scale, dropout):
+    document = {
+        "layers": [
+            {"name": "age", "kind": "input", "field": "age", "scale": scale, "dropout": dropout},
+            {"name": "h", "units": 6, "activation": "tanh"},
+            {"name": "out", "kind": "output", "field": "items"},
+        ]
+    }
+    assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
+
+
+def test_an_output_may_stand_directly_on_a_dense_input():
+    document = {"layers": [{"name": "age", "kind": "input", "field": "age"}, {"name": "out", "kind": "output", "field": "items"}]}
+    assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
+
+
+@pytest.mark.parametrize("kept_values", ["use", "ignore"])
+@pytest.mark.parametrize("output", [{}, {"activation": "sigmoid"}, {"activation": "sigmoid", **TIED}, {"loss": {"kind": "cross_entropy", "targets": "sum"}}])
+@pytest.mark.parametrize("predict", ["all", "hidden"])
+def test_denoise_hides_targets_from_the_input_and_asks_for_them(predict, output, kept_values):
+    generator = torch.Generator().manual_seed(2)
+    batch = random_batch(generator, 9, WIDTH, 7, lambda n: 0.2 + 0.8 * torch.rand(n, generator=generator))
+    document = network(entry={"denoise": 0.5, "values": kept_values}, output={"predict": predict, **output})
+    assert_step_matches_twin(document, {"items": sparse(WIDTH, 0, 1)}, {"items": batch})
+
+
+@pytest.mark.parametrize(("document", "fields"), SHAPES.values(), ids=SHAPES)
+def test_indices_of_32_bits_give_the_same_bits(document, fields):
+    narrow = {
+        name: SparseBatch(field.indptr, field.indices.int(), field.values) if isinstance(field, SparseBatch) else field for name, field in BATCH.items()
+    }
+    found = []
+    for batch in (BATCH, narrow):
+        real = Real(document, {}, fields)
+        found.append((real.step(batch), real.bits()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("rows", [[[]], [[], []], [[4]], [list(range(WIDTH))]], ids=["one empty", "two empty", "one of one", "all units"])
+@pytest.mark.parametrize("document", [network(), network(output=TIED), network(output={"activation": "sigmoid"})])
+def test_smallest_and_fullest_batches_are_right(document, rows):
+    batch = {"items": SparseBatch.from_lists(rows)}
+    if sum(map(len, rows)) or document["layers"][2].get("activation"):
+        assert_step_matches_twin(document, FIELDS, batch)
+    else:
+        assert Real(document, {}, FIELDS).step(batch) == 0.0
+
+
+def test_a_batch_of_no_examples_moves_nothing():
+    real = Real(network(), {}, FIELDS)
+    before = real.bits()
+    assert real.step({"items": SparseBatch.from_lists([])}) == 0.0
+    assert real.bits() == before
+
+
+@pytest.mark.parametrize("output", [{}, TIED])
+def test_an_example_without_a_direction_pulls_nothing_under_cosine(output):
+    document = network({"activation": "linear"}, {"field": "wishes", "cosine": {}, **output})
+    real = Real(document, {}, WISHES)
+    real.network.trunk["h bias"].tensor.detach().zero_()
+    before = snapshot(real.network)
+    real.step({"items": SparseBatch.from_lists([[], [1, 2]]), "wishes": SparseBatch.from_lists([[3], [1, 2]])})
+    change = max(float((after - before[key]).abs().max()) for key, after in snapshot(real.network).items())
+    assert 0 < change < 10
+
+
+def test_a_unit_without_a_direction_stays_under_cosine():
+    real = Real(network({}, {"cosine": {}}), {}, FIELDS)
+    real.network.wide["out"].parts[0].weight[0] = 0.0
+    real.step(BATCH)
+    assert real.network.wide["out"].parts[0].weight[0].tolist() == [0.0] * 6
+
+
+def test_the_fields_of_a_batch_are_left_as_they_were():
+    batch = {"items": items(values=True)}
+    before = [tensor.clone() for tensor in (batch["items"].indptr, batch["items"].indices, batch["items"].values)]
+    Real(network(entry={"scale": "mean", "denoise": 0.3}, output={"values": "ignore"}), {}, FIELDS).step(batch)
+    assert all(torch.equal(old, new) for old, new in zip(before, (batch["items"].indptr, batch["items"].indices, batch["items"].values), strict=True))
+
+
+def test_a_network_names_a_weight_that_is_not_finite():
+    real = Real(network(), {}, FIELDS)
+    assert real.network.first_non_finite() is None
+    real.network.wide["out"].parts[2].weight[1, 1] = torch.inf
+    assert real.network.first_non_finite() == "out"

@@ -1,0 +1,62 @@
+"""The application: its commands, and how errors leave it."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from widenet.cli import data, demo, model, schema, train
+from widenet.errors import WidenetError
+
+app = typer.Typer(
+    name="widenet",
+    help="Networks with sparse and very wide inputs and outputs: from raw interactions to recommendations.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+app.command("train")(train.train)
+app.command("evaluate")(model.evaluate)
+app.command("predict")(model.predict)
+app.command("recommend")(model.recommend)
+app.command("fingerprint")(model.fingerprint)
+app.command("schema")(schema.schema)
+app.command("demo")(demo.demo)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"widenet {version('widenet')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    del version
+    if debug:
+        os.environ["WIDENET_DEBUG"] = "1"
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run a command line; the process ends with status 0, with 2 after a user's mistake, with 130 after an interruption."""
+    try:
+        app(arguments)
+    except WidenetError as error:
+        if os.environ.get("WIDENET_DEBUG"):
+            raise
+        typer.echo(f"widenet: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("widenet: interrupted.", err=True)
+        sys.exit(130)

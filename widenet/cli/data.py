@@ -1,0 +1,92 @@
+"""`widenet data`: from raw interactions to a dataset directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("ingest")
+def ingest(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="CSV, Parquet or adjacency files of interactions.")],
+    out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
+    user: Annotated[str | None, typer.Option(help="Column of the user. Guessed where it has an obvious name.")] = None,
+    item: Annotated[str | None, typer.Option(help="Column of the item. Guessed where it has an obvious name.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of a number for each interaction, such as a rating.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of the time; the last of repeated interactions counts.")] = None,
+    min_value: Annotated[
+        float | None, typer.Option(help="Keep interactions of at least this value; they then count as plain ones.")
+    ] = None,
+    keep_values: Annotated[bool, typer.Option("--keep-values", help="Store values that --min-value has filtered.")] = False,
+    titles: Annotated[Path | None, typer.Option(help="CSV or Parquet file that names the items.")] = None,
+    title_id: Annotated[str | None, typer.Option(help="Its column of the item's id.")] = None,
+    title: Annotated[str | None, typer.Option(help="Its column of the title.")] = None,
+    heldout: Annotated[Path | None, typer.Option(help="A given test part, for the final evaluation.")] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="csv, parquet or adjacency (USER ITEM ITEM ... a line). Known by suffix and content.")
+    ] = None,
+    field: Annotated[str, typer.Option(help="Name of the dataset's field.")] = "items",
+    name: Annotated[str | None, typer.Option(help="Name of the dataset; that of the first source if not given.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory that sorting may use, such as 8GB; beyond it, disk is used.")] = None,
+) -> None:
+    """Turn interactions into a dataset directory, whole or not at all."""
+    from widenet.data.ingest import ingest as run
+
+    manifest = run(
+        sources,
+        out,
+        user=user,
+        item=item,
+        value=value,
+        time=time,
+        min_value=min_value,
+        keep_values=keep_values,
+        titles=titles,
+        title_id=title_id,
+        title=title,
+        heldout=heldout,
+        format=file_format,
+        field=field,
+        name=name,
+        memory=memory,
+        on_progress=lambda phase: typer.echo(f"{phase} ...", err=True),
+    )
+    _show(out, manifest)
+
+
+@app.command("split")
+def split(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to split.")],
+    out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
+    heldout: Annotated[float, typer.Option(help="Share of each user's items set aside for the final evaluation.")] = 0.0,
+    validation: Annotated[float, typer.Option(help="Share set aside for choosing between trainings.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Start of the random choice.")] = 0,
+    field: Annotated[str, typer.Option(help="The field to split.")] = "items",
+) -> None:
+    """Set a random share of each user's items aside. At least one item of each user stays for training."""
+    from widenet.data.split import split as run
+
+    _show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field))
+
+
+@app.command("verify")
+def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")]) -> None:
+    """Compare every file of a dataset with its checksum."""
+    from widenet.data.manifest import Manifest
+
+    manifest = Manifest.read(source)
+    manifest.verify(source)
+    _show(source, manifest)
+
+
+def _show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
+    """Say what a dataset holds."""
+    typer.echo(f"{path}: {manifest.num_examples:,} users")
+    for field in manifest.fields.values():
+        parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
+        typer.echo(f"  {field.name}: {field.width:,} {'features' if field.kind == 'sparse' else 'numbers'}; {parts or 'dense'}")
+    for fact, count in manifest.source.items():
+        if isinstance(count, int) and not isinstance(count, bool) and count:
+            typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")

@@ -1,0 +1,106 @@
+"""Commands on a trained run: evaluate, predict, recommend, fingerprint."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
+Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
+IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items of the user's own history appear.")]
+
+
+class _Part(StrEnum):
+    validation = "validation"
+    heldout = "heldout"
+
+
+def evaluate(
+    run: Run,
+    data: Annotated[Path, typer.Option(help="The dataset directory.")],
+    part: Annotated[_Part, typer.Option(help="The part that was set aside.")] = _Part.heldout,
+    k: Annotated[list[int] | None, typer.Option(help="Length of the list; may be given several times.", min=1)] = None,
+    output: Output = None,
+    include_seen: IncludeSeen = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Device = None,
+) -> None:
+    """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its recommendations."""
+    from widenet.cli.progress import Counter
+    from widenet.cli.tables import metrics_table
+    from widenet.data.dataset import Dataset
+    from widenet.evaluate import DEFAULT_KS
+    from widenet.runs import Model
+
+    model, dataset = Model.load(run, device), Dataset.open(data)
+    ks = sorted(set(k)) if k else DEFAULT_KS
+    with Counter("evaluating", dataset.num_examples, quiet=as_json) as counter:
+        found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
+    typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
+
+
+def predict(
+    run: Run,
+    data: Annotated[Path, typer.Option(help="The dataset directory; every user in it gets recommendations.")],
+    out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")],
+    k: Annotated[int, typer.Option(help="Recommendations for each user, up to the whole catalogue.", min=1)] = 100,
+    file_format: Annotated[str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")] = None,
+    output: Output = None,
+    include_seen: IncludeSeen = False,
+    never: Annotated[Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")] = None,
+    never_for: Annotated[Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="CSV file (item,weight) of factors on the scores.")] = None,
+    device: Device = None,
+) -> None:
+    """Write the best items for every user of a dataset: user, item, score, rank."""
+    from widenet.cli.progress import Counter
+    from widenet.data.dataset import Dataset
+    from widenet.predict.files import open_results
+    from widenet.runs import Model
+
+    model, dataset = Model.load(run, device), Dataset.open(data)
+    total = 0
+    filters = {"never": never, "never_for": never_for, "weights": weights}
+    blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, **filters)
+    with open_results(out, file_format) as results, Counter("predicting", dataset.num_examples) as counter:
+        for block in blocks:
+            results.write(block.users, block.counts, block.items, block.scores)
+            counter.advance(len(block.users))
+            total += len(block.items)
+    typer.echo(f"{out}: {total:,} recommendations for {dataset.num_examples:,} users.")
+
+
+def recommend(
+    run: Run,
+    items: Annotated[list[str], typer.Option(help="An id, a title or a part of one; may be given several times.")],
+    more: Annotated[list[str] | None, typer.Argument(metavar="[ITEM...]", help="Further items.")] = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
+    output: Output = None,
+    include_seen: IncludeSeen = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    device: Device = None,
+) -> None:
+    """Recommend items to somebody who liked some: widenet recommend RUN --items "The Hobbit" "Emma" -k 10."""
+    from dataclasses import asdict
+
+    from widenet.cli.tables import recommendations_table
+    from widenet.runs import Model
+
+    model = Model.load(run, device)
+    given = [*items, *(more or [])]
+    found = model.recommend(given, k, exclude_seen=not include_seen, output=output)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
+        return
+    typer.echo("For somebody with: " + "; ".join(model.understood(given)), err=True)
+    typer.echo(recommendations_table(found))
+
+
+def fingerprint(run: Run) -> None:
+    """Print a SHA-256 of the trained weights alone: equal for equal weights, whatever the files and the layout."""
+    from widenet.runs import Model
+
+    typer.echo(Model.load(run, "cpu").fingerprint())

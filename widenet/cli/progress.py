@@ -1,0 +1,93 @@
+"""What a person sees of a long work: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+_SHARE_OF_NEW_LOSS = 0.02
+
+
+class TrainingReport:
+    """Shows a training: loss, examples a second, time left, and a line an epoch."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.loss: float | None = None
+
+    def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
+        """The loop begins."""
+        done = state.epoch * examples_per_epoch + state.examples
+        if done:
+            self.say(f"Going on after epoch {state.epoch}, step {state.step}.")
+        if not self.quiet and sys.stderr.isatty():
+            columns = (
+                TextColumn("epoch {task.fields[epoch]}"),
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f}%"),
+                TextColumn("loss {task.fields[loss]}"),
+                TextColumn("{task.fields[rate]} examples/s"),
+                TimeRemainingColumn(),
+            )
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
+            self.task = self.bar.add_task("", total=epochs * examples_per_epoch, completed=done, epoch=shown, loss="-", rate="-")
+            self.epochs = epochs
+            self.bar.start()
+
+    def advance(self, num_examples: int, loss: float) -> None:
+        """A step was made."""
+        self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
+        if self.bar is not None:
+            speed = self.bar.tasks[self.task].speed
+            self.bar.update(self.task, advance=num_examples, loss=f"{self.loss:.4f}", rate="-" if speed is None else f"{speed:,.0f}")
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """An epoch ended."""
+        if self.quiet:
+            return
+        metrics = "  ".join(
+            f"{name} {value:.4f}" for name, value in record.items() if name.endswith("@20") and name.startswith(("recall", "ndcg"))
+        )
+        rate = f"{record['examples_per_second']:,.0f} examples/s"
+        line = f"epoch {record['epoch']:>3}  loss {record['loss']:.4f}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
+        if self.bar is not None:
+            self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
+            self.bar.console.print(line, highlight=False)
+        else:
+            typer.echo(line, err=True)
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+class Counter:
+    """Counts examples of a long work on a terminal."""
+
+    def __init__(self, what: str, total: int, quiet: bool = False) -> None:
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        shown = not quiet and sys.stderr.isatty()
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown)
+        self.task = self.bar.add_task("", total=total)
+
+    def __enter__(self) -> "Counter":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def advance(self, number: int) -> None:
+        """So many more are done."""
+        self.bar.advance(self.task, number)

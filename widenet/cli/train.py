@@ -1,0 +1,41 @@
+"""`widenet train`."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it.")],
+    training: Annotated[Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")],
+    data: Annotated[Path, typer.Option(help="The dataset directory.")],
+    out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
+) -> None:
+    """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened."""
+    from widenet.cli.progress import TrainingReport
+    from widenet.runs import train as run
+    from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
+
+    documents = NetworkSpec.read(network), TrainingSpec.read(training)
+    report = TrainingReport(quiet)
+    try:
+        model = run(*documents, data, out, resume=resume, device=device, report=report)
+    except KeyboardInterrupt:
+        report.stop()
+        again = shlex.join(["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out), "--resume"])
+        typer.echo(f"Stopped; the work so far is saved. Go on with:\n  {again}", err=True)
+        sys.exit(130)
+    finally:
+        report.stop()
+    if not quiet:
+        typer.echo(f"{out}: trained. Fingerprint {model.fingerprint()}")
+        typer.echo(
+            f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
+        )

@@ -1,0 +1,82 @@
+"""The demonstration: from interactions to recommendations in a few minutes, on generated books or on real ones."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from widenet.data.catalogue import write_catalogue_csv
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.data.split import split
+from widenet.errors import DataError, OptionError
+from widenet.evaluate import evaluate_popularity
+from widenet.runs import Model, Recommendation, train
+from widenet.train.loop import Report
+
+_DOCUMENTS = Path(__file__).parent
+_MARK = "made-by-widenet-demo"
+_INTERACTIONS = ("interactions.csv", "to_read.csv", "ratings.csv", "interactions.parquet", "ratings.parquet", "train.txt")
+_TITLES = ("titles.csv", "books.csv", "movies.csv", "items.csv")
+_KS = (10, 20)
+_LIKED = 3
+
+
+class Demo:
+    """The steps of the demonstration, each with what it found.
+
+    data: a folder with interactions (and titles) under one of the usual names, or an interactions file; None: generated books.
+    out: a directory that is made anew; raises OptionError where it holds anything else than an earlier demonstration.
+    """
+
+    def __init__(self, data: Path | None, out: Path, say: Callable[[str], None]) -> None:
+        self.data, self.out, self.say = data, out, say
+        _clear(out)
+
+    def ingest(self) -> Dataset:
+        """The dataset, a fifth of each user's items held out and a tenth set aside for validation."""
+        if self.data is None:
+            interactions, titles = write_catalogue_csv(self.out)
+            self.say(f"Generated a catalogue: {interactions} and {titles}")
+        else:
+            interactions, titles_found = _found(self.data)
+            titles = titles_found  # type: ignore[assignment]
+        ingest([interactions], self.out / "whole", titles=titles)
+        split(self.out / "whole", self.out / "data", heldout=0.2, validation=0.1)
+        return Dataset.open(self.out / "data")
+
+    def train(self, dataset: Dataset, report: Report) -> Model:
+        """The trained model, in RUN of the demonstration's directory."""
+        return train(_DOCUMENTS / "network.json", _DOCUMENTS / "training.json", dataset, self.out / "run", report=report)
+
+    def compare(self, model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
+        """The metrics of the model on the held-out items, beside those of recommending what is popular."""
+        return {"widenet": model.evaluate(dataset, ks=_KS), "popularity": evaluate_popularity(dataset, "items", "heldout", _KS)}
+
+    def examples(self, model: Model, dataset: Dataset, number: int = 3) -> list[tuple[list[str], list[Recommendation]]]:
+        """For some users: titles of items they had, and what the model recommends them."""
+        names = dataset.vocabulary("items")
+        shown = []
+        for row in np.linspace(0, dataset.num_examples - 1, number + 2).astype(np.int64)[1:-1]:
+            history = dataset.sparse("items", np.array([row])).indices.numpy()
+            shown.append((names.titles(history[:_LIKED]), model.recommend(names.ids(history), k=5)))
+        return shown
+
+
+def _found(data: Path) -> tuple[Path, Path | None]:
+    """The interactions and the titles of a folder."""
+    if data.is_file():
+        return data, None
+    interactions = next((data / name for name in _INTERACTIONS if (data / name).is_file()), None)
+    if interactions is None:
+        raise DataError(f"{data} must be an interactions file, or a folder with one of {', '.join(_INTERACTIONS)}.")
+    return interactions, next((data / name for name in _TITLES if (data / name).is_file()), None)
+
+
+def _clear(out: Path) -> None:
+    if out.exists() and any(out.iterdir()) and not (out / _MARK).exists():
+        raise OptionError(f"{out} holds something else than an earlier demonstration. Choose another --out.")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / _MARK).touch()

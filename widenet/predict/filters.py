@@ -1,0 +1,92 @@
+"""Files that say what must not be recommended, or what counts more or less."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet.data.vocabulary import Vocabulary
+from widenet.errors import DataError
+from widenet.sparse import SparseBatch
+
+
+def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
+    """bool [width]: the items of a file with one id a line, which nobody is shown. Raises DataError for an unknown id."""
+    ids = [line for _, (line,) in _rows(path, ("item",), header=False)]
+    banned = torch.zeros(width, dtype=torch.bool)
+    banned[_indices(path, vocabulary, ids)] = True
+    return banned
+
+
+def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
+    """float32 [width]: the factors of a CSV file with the columns item and weight; 1 for items that it does not name."""
+    rows = list(_rows(path, ("item", "weight"), header=True))
+    numbers = [_number(path, line, weight) for line, (_, weight) in rows]
+    weights = torch.ones(width)
+    weights[_indices(path, vocabulary, [item for _, (item, _) in rows])] = torch.tensor(numbers, dtype=torch.float32)
+    return weights
+
+
+class PerUser:
+    """Items that one user must not be shown: a CSV file with the columns user and item."""
+
+    def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
+        rows = [row for _, row in _rows(path, ("user", "item"), header=True)]
+        units = _indices(path, vocabulary, [item for _, item in rows])
+        self.units: dict[str, list[int]] = {}
+        for (user, _), unit in zip(rows, units.tolist(), strict=True):
+            self.units.setdefault(user, []).append(unit)
+
+    def of(self, users: Sequence[str]) -> SparseBatch:
+        """The items of some users, one row a user."""
+        return SparseBatch.from_lists([sorted(set(self.units.get(user, []))) for user in users])
+
+
+def joined(first: SparseBatch | None, second: SparseBatch | None) -> SparseBatch | None:
+    """The entries of both batches, example by example; a unit may stand twice."""
+    if first is None or second is None:
+        return first or second
+    examples_Z = torch.cat([first.example_of_entry(), second.example_of_entry()])
+    order_Z = torch.argsort(examples_Z, stable=True)
+    units_Z = torch.cat([first.indices.long(), second.indices.long()])[order_Z]
+    return SparseBatch(first.indptr + second.indptr, units_Z)
+
+
+def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line numbers and the named columns of a CSV file; without a header the file has just these columns."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file)
+            names: Mapping[str, int] = {name: place for place, name in enumerate(next(reader, []) if header else columns)}
+            missing = [name for name in columns if name not in names]
+            if missing:
+                raise DataError(f'{path}: column "{missing[0]}" is missing; the first line has {", ".join(names) or "nothing"}. Add it.')
+            for row in reader:
+                if not row:
+                    continue
+                if len(row) < len(names):
+                    raise DataError(f"{path}: line {reader.line_num}: must have {len(names)} columns; got {len(row)}. Fix the line.")
+                yield reader.line_num, tuple(row[names[name]] for name in columns)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the path and the file.") from None
+
+
+def _number(path: Path, line: int, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f'{path}: line {line}: column "weight" must be a finite number; got "{text}". Fix the line.')
+    return number
+
+
+def _indices(path: Path, vocabulary: Vocabulary, ids: Sequence[str]) -> np.ndarray:
+    try:
+        return vocabulary.index_of(ids)
+    except DataError as error:
+        raise DataError(f"{path}: {error} Remove it from the file.") from None
