@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,8 +43,10 @@ class Checkpoint:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {_MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path / _MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint.") from None
-        if version > FORMAT_VERSION:
+        if isinstance(version, int) and version > FORMAT_VERSION:
             raise CheckpointError(f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer widenet.")
+        if manifest.get("sha256") != _sha256_of_contents(files, facts):
+            raise CheckpointError(f"{path / _MANIFEST} is damaged: its checksum is not that of its contents. Use another checkpoint.")
         return cls(path, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -63,13 +66,13 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network, or of another number of shards.")
         if not path.is_file():
             raise CheckpointError(f"{path} is missing. Use another checkpoint.")
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != self.files[name]["sha256"]:
-            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
         try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != self.files[name]["sha256"]:
+                raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
             return load_file(path)
-        except SafetensorError as error:
+        except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
 
 
@@ -88,15 +91,33 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
             kept = {key: tensor for key, tensor in tensors.items() if with_state or not key.startswith(("state.", "moved"))}
             save_file({key: tensor.detach().cpu().contiguous() for key, tensor in kept.items()}, beside / name)
             files[name] = _sealed(beside / name)
-        manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts}
+        manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
         (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         _sealed(beside / _MANIFEST)
         _replace(beside, path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or choose another place.") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path} cannot be written: {reason}. Free some space, or choose another place.") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Checkpoint(path, files, facts)
+
+
+def recover(folder: Path) -> None:
+    """Undo what a crash left half done in a folder: take back directories that were about to be replaced, drop unfinished ones.
+
+    Only for who keeps other writers out of the folder.
+    """
+    for left in sorted(folder.glob(".*")):
+        found = re.fullmatch(r"\.(.+)\.(old|\d+)", left.name)
+        if found is None:
+            continue
+        if found[2] == "old" and not (folder / found[1]).exists():
+            left.rename(folder / found[1])
+        elif left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def fingerprint(network: Network) -> str:
@@ -138,6 +159,11 @@ def _sealed(path: Path) -> dict[str, Any]:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
     return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
+    """What a manifest says of itself, so that no changed byte of it is believed."""
+    return hashlib.sha256(json.dumps([files, facts], sort_keys=True).encode()).hexdigest()
 
 
 def _replace(beside: Path, path: Path) -> None:

@@ -10,7 +10,8 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError
 from widenet.metrics import RankingMetrics
 from widenet.model.network import Network
-from widenet.predict.top_k import top_k
+from widenet.predict.filters import joined
+from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 
 DEFAULT_KS = (5, 10, 20, 50, 100)
@@ -29,7 +30,7 @@ def evaluate(
     """The metrics of `widenet.metrics` for every k, over the examples that have entries in `part`.
 
     The network sees each example's training part and ranks every unit of an output; `part` is the truth.
-    exclude_seen: units in the example's training part are not ranked.
+    exclude_seen: units in the example's training part are not ranked; for "heldout", those of its validation part neither.
     output: the output layer's name; None where the network has one. advance: called with the number of examples done.
     Raises FitError where the dataset lacks the part.
     """
@@ -37,17 +38,16 @@ def evaluate(
     field = network.outputs[name].spec.field
     if dataset.field(field).kind == "dense":
         raise FitError(f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".')
-    popularity = np.zeros(network.outputs[name].width, dtype=np.int64)
-    popularity[: dataset.field(field).width] = dataset.counts(field)
-    metrics = RankingMetrics(ks, popularity)
+    metrics = RankingMetrics(ks, dataset.counts(field))
     truths = Stream(dataset, [field], BATCH_SIZE, seed=0, shuffle=False, part=part, skip_empty=field)
+    allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     input_fields = [layer.field for layer in network.spec.inputs]
     for batch in truths.batches(0):
         truth = batch.fields[field]
         assert isinstance(truth, SparseBatch)
         fields = {name: dataset.rows(name, batch.rows).to(network.device) for name in input_fields}
-        seen = dataset.sparse(field, batch.rows).to(network.device) if exclude_seen else None
-        _, units_EK = top_k(network, fields, name, max(ks), excluded=seen, scores=False)
+        seen = _seen(dataset, field, part, batch.rows).to(network.device) if exclude_seen else None
+        _, units_EK = top_k(network, fields, name, max(ks), excluded=seen, allowed=allowed, scores=False)
         metrics.add(_padded(units_EK.cpu().numpy(), max(ks)), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
         if advance is not None:
             advance(batch.num_examples)
@@ -65,6 +65,14 @@ def output_name(network: Network, asked: str | None) -> str:
     return asked
 
 
+def _seen(dataset: Dataset, field: str, part: Part, rows: np.ndarray) -> SparseBatch:
+    """What the examples are known to have besides the part that is asked for."""
+    seen = dataset.sparse(field, rows)
+    if part == "heldout" and "validation" in dataset.field(field).parts:
+        seen = joined(seen, dataset.sparse(field, rows, "validation"))
+    return seen
+
+
 def _padded(units_EK: np.ndarray, k: int) -> np.ndarray:
     return np.pad(units_EK, ((0, 0), (0, k - units_EK.shape[1])), constant_values=-1)
 
@@ -76,7 +84,7 @@ def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks
     ranking = np.argsort(-counts, kind="stable")
     longest = max(ks)
     for batch in Stream(dataset, [field], BATCH_SIZE, seed=0, shuffle=False, part=part, skip_empty=field).batches(0):
-        truth, seen = batch.fields[field], dataset.sparse(field, batch.rows)
+        truth, seen = batch.fields[field], _seen(dataset, field, part, batch.rows)
         assert isinstance(truth, SparseBatch)
         indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
         candidates = ranking[: longest + int(np.diff(indptr).max())]

@@ -21,7 +21,9 @@ def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.rando
     Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), keyed by seed and purpose;
     the position fills the counter's upper half, so that two positions never share a block.
     """
-    return np.random.Generator(np.random.Philox(key=[seed, _purpose_key(purpose)], counter=[0, 0, first, second]))
+    key = np.array([seed, _purpose_key(purpose)], dtype=np.uint64)
+    counter = np.array([0, 0, first, second], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def shuffled(seed: int, purpose: str, epoch: int, size: int, positions: np.ndarray) -> np.ndarray:

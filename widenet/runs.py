@@ -9,14 +9,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
-from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import check_metric
 from widenet.model.build import build
@@ -29,9 +28,10 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.train.loop import Evaluate, LoopState, Report, Training
+from widenet.train.loop import Evaluate, LoopState, Report, Training, settle
 from widenet.train.optimizers import Optimizer
 from widenet.train.run_directory import RunDirectory
+from widenet.train.schedules import rates
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,8 @@ def train(
         run = _run_directory(Path(out), network_spec, training_spec, dataset, resume)
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
-        state = LoopState()
-        checkpoint = run.latest()
-        if checkpoint is not None:
-            checkpoint.load_into(net, with_state=True)
-            state = LoopState(**checkpoint.facts["state"])
-        run.rewind_log(state.epoch)
         with run.locked(), _signals(interrupted) as stop:
+            state = _state(run, net, dataset)
             loop = Training(
                 run,
                 net,
@@ -122,12 +117,18 @@ class Model:
 
     @classmethod
     def load(cls, run: str | Path, device: str | None = None) -> "Model":
-        """The model of a run directory; raises CheckpointError where there is none, or it is damaged."""
+        """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
+
+        Of a run that was cut short, it is the network as it stood at the newest checkpoint.
+        """
         directory = RunDirectory.open(Path(run))
         chosen = _device(device)
         network = build(directory.network, directory.training, directory.fields, _exchange(directory.training, chosen), chosen)
         checkpoint = directory.model()
-        checkpoint.load_into(network, with_state=False)
+        if "state" in checkpoint.facts:
+            _load_unfinished(checkpoint, network, directory.training)
+        else:
+            checkpoint.load_into(network, with_state=False)
         return cls(directory, network)
 
     def __repr__(self) -> str:
@@ -164,9 +165,13 @@ class Model:
     ) -> list[Recommendation]:
         """The k best items for somebody with this history.
 
-        items: ids or titles; a title may be a part of one. values: their values, for networks trained with values.
+        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value.
+        values: one number an item, for networks trained with values.
         Raises DataError for an item that is not known, FitError where the network takes more than one field.
         """
+        _check_k(k)
+        if values is not None and len(values) != len(items):
+            raise OptionError(f"values must be one number for each of {len(items)} items; got {len(values)}.")
         name = output_name(self.network, output)
         fields = {layer.field for layer in self.run.network.inputs}
         if len(fields) != 1:
@@ -178,11 +183,11 @@ class Model:
         inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if exclude_seen else None
-        with one_thread_an_operation():
-            scores_EK, units_EK = top_k(self.network, inputs, name, k, excluded=seen)
         names = self.run.vocabulary(target)
+        allowed = Filter().within(len(names), self.network.outputs[name])
+        with one_thread_an_operation():
+            scores_EK, units_EK = top_k(self.network, inputs, name, k, excluded=seen, allowed=allowed)
         kept = units_EK[0] >= 0
-        kept &= units_EK[0] < len(names)
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
 
@@ -205,8 +210,9 @@ class Model:
         """The k best items for every example of a dataset, block by block, in its order.
 
         never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
-        weights: a CSV file (item, weight) of factors on the scores. Raises FitError, DataError.
+        weights: a CSV file (item, weight) of factors on the scores. Raises FitError, DataError, OptionError.
         """
+        _check_k(k)
         dataset = data if isinstance(data, Dataset) else Dataset.open(data)
         self.run.check_dataset(dataset)
         name = output_name(self.network, output)
@@ -217,8 +223,22 @@ class Model:
             weight_L=None if weights is None else read_weights(Path(weights), names, width).to(device),
         )
         personal = None if never_for is None else PerUser(Path(never_for), names)
+        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal))
+
+
+def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks; between them, whoever takes them has torch's threads back."""
+    while True:
         with one_thread_an_operation():
-            yield from recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal)
+            block = next(blocks, None)
+        if block is None:
+            return
+        yield block
+
+
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise OptionError(f"k must be at least 1; got {k}.")
 
 
 def _document(kind: Any, given: Any) -> Any:
@@ -250,8 +270,16 @@ def _check_evaluation(network: NetworkSpec, training: TrainingSpec, dataset: Dat
         raise FitError(f'training.json: evaluation.output must be one of {", ".join(names)}; got "{name}".')
     field = next(layer.field for layer in network.outputs if layer.name == name)
     if field in dataset.fields:
-        dataset.rows(field, np.zeros(0, dtype=np.int64), evaluation.part)
-    return check_metric(evaluation.metric)
+        if dataset.field(field).kind == "dense":
+            raise FitError(f'training.json: evaluation needs a sparse field; output "{name}" asks for the dense "{field}". Remove it.')
+        dataset.entry_counts(field, slice(0), evaluation.part)
+        if not dataset.field(field).num_entries[evaluation.part]:
+            where = f'{dataset.path}: the {evaluation.part} part of field "{field}"'
+            raise FitError(f"{where} has no entries. Split again, with a larger share.")
+    try:
+        return check_metric(evaluation.metric)
+    except OptionError as error:
+        raise DocumentError(f"training.json: evaluation.metric: {error}") from None
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
@@ -263,6 +291,28 @@ def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Eval
 
 def _stream(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> Stream:
     return Stream(dataset, network.fields, training.batch_size, training.seed, training.shuffle)
+
+
+def _state(run: RunDirectory, network: Network, dataset: Dataset) -> LoopState:
+    """Where the training of a run stands; the network and the log are brought there."""
+    state = LoopState()
+    checkpoint = run.latest()
+    if checkpoint is not None:
+        if checkpoint.facts["examples"] != dataset.digest:
+            raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
+        checkpoint.load_into(network, with_state=True)
+        state = LoopState(**checkpoint.facts["state"])
+    run.rewind_log(state.epoch)
+    return state
+
+
+def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:
+    """Fill a network from a checkpoint within a training, rows that idled brought up to date."""
+    rule = Optimizer(training.optimizer, training.l1, training.l2)
+    network.prepare_training(rule)
+    checkpoint.load_into(network, with_state=True)
+    state, steps_per_epoch = LoopState(**checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
+    settle(network, rule, rates(training, steps_per_epoch), state.epoch * steps_per_epoch + state.step)
 
 
 def _run_directory(path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool) -> RunDirectory:

@@ -92,3 +92,16 @@ class SparseBatch:
             if not bool(torch.isfinite(self.values).all()):
                 raise DataError(f"{name}: values must be finite numbers. Remove NaN and infinite values.")
         return self
+
+
+def stacked(batches: Sequence[SparseBatch]) -> SparseBatch:
+    """The examples of several batches, one batch after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    ends = [0]
+    for batch in batches:
+        ends.append(ends[-1] + batch.num_entries)
+    indptr = torch.cat([batches[0].indptr[:1], *(batch.indptr[1:] + start for batch, start in zip(batches, ends, strict=False))])
+    has_values = any(batch.values is not None for batch in batches)
+    values = torch.cat([batch.values_or_ones() for batch in batches]) if has_values else None
+    return SparseBatch(indptr, torch.cat([batch.indices for batch in batches]), values)

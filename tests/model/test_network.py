@@ -77,7 +77,12 @@ SHARED_TRUNK = {
         {"name": "out", "kind": "output", "field": "items"},
     ]
 }
-BATCH = {"items": items(), "wishes": items(seed=8), "age": numbers(3), "label": SparseBatch.from_lists([[0], [], [1, 3], [2], [0, 1, 2, 3], [1], [], [2], [3]])}
+BATCH = {
+    "items": items(),
+    "wishes": items(seed=8),
+    "age": numbers(3),
+    "label": SparseBatch.from_lists([[0], [], [1, 3], [2], [0, 1, 2, 3], [1], [], [2], [3]]),
+}
 WISHES = {**FIELDS, "wishes": sparse(WIDTH)}
 
 SHAPES = {
@@ -92,8 +97,14 @@ SHAPES = {
     "without biases": (network({"bias": False}, {"bias": False}), FIELDS),
     "room for units to come": (network({}, {"units": 37}, {"units": 41}), FIELDS),
     "cosine": (network(output={"cosine": {"temperature": 0.2}}), FIELDS),
-    "cosine, tied, without bias": (network(output={"cosine": {"temperature": 0.5}, "bias": False, "activation": "sigmoid", **TIED}), FIELDS),
-    "contrastive": (network(output={"cosine": {"temperature": 1.0}, "loss": "cosine_contrastive", "activation": "linear", "bias": False}), FIELDS),
+    "cosine, tied, without bias": (
+        network(output={"cosine": {"temperature": 0.5}, "bias": False, "activation": "sigmoid", **TIED}),
+        FIELDS,
+    ),
+    "contrastive": (
+        network(output={"cosine": {"temperature": 1.0}, "loss": "cosine_contrastive", "activation": "linear", "bias": False}),
+        FIELDS,
+    ),
     "softmax inside": (network({"activation": "softmax"}), FIELDS),
     "linear_max inside": (network({"activation": "linear_max"}), FIELDS),
     "sparseness": (network({"activation": "sigmoid", "sparseness": {"target": 0.3, "weight": 1.7}}), FIELDS),
@@ -155,7 +166,13 @@ def test_a_weight_norm_shortens_what_is_too_long_and_nothing_else(document):
 @pytest.mark.parametrize("scale", ["none", "mean", "rsqrt", "unit"])
 @pytest.mark.parametrize(
     "entry",
-    [{}, {"values": "ignore"}, {"denoise": 0.4}, {"denoise": 0.4, "denoise_rescale": True}, {"denoise": 0.4, "denoise_rescale": True, "values": "ignore"}],
+    [
+        {},
+        {"values": "ignore"},
+        {"denoise": 0.4},
+        {"denoise": 0.4, "denoise_rescale": True},
+        {"denoise": 0.4, "denoise_rescale": True, "values": "ignore"},
+    ],
     ids=["as stored", "values ignored", "denoise", "denoise, rescaled", "denoise, rescaled, values ignored"],
 )
 @pytest.mark.parametrize("damping", [0.0, 0.7])
@@ -184,7 +201,9 @@ def test_an_output_may_stand_directly_on_a_dense_input():
 
 
 @pytest.mark.parametrize("kept_values", ["use", "ignore"])
-@pytest.mark.parametrize("output", [{}, {"activation": "sigmoid"}, {"activation": "sigmoid", **TIED}, {"loss": {"kind": "cross_entropy", "targets": "sum"}}])
+@pytest.mark.parametrize(
+    "output", [{}, {"activation": "sigmoid"}, {"activation": "sigmoid", **TIED}, {"loss": {"kind": "cross_entropy", "targets": "sum"}}]
+)
 @pytest.mark.parametrize("predict", ["all", "hidden"])
 def test_denoise_hides_targets_from_the_input_and_asks_for_them(predict, output, kept_values):
     generator = torch.Generator().manual_seed(2)
@@ -196,7 +215,8 @@ def test_denoise_hides_targets_from_the_input_and_asks_for_them(predict, output,
 @pytest.mark.parametrize(("document", "fields"), SHAPES.values(), ids=SHAPES)
 def test_indices_of_32_bits_give_the_same_bits(document, fields):
     narrow = {
-        name: SparseBatch(field.indptr, field.indices.int(), field.values) if isinstance(field, SparseBatch) else field for name, field in BATCH.items()
+        name: SparseBatch(field.indptr, field.indices.int(), field.values) if isinstance(field, SparseBatch) else field
+        for name, field in BATCH.items()
     }
     found = []
     for batch in (BATCH, narrow):
@@ -244,7 +264,10 @@ def test_the_fields_of_a_batch_are_left_as_they_were():
     batch = {"items": items(values=True)}
     before = [tensor.clone() for tensor in (batch["items"].indptr, batch["items"].indices, batch["items"].values)]
     Real(network(entry={"scale": "mean", "denoise": 0.3}, output={"values": "ignore"}), {}, FIELDS).step(batch)
-    assert all(torch.equal(old, new) for old, new in zip(before, (batch["items"].indptr, batch["items"].indices, batch["items"].values), strict=True))
+    assert all(
+        torch.equal(old, new)
+        for old, new in zip(before, (batch["items"].indptr, batch["items"].indices, batch["items"].values), strict=True)
+    )
 
 
 def test_a_network_names_a_weight_that_is_not_finite():

@@ -2,12 +2,24 @@
 
 import pytest
 import torch
-from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
 
+from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
 from widenet.model import wide_loss, wide_weight
 from widenet.sparse import SparseBatch
 
-SINGLE = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", {"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 1.3}]
+SINGLE = [
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "linear",
+    "gelu",
+    "silu",
+    {"kind": "leaky_relu", "slope": 0.2},
+    {"kind": "elu", "alpha": 1.3},
+]
 ROW_WISE = ["softmax", "relu_max", "linear_max"]
 MARGIN = {"one_target": 0.6, "zero_target": 0.4, "one_scale": 1.5, "zero_scale": 0.7}
 TIGHT = {"one_target": 0.05, "one_scale": 1.5}
@@ -79,7 +91,9 @@ def test_an_output_narrower_than_the_shards_is_right(loss, activation, width):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
-@pytest.mark.parametrize(("loss", "activation"), [pair for pair in PAIRS if name_of(pair[1]) in ("sigmoid", "softmax", "relu_max", "linear_max")], ids=name_of)
+@pytest.mark.parametrize(
+    ("loss", "activation"), [pair for pair in PAIRS if name_of(pair[1]) in ("sigmoid", "softmax", "relu_max", "linear_max")], ids=name_of
+)
 def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bits(loss, activation, kind, monkeypatch):
     monkeypatch.setattr(wide_weight, "TILE_CELLS", 1)
     generator = torch.Generator().manual_seed(9)
@@ -130,7 +144,9 @@ def test_cross_entropy_of_extreme_logits_is_finite_and_exact(loss, activation, l
         part.weight.fill_(logit if shard == 0 else 0.0)
     found = real.step({"in": SparseBatch.from_lists([[0]]), "out": SparseBatch.from_lists([[0]])})
     others = 2 * torch.log(torch.tensor(2.0)).item()
-    expected = max(-logit, 0) + others if activation == "sigmoid" else max(-logit, 0) + (torch.log(torch.tensor(2.0)).item() if logit < 0 else 0)
+    expected = (
+        max(-logit, 0) + others if activation == "sigmoid" else max(-logit, 0) + (torch.log(torch.tensor(2.0)).item() if logit < 0 else 0)
+    )
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 

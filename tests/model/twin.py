@@ -91,7 +91,7 @@ def entries_of(batch, values="use"):
 
 
 class Twin:
-    """The dense network of a document, over weights float64 [in, out] by (layer, source); outputs by (layer, ""), biases by (layer, "bias")."""
+    """The dense network of a document; weights are [in, out] by (layer, source), of outputs by (layer, ""), biases by (layer, "bias")."""
 
     def __init__(self, spec, widths, counts=None):
         self.spec, self.widths, self.counts = spec, widths, counts or {}
@@ -121,7 +121,9 @@ class Twin:
             count, hidden = torch.full((len(x), 1), float(x.shape[1])), None
         else:
             stored = entries_of(field)
-            kept = draws.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist() if layer.denoise else [True] * len(stored)
+            kept = (
+                draws.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist() if layer.denoise else [True] * len(stored)
+            )
             hidden = [entry for entry, stays in zip(stored, kept, strict=True) if not stays]
             stays = [entry for entry, stays in zip(entries_of(field, layer.values), kept, strict=True) if stays]
             x, listed = dense(stays, len(field.indptr) - 1, self.widths[layer.name])
@@ -178,11 +180,8 @@ class Twin:
         after = {}
         for (name, end), old in weights.items():
             layer, gradient = self.spec.layer(name), gradients[name, end]
-            if end == "bias":
-                penalty = getattr(layer, "bias_l2", 0.0) * old
-            else:
-                penalty = training.l2 * old + training.l1 * torch.sign(old)
-            new = old - rate * (gradient + penalty)
+            of_weight = training.l2 * old + training.l1 * torch.sign(old)
+            new = old - rate * (gradient + (getattr(layer, "bias_l2", 0.0) * old if end == "bias" else of_weight))
             if end != "bias" and layer.weight_norm is not None:
                 new = new * (layer.weight_norm / new.norm(dim=0, keepdim=True)).clamp_max(1.0)
             after[name, end] = new
@@ -217,7 +216,10 @@ def dense_field(width, low=-1.0, high=1.0):
 
 def random_batch(generator, num_examples, width, most, values=None):
     """A sparse batch without duplicates; the second example is empty. values: gives so many values."""
-    rows = [sorted(torch.randperm(width, generator=generator)[: int(n)].tolist()) for n in torch.randint(1, most, (num_examples,), generator=generator)]
+    rows = [
+        sorted(torch.randperm(width, generator=generator)[: int(n)].tolist())
+        for n in torch.randint(1, most, (num_examples,), generator=generator)
+    ]
     rows[1] = []
     return SparseBatch.from_lists(rows, None if values is None else [values(len(row)).tolist() for row in rows])
 

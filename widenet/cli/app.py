@@ -57,6 +57,11 @@ def main(arguments: list[str] | None = None) -> Any:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if os.environ.get("WIDENET_DEBUG"):
+            raise
+        typer.echo(f"widenet: {error.filename or 'a file'}: {error.strerror or error}. Check the path and the disk.", err=True)
+        sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("widenet: interrupted.", err=True)
         sys.exit(130)

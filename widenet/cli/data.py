@@ -10,7 +10,7 @@ app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_
 
 @app.command("ingest")
 def ingest(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="CSV, Parquet or adjacency files of interactions.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE", help="CSV, Parquet or adjacency files of interactions.")],
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
     user: Annotated[str | None, typer.Option(help="Column of the user. Guessed where it has an obvious name.")] = None,
     item: Annotated[str | None, typer.Option(help="Column of the item. Guessed where it has an obvious name.")] = None,

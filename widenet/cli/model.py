@@ -22,7 +22,10 @@ def evaluate(
     run: Run,
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     part: Annotated[_Part, typer.Option(help="The part that was set aside.")] = _Part.heldout,
-    k: Annotated[list[int] | None, typer.Option(help="Length of the list; may be given several times.", min=1)] = None,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("-k", "--k", help="Length of the list; may be given several times. 5, 10, 20, 50 and 100 if not given.", min=1),
+    ] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -46,7 +49,7 @@ def predict(
     run: Run,
     data: Annotated[Path, typer.Option(help="The dataset directory; every user in it gets recommendations.")],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")],
-    k: Annotated[int, typer.Option(help="Recommendations for each user, up to the whole catalogue.", min=1)] = 100,
+    k: Annotated[int, typer.Option("-k", "--k", help="Recommendations for each user, up to the whole catalogue.", min=1)] = 100,
     file_format: Annotated[str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
@@ -75,8 +78,8 @@ def predict(
 
 def recommend(
     run: Run,
-    items: Annotated[list[str], typer.Option(help="An id, a title or a part of one; may be given several times.")],
-    more: Annotated[list[str] | None, typer.Argument(metavar="[ITEM...]", help="Further items.")] = None,
+    items: Annotated[list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
     output: Output = None,
     include_seen: IncludeSeen = False,
@@ -87,10 +90,13 @@ def recommend(
     from dataclasses import asdict
 
     from widenet.cli.tables import recommendations_table
+    from widenet.errors import OptionError
     from widenet.runs import Model
 
+    given = [*(items or []), *(more or [])]
+    if not given:
+        raise OptionError('name at least one item, such as --items "The Hobbit".')
     model = Model.load(run, device)
-    given = [*items, *(more or [])]
     found = model.recommend(given, k, exclude_seen=not include_seen, output=output)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))

@@ -29,8 +29,11 @@ def train(
         model = run(*documents, data, out, resume=resume, device=device, report=report)
     except KeyboardInterrupt:
         report.stop()
-        again = shlex.join(["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out), "--resume"])
-        typer.echo(f"Stopped; the work so far is saved. Go on with:\n  {again}", err=True)
+        again = ["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out)]
+        if (out / "checkpoints" / "latest").exists():
+            typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
+        else:
+            typer.echo("Stopped before the first checkpoint.", err=True)
         sys.exit(130)
     finally:
         report.stop()

@@ -1,5 +1,6 @@
 """A dataset directory opened for reading: memory-mapped, any rows in any order."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -61,6 +62,12 @@ class Dataset:
     def num_examples(self) -> int:
         """Number of examples."""
         return self.manifest.num_examples
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the checksums of the example files, as the manifest has them: equal for equal examples."""
+        checksums = [self.manifest.files[name].sha256 for name in self.manifest.example_files]
+        return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
     def field(self, name: str) -> Field:
         """The description of one field; raises DataError with the nearest name when there is none."""

@@ -1,6 +1,7 @@
 """The names of a sparse field's features: ids, titles and counts, memory-mapped."""
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -108,12 +109,16 @@ class Vocabulary:
         return sorted(found, key=lambda index: (-counts[index], index))
 
     def _nearest(self, text: str) -> list[str]:
-        """Titles that begin much like the text, among those that share a word with it, or else among the first ones."""
+        """Titles with words much like the text, among those that share a word with it, or else among the first ones."""
         words = [word for word in text.split() if len(word) > 2]
         candidates = {index for word in words for index in self._containing(word)} or range(min(len(self), NUM_COMPARED))
         titles = self.titles(sorted(candidates)[:NUM_COMPARED])
-        beginnings = {title[: len(text) + 2].lower(): title for title in reversed(titles)}
-        return [beginnings[near] for near in difflib.get_close_matches(text.lower(), beginnings, n=NUM_SUGGESTIONS, cutoff=0.5)]
+        pieces: dict[str, str] = {}
+        for title in titles:
+            for word in re.finditer(r"\S+", title):
+                pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), title)
+        near = difflib.get_close_matches(text.lower(), pieces, n=NUM_SUGGESTIONS, cutoff=0.5)
+        return list(dict.fromkeys(pieces[piece] for piece in near))
 
     def _containing(self, word: str) -> list[int]:
         return self._matching("title", lambda titles: pc.match_substring(titles, word, ignore_case=True))

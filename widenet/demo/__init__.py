@@ -31,17 +31,18 @@ class Demo:
     """
 
     def __init__(self, data: Path | None, out: Path, say: Callable[[str], None]) -> None:
-        self.data, self.out, self.say = data, out, say
+        self.out, self.say = out, say
+        self.found: tuple[Path, Path | None] | None = None if data is None else _found(data)
+        if data is not None and data.resolve().is_relative_to(out.resolve()):
+            raise OptionError(f"{out} is made anew and must not hold the data; {data} lies in it. Choose another --out.")
         _clear(out)
 
     def ingest(self) -> Dataset:
         """The dataset, a fifth of each user's items held out and a tenth set aside for validation."""
-        if self.data is None:
-            interactions, titles = write_catalogue_csv(self.out)
-            self.say(f"Generated a catalogue: {interactions} and {titles}")
-        else:
-            interactions, titles_found = _found(self.data)
-            titles = titles_found  # type: ignore[assignment]
+        if self.found is None:
+            self.found = write_catalogue_csv(self.out)
+            self.say(f"Generated a catalogue: {self.found[0]} and {self.found[1]}")
+        interactions, titles = self.found
         ingest([interactions], self.out / "whole", titles=titles)
         split(self.out / "whole", self.out / "data", heldout=0.2, validation=0.1)
         return Dataset.open(self.out / "data")
@@ -75,8 +76,11 @@ def _found(data: Path) -> tuple[Path, Path | None]:
 
 
 def _clear(out: Path) -> None:
-    if out.exists() and any(out.iterdir()) and not (out / _MARK).exists():
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
         raise OptionError(f"{out} holds something else than an earlier demonstration. Choose another --out.")
     shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    (out / _MARK).touch()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / _MARK).touch()
+    except OSError as error:
+        raise OptionError(f"{out} cannot be written: {error.strerror}. Choose another --out.") from None

@@ -33,11 +33,26 @@ def peak_of(term: Tensor) -> float:
     return float(term.abs().amax()) if term.numel() else 0.0
 
 
+def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int) -> Tensor:
+    """The sum of each group's values, the same bits in every order of the values, on every kind of device.
+
+    values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values' type; cut off and
+    undefined as in `exact_sum`.
+    """
+    peak = peak_of(values_Z)
+    if not math.isfinite(peak):
+        return values_Z.new_full((num_groups,), math.nan)
+    scale = scale_for(peak, len(values_Z))
+    total = torch.zeros(num_groups, dtype=torch.int64, device=values_Z.device)
+    return from_fixed(total.index_add_(0, groups_Z, to_fixed(values_Z, scale)), scale, values_Z.dtype)
+
+
 def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     """The sum of equally shaped float tensors, the same bits in every order of the terms.
 
-    Exact but for what lies 2^-62 times the number of terms below the largest magnitude. Where a term is infinite or undefined
-    the result is undefined throughout, so that nobody mistakes it for a number.
+    From each term is cut what lies below the largest magnitude of all, times 2^-60, times the number of terms; at the end the
+    sum is rounded to float64 and to the terms' type. Where a term is infinite or undefined the result is undefined throughout,
+    so that nobody mistakes it for a number.
     """
     peaks = [peak_of(term) for term in terms]
     if not all(math.isfinite(peak) for peak in peaks):

@@ -14,7 +14,7 @@ class RunningTopK:
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
         """Consider a tile of logits; -inf marks what must not appear."""
-        top_EK, place_EK = logits_ET.topk(min(self.k, logits_ET.shape[1]), dim=1)
+        top_EK, place_EK = _top(logits_ET, self.k)
         self._merge(top_EK, place_EK + first_unit)
 
     def result(self) -> tuple[Tensor, Tensor]:
@@ -25,6 +25,17 @@ class RunningTopK:
         logits = torch.cat([self.logits_EK, logits_EK], dim=1)
         units = torch.cat([self.units_EK, units_EK], dim=1)
         self.logits_EK, self.units_EK = best(logits, units, self.k)
+
+
+def _top(logits_ET: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest logits of a tile and their places, in any order; of those that tie for the last place, the lowest."""
+    top_EN, place_EN = logits_ET.topk(min(k + 1, logits_ET.shape[1]), dim=1)
+    if logits_ET.shape[1] > k:
+        tied_E = (top_EN[:, k] == top_EN[:, k - 1]) & (top_EN[:, k] > -torch.inf)
+        if bool(tied_E.any()):
+            sorted_RT, order_RT = torch.sort(logits_ET[tied_E], dim=1, descending=True, stable=True)
+            top_EN[tied_E], place_EN[tied_E] = sorted_RT[:, : k + 1], order_RT[:, : k + 1]
+    return top_EN[:, :k], place_EN[:, :k]
 
 
 def best(logits_EN: Tensor, units_EN: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,7 @@ def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | Non
     """
     match spec:
         case LeakyRelu(slope=negative):
-            return torch.where(logits > 0, 1.0, negative)
+            return torch.where(logits > 0, torch.ones_like(logits), negative)
         case Elu(alpha=alpha):
             return torch.where(logits > 0, 1.0, activations + alpha)
     match spec.kind:

@@ -32,7 +32,7 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
     """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
     units = {}
     for index, layer in enumerate(spec.layers):
-        place = f'layers[{index}] ("{layer.name}")'
+        place = f'network.json: layers[{index}] ("{layer.name}")'
         if isinstance(layer, HiddenLayer):
             units[layer.name] = layer.units
             continue
@@ -48,7 +48,7 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
         else:
             _check_output(place, layer, facts)
     for index, layer in enumerate(spec.layers):
-        _check_weights(f'layers[{index}] ("{layer.name}")', layer, spec, fields, units)
+        _check_weights(f'network.json: layers[{index}] ("{layer.name}")', layer, spec, fields, units)
     return units
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from widenet.kernels import sum_by
+
 if TYPE_CHECKING:
     from widenet.model.wide_loss import WideLoss
 
@@ -21,8 +23,8 @@ class RowActivation:
         self.step = step
         self.kind = step.activation.kind
         self.closed = self.kind == "softmax" and step.loss.slope_of_logit
-        self.entry_logits: dict[tuple[int, int], Tensor] = {}
-        self.pulls: dict[tuple[int, int], Tensor] = {}
+        self.entry_logits: dict[int, Tensor] = {}
+        self.pulls: dict[int, Tensor] = {}
         self.losses: dict[int, Tensor] = {}
         self.log_sum_E = torch.zeros(0)
         self.sum_E = torch.zeros(0)
@@ -43,24 +45,23 @@ class RowActivation:
         return rows
 
     def delta(self, logits_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
-        """Loss float64 [E] of a tile, and the gradient [E, T] to its logits."""
+        """Loss float64 [] of a tile (of a shard's targets, with its first tile), and the gradient [E, T] to its logits."""
         a_ET = self._activations(logits_ET)
         if self.closed:
             entries = self.step.entries[shard][index]
             delta_ET = a_ET.mul_(self.coupling_E[:, None])
-            delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard, index]
-            empty_E = torch.zeros(len(a_ET), dtype=torch.float64, device=a_ET.device)
-            return (self.losses[shard] if index == 0 else empty_E), delta_ET
-        loss_E, slope_ET = self.step.cells(logits_ET, a_ET, shard, index)
+            delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
+            return self.losses[shard] if index == 0 else torch.zeros_like(self.losses[shard]), delta_ET
+        loss, slope_ET = self.step.cells(logits_ET, a_ET, shard, index)
         coupling_E1 = self.coupling_E[:, None]
         if self.kind == "softmax":
-            return loss_E, a_ET * (slope_ET - coupling_E1)
+            return loss, a_ET * (slope_ET - coupling_E1)
         sum_E1 = self.sum_E[:, None]
         if self.kind == "relu_max":
             delta_ET = (slope_ET - coupling_E1) * (logits_ET > 0) / sum_E1
         else:
             delta_ET = (slope_ET - torch.sign(logits_ET) * coupling_E1) / sum_E1
-        return loss_E, torch.where(sum_E1 == 0, 0.0, delta_ET)
+        return loss, torch.where(sum_E1 == 0, 0.0, delta_ET)
 
     def _activations(self, logits_ET: Tensor) -> Tensor:
         if self.kind == "softmax":
@@ -73,6 +74,8 @@ class RowActivation:
         num, device = self.step.num_examples, self.step.direct_EH.device
         peak_E = torch.full((num,), -torch.inf, device=device)
         total_E = torch.zeros(num, dtype=torch.float64, device=device)
+        if self.closed:
+            self.entry_logits[shard] = torch.empty(self._num_entries(shard), device=device)
         for index in range(len(self.step.tiles[shard])):
             logits_ET = self.step.tile_logits(shard, index)
             if self.kind == "softmax":
@@ -81,7 +84,8 @@ class RowActivation:
                 total_E += torch.exp(logits_ET - higher_E[:, None]).sum(dim=1)
                 peak_E = higher_E
                 if self.closed:
-                    self.entry_logits[shard, index] = logits_ET.view(-1)[self.step.entries[shard][index].places_Z]
+                    entries = self.step.entries[shard][index]
+                    self.entry_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
             else:
                 total_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
             self.step.keep_logits(shard, index, logits_ET)
@@ -96,19 +100,20 @@ class RowActivation:
     def _pull(self, shard: int) -> Tensor:
         """Value and pull of every target of a shard under softmax; gives the pulls' sum float64 [E]."""
         step = self.step
-        total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
-        loss_E = torch.zeros_like(total_E)
-        for index, entries in enumerate(step.entries[shard]):
-            examples_Z = entries.examples_Z
-            log_p_Z = self.entry_logits.pop((shard, index)) - self.log_sum_E[examples_Z]
-            share_Z = entries.values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
-            value_Z, pull_Z = step.loss.pulls(log_p_Z, entries.values_Z, share_Z)
-            weight_Z = step.target_weight_E[examples_Z]
-            self.pulls[shard, index] = pull_Z * weight_Z
-            loss_E.index_add_(0, examples_Z, (value_Z * weight_Z).double())
-            total_E.index_add_(0, examples_Z, self.pulls[shard, index].double())
-        self.losses[shard] = loss_E
-        return total_E
+        assert step.targets.sparse is not None
+        part = step.targets.sparse[shard]
+        examples_Z, values_Z = part.examples_Z, part.values_or_ones()
+        log_p_Z = self.entry_logits.pop(shard) - self.log_sum_E[examples_Z]
+        share_Z = values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
+        value_Z, pull_Z = step.loss.pulls(log_p_Z, values_Z, share_Z)
+        weight_Z = step.target_weight_E[examples_Z]
+        self.pulls[shard] = pull_Z * weight_Z
+        self.losses[shard] = (value_Z * weight_Z).sum(dtype=torch.float64)
+        return sum_by(self.pulls[shard].double(), examples_Z, step.num_examples)
+
+    def _num_entries(self, shard: int) -> int:
+        assert self.step.targets.sparse is not None
+        return len(self.step.targets.sparse[shard].units_Z)
 
     def _couple(self, shard: int) -> Tensor:
         """A shard's sum of slope times activation, float64 [E]."""

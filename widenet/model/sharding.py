@@ -60,6 +60,10 @@ class ByUnit:
         units_Z, order_Z = torch.sort(part.indices, stable=True)
         return cls(part.example_of_entry()[order_Z], units_Z.long(), None if part.values is None else part.values[order_Z])
 
+    def values_or_ones(self) -> Tensor:
+        """float32 [Z]."""
+        return torch.ones(len(self.units_Z), device=self.units_Z.device) if self.values_Z is None else self.values_Z
+
     def edges(self, starts: list[int]) -> list[int]:
         """Where the entries of units from each start on begin."""
         return torch.searchsorted(self.units_Z, torch.tensor(starts, device=self.units_Z.device)).tolist()

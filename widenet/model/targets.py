@@ -5,14 +5,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.kernels import sum_by
 from widenet.model.sharding import ByUnit, Shards
 from widenet.sparse import SparseBatch
 
 
 @dataclass
 class TileEntries:
-    """The sparse targets inside one tile: examples int64 [Z], places in the flat tile int64 [Z], values float32 [Z]."""
+    """The sparse targets inside one tile: examples int64 [Z], places in the flat tile int64 [Z], values float32 [Z].
 
+    span: where they stand among the shard's entries in order of units.
+    """
+
+    span: slice
     examples_Z: Tensor
     places_Z: Tensor
     values_Z: Tensor
@@ -37,8 +42,8 @@ class Targets:
         total_E = num_E
         if batch.values is not None:
             examples_Z = batch.example_of_entry()
-            total_E = torch.zeros_like(num_E).index_add_(0, examples_Z, batch.values)
-            num_E = torch.zeros_like(num_E).index_add_(0, examples_Z, (batch.values > 0).to(torch.float32))
+            total_E = sum_by(batch.values, examples_Z, batch.num_examples)
+            num_E = sum_by((batch.values > 0).to(torch.float32), examples_Z, batch.num_examples)
         return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in shards.split(batch)])
 
     @classmethod
@@ -63,6 +68,5 @@ class Targets:
         for (start, stop), low, high in zip(tiles, edges, edges[1:], strict=False):
             examples_Z = part.examples_Z[low:high]
             places_Z = examples_Z * (stop - start) + (part.units_Z[low:high] - start)
-            values = torch.ones(high - low, device=places_Z.device) if part.values_Z is None else part.values_Z[low:high]
-            found.append(TileEntries(examples_Z, places_Z, values))
+            found.append(TileEntries(slice(low, high), examples_Z, places_Z, part.values_or_ones()[low:high]))
         return found

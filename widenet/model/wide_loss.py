@@ -72,7 +72,7 @@ class WideLoss:
             self.logits[shard, index] = logits_ET
 
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
-        """Loss float64 [E] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
+        """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
         target_E1, other_E1 = self.target_weight_E[:, None], self.other_weight_E[:, None]
         if self.targets.dense_EL is not None:
             first = self.output.weight.shards.start(shard)
@@ -80,9 +80,9 @@ class WideLoss:
             t_ET = self.targets.dense_EL[:, first + start : first + stop]
             value_ET, slope_ET = self.loss.cells(logits_ET, a_ET, t_ET)
             weight_ET = torch.where(t_ET > 0, target_E1, other_E1)
-            return (value_ET * weight_ET).sum(dim=1).double(), slope_ET * weight_ET
+            return (value_ET * weight_ET).sum(dtype=torch.float64), slope_ET * weight_ET
         value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
-        loss_E = (value_ET.sum(dim=1) * self.other_weight_E).double()
+        loss = (value_ET.sum(dim=1) * self.other_weight_E).sum(dtype=torch.float64)
         slope_ET = slope_ET * other_E1
         entries = self.entries[shard][index]
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
@@ -90,36 +90,34 @@ class WideLoss:
         was_Z = self.loss.others(z_Z, a_Z)[0]
         other_Z = self.other_weight_E[entries.examples_Z]
         weight_Z = torch.where(entries.values_Z > 0, self.target_weight_E[entries.examples_Z], other_Z)
-        change_Z = value_Z * weight_Z - was_Z * other_Z
-        loss_E.index_add_(0, entries.examples_Z, change_Z.double())
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
-        return loss_E, slope_ET
+        return loss + (value_Z * weight_Z - was_Z * other_Z).sum(dtype=torch.float64), slope_ET
 
     def _find_entries(self, shard: int) -> None:
         self.entries[shard] = self.targets.entries(shard, self.tiles[shard])
 
     def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
-        loss_E = torch.zeros(self.num_examples, dtype=torch.float64, device=self.direct_EH.device)
+        loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)
         gradient_EH = torch.zeros_like(self.direct_EH)
         for index, (start, stop) in enumerate(self.tiles[shard]):
             tile = self.output.tile(shard, start, stop)
-            tile_loss_E, delta_ET = self._delta(shard, index, tile)
-            loss_E += tile_loss_E
+            tile_loss, delta_ET = self._delta(shard, index, tile)
+            loss += tile_loss
             tile.add_direct_gradient(gradient_EH, delta_ET)
             if on_tile is not None:
                 on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0))
             elif self.keeps:
                 self.deltas[shard, index] = delta_ET
-        return loss_E.sum(), gradient_EH
+        return loss, gradient_EH
 
     def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
-        """Loss float64 [E] of a tile, and the gradient [E, T] to its logits."""
+        """Loss float64 [] of a tile, and the gradient [E, T] to its logits."""
         logits_ET = self.tile_logits(shard, index, tile)
         if self.rows is not None:
             return self.rows.delta(logits_ET, shard, index)
         a_ET = activate(self.activation, logits_ET)
-        loss_E, slope_ET = self.cells(logits_ET, a_ET, shard, index)
+        loss, slope_ET = self.cells(logits_ET, a_ET, shard, index)
         if not self.loss.slope_of_logit:
             factor_ET = slope(self.activation, logits_ET, a_ET)
             slope_ET = slope_ET if factor_ET is None else slope_ET * factor_ET
-        return loss_E, slope_ET
+        return loss, slope_ET

@@ -46,10 +46,8 @@ class PerUser:
         return SparseBatch.from_lists([sorted(set(self.units.get(user, []))) for user in users])
 
 
-def joined(first: SparseBatch | None, second: SparseBatch | None) -> SparseBatch | None:
-    """The entries of both batches, example by example; a unit may stand twice."""
-    if first is None or second is None:
-        return first or second
+def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
+    """The entries of both batches, example by example, without values; a unit may stand twice."""
     examples_Z = torch.cat([first.example_of_entry(), second.example_of_entry()])
     order_Z = torch.argsort(examples_Z, stable=True)
     units_Z = torch.cat([first.indices.long(), second.indices.long()])[order_Z]
@@ -59,7 +57,7 @@ def joined(first: SparseBatch | None, second: SparseBatch | None) -> SparseBatch
 def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line numbers and the named columns of a CSV file; without a header the file has just these columns."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             names: Mapping[str, int] = {name: place for place, name in enumerate(next(reader, []) if header else columns)}
             missing = [name for name in columns if name not in names]
@@ -68,8 +66,9 @@ def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[
             for row in reader:
                 if not row:
                     continue
-                if len(row) < len(names):
-                    raise DataError(f"{path}: line {reader.line_num}: must have {len(names)} columns; got {len(row)}. Fix the line.")
+                if len(row) < len(names) or (len(row) > len(names) and not header):
+                    wanted = "1 column" if len(names) == 1 else f"{len(names)} columns"
+                    raise DataError(f"{path}: line {reader.line_num}: must have {wanted}; got {len(row)}. Fix the line.")
                 yield reader.line_num, tuple(row[names[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the path and the file.") from None
@@ -80,7 +79,7 @@ def _number(path: Path, line: int, text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= torch.finfo(torch.float32).max:
         raise DataError(f'{path}: line {line}: column "weight" must be a finite number; got "{text}". Fix the line.')
     return number
 

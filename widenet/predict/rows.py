@@ -45,15 +45,16 @@ def recommendations(
     """
     field = network.outputs[output].spec.field
     input_fields = [layer.field for layer in network.spec.inputs]
+    allowed = (allowed or Filter()).within(len(names), network.outputs[output])
     rows_a_block = max(1, min(_LARGEST_BLOCK, _RECOMMENDATIONS_A_BLOCK // k))
     for start in range(0, dataset.num_examples, rows_a_block):
         rows = np.arange(start, min(start + rows_a_block, dataset.num_examples))
         users = dataset.ids(rows)
         fields = {name: dataset.rows(name, rows).to(network.device) for name in input_fields}
         seen = dataset.sparse(field, rows) if exclude_seen else None
-        excluded = joined(seen, never_for.of(users) if never_for else None)
-        excluded = None if excluded is None else excluded.to(network.device)
-        scores_EK, units_EK = top_k(network, fields, output, k, excluded, allowed)
-        kept_EK = (units_EK >= 0) & (units_EK < len(names))
+        never = None if never_for is None else never_for.of(users)
+        excluded = joined(seen, never) if seen is not None and never is not None else seen or never
+        scores_EK, units_EK = top_k(network, fields, output, k, None if excluded is None else excluded.to(network.device), allowed)
+        kept_EK = units_EK >= 0
         counts_E = kept_EK.sum(dim=1).cpu().numpy()
         yield Block(users, counts_E, names.ids(units_EK[kept_EK].cpu().numpy()), scores_EK[kept_EK].cpu().to(torch.float32).numpy())

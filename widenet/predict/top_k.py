@@ -30,6 +30,13 @@ class Filter:
     banned_L: Tensor | None = None
     weight_L: Tensor | None = None
 
+    def within(self, num_units: int, output: WideOutput) -> "Filter":
+        """This filter, which also leaves out the units from `num_units` on: an output's room for units to come."""
+        if num_units >= output.width:
+            return self
+        room_L = torch.arange(output.width, device=next(iter(output.weight.parts.values())).weight.device) >= num_units
+        return Filter(room_L if self.banned_L is None else room_L | self.banned_L, self.weight_L)
+
 
 def top_k(
     network: Network,

@@ -13,7 +13,7 @@ from widenet.errors import DocumentError, did_you_mean
 class Spec(BaseModel):
     """A part of a document: frozen, strict, without unknown keys; attribute docstrings become its documentation."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class Document(Spec):
@@ -47,8 +47,8 @@ class Document(Spec):
         try:
             return cls.model_validate_json(json.dumps(values))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise DocumentError(_sentence(cls, where, values, first)) from None
+            errors = error.errors(include_url=False)
+            raise DocumentError(_sentence(cls, where, values, errors[0], _choices(errors))) from None
         except (TypeError, ValueError, RecursionError) as error:
             raise DocumentError(f"{where} must hold plain JSON values: {error}.") from None
 
@@ -99,8 +99,16 @@ def _at(values: Any, path: tuple[int | str, ...]) -> Any:
     return values
 
 
-def _sentence(model: type[BaseModel], where: str, values: Any, error: Any) -> str:
+def _choices(errors: list[Any]) -> str:
+    """The names that the place of the first error would also take, such as "auto" beside a number."""
+    others = [error for error in errors[1:] if error["loc"][:-1] == errors[0]["loc"][:-1] and error["type"] == "literal_error"]
+    return "".join(f", or {error['ctx']['expected']}" for error in others)
+
+
+def _sentence(model: type[BaseModel], where: str, values: Any, error: Any, choices: str = "") -> str:
     location, kind = error["loc"], error["type"]
+    if kind == "json_invalid":
+        return f"{where} must hold plain JSON values: {error['ctx']['error']}."
     path = _path(values, location)
     place = f"{where}: {path}" if path else where
     if kind == "extra_forbidden":
@@ -115,7 +123,7 @@ def _sentence(model: type[BaseModel], where: str, values: Any, error: Any) -> st
     if kind == "literal_error":
         known = [name.strip(" '") for name in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"{place} must be one of {', '.join(known)}; got {_shown(error['input'])}.{_nearest(error['input'], known)}"
-    return f"{place} must be {_rule(error)}; got {_shown(error['input'])}."
+    return f"{place} must be {_rule(error)}{choices.replace(chr(39), chr(34))}; got {_shown(error['input'])}."
 
 
 def _unknown_kind(place: str, got: Any, expected: str) -> str:
@@ -147,6 +155,7 @@ _RULES = {
     "float_type": "a number, without quotes",
     "finite_number": "a finite number",
     "int_parsing_size": "a smaller whole number",
+    "string_pattern_mismatch": 'text without "/", "\\" and control characters',
 }
 
 
@@ -157,6 +166,8 @@ def _rule(error: Any) -> str:
             return f"{words} {context[name]}"
     if error["type"] in ("too_short", "string_too_short"):
         return f"at least {context['min_length']} long"
+    if error["type"] == "string_too_long":
+        return f"at most {context['max_length']} characters long"
     return _RULES.get(str(error["type"])) or str(error["msg"][0].lower() + error["msg"][1:].rstrip("."))
 
 

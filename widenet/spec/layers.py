@@ -22,7 +22,8 @@ def _several(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=Name | list[Name]), Field(min_length=1)]
+_AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
+Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)]
 
 
 class Share(Spec):
@@ -138,7 +139,7 @@ class OutputLayer(Spec):
     bias_start: float = 0.0
     """Value that every bias starts with."""
     bias_l2: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of half the squared biases in the loss."""
+    """Weight of half the squared biases in what is made small; the reported loss leaves it out."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Weights to start with."""
     weights: Share | None = None

@@ -24,7 +24,7 @@ class ScaledMarginalCrossEntropy(Spec):
     """Cross-entropy that leaves units alone once they are right by a margin.
 
     Targets cost -one_scale * log a while a < one_target; other units cost -zero_scale * log(1 - a) while a > zero_target.
-    Under a softmax only targets cost, each its share of the example's targets.
+    Under a softmax only targets cost, each times its value's share of the example's values.
     """
 
     kind: Literal["scaled_marginal_cross_entropy"]
@@ -40,7 +40,7 @@ class ScaledMarginalCrossEntropy(Spec):
 
 
 class DataScaledMarginalCrossEntropy(ScaledMarginalCrossEntropy):
-    """Scaled marginal cross-entropy whose targets count in proportion to their values."""
+    """Scaled marginal cross-entropy whose targets cost their values times as much, under a softmax instead of their shares."""
 
     kind: Literal["data_scaled_marginal_cross_entropy"]  # type: ignore[assignment]
     """Its name."""
@@ -78,7 +78,7 @@ class CosineContrastive(Spec):
     """1 - a, averaged over the example's targets, plus negative_weight * max(0, a - margin), averaged over the other units.
 
     Mao et al., "SimpleX: a simple and strong baseline for collaborative filtering", CIKM 2021, equation 1, with every other
-    unit as a negative. Meant for "cosine" outputs with a linear activation.
+    unit as a negative. Meant for "cosine" outputs of temperature 1 with a linear activation and without bias.
     """
 
     kind: Literal["cosine_contrastive"]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from widenet.errors import did_you_mean
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Share
+from widenet.spec.losses import CrossEntropy
 from widenet.spec.wiring import sources_of
 
 _MARGINAL = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
@@ -28,6 +29,10 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         raise ValueError(f'{place}.loss "{loss}" needs the activation "sigmoid" or "softmax"; got "{activation}".')
     if loss in ("hinge", "l2_hinge", "cosine_contrastive") and activation in ROW_WISE:
         raise ValueError(f'{place}.loss "{loss}" needs an activation of single units, such as "linear"; got "{activation}".')
+    if loss == "cosine_contrastive" and layer.cosine is not None and layer.cosine.temperature != 1:
+        raise ValueError(f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {{"temperature": 1}}.')
+    if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum" and activation != "softmax":
+        raise ValueError(f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.')
     if layer.predict == "hidden":
         hiding = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field and other.denoise > 0]
         if len(hiding) != 1:

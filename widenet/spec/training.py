@@ -53,9 +53,9 @@ class TrainingSpec(Document):
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     """Steps over which the learning rate rises linearly to its schedule."""
     l1: Strength = 0.0
-    """Weight of the sum of |w| in the loss; biases are left alone."""
+    """Weight of the sum of |w| in what is made small; biases are left alone, and the reported loss leaves it out."""
     l2: Strength = 0.0
-    """Weight of half the sum of w^2 in the loss; biases are left alone."""
+    """Weight of half the sum of w^2 in what is made small; biases are left alone, and the reported loss leaves it out."""
     gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
     precision: Literal["float32", "bfloat16"] = "float32"

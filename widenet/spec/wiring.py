@@ -23,11 +23,19 @@ def in_order(layers: Sequence[Layer]) -> list[Layer]:
     while pending:
         ready = next((layer for layer in pending if all(source in placed for source in sources_of(layers, layer))), None)
         if ready is None:
-            circle = " -> ".join(layer.name for layer in pending)
-            raise ValueError(f"layers must not feed themselves; these wait for each other: {circle}. Remove one source.")
+            raise ValueError(f"layers must not feed themselves; got {' -> '.join(_circle(pending, layers))}. Remove one source.")
         placed[ready.name] = ready
         pending.remove(ready)
     return list(placed.values())
+
+
+def _circle(pending: Sequence[Layer], layers: Sequence[Layer]) -> list[str]:
+    """The names along a cycle among layers of which each waits for another, in the direction of flow, ending where it begins."""
+    waiting = {layer.name: layer for layer in pending}
+    path = [pending[0].name]
+    while path[-1] not in path[:-1]:
+        path.append(next(source for source in sources_of(layers, waiting[path[-1]]) if source in waiting))
+    return path[path.index(path[-1]) :][::-1]
 
 
 def check_wiring(layers: Sequence[Layer]) -> None:
@@ -36,6 +44,9 @@ def check_wiring(layers: Sequence[Layer]) -> None:
     for index, layer in enumerate(layers):
         if names.index(layer.name) < index:
             raise ValueError(f'layers[{index}].name must be unique; "{layer.name}" is also layers[{names.index(layer.name)}]. Rename one.')
+        owner = layer.name.removesuffix(" bias")
+        if owner != layer.name and owner in names:
+            raise ValueError(f'layers[{index}].name must not be "{layer.name}" beside "{owner}", whose biases are called so. Rename one.')
         if not isinstance(layer, InputLayer):
             _check_sources(layers, index, names)
     for kind, words in (("input", "an input"), ("output", "an output")):

@@ -3,9 +3,11 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
 from widenet.data.stream import Stream
@@ -53,6 +55,7 @@ class Report(Protocol):
         """Something happened that a person should know."""
 
 
+_REMEDY = "Lower the learning rate, or set gradient_norm_limit."
 Evaluate = Callable[[Network], dict[str, float]]
 
 
@@ -73,16 +76,20 @@ class Training:
         self.evaluate, self.report, self.state = evaluate, report, state
         self.spec = run.training
         self.rates = rates(self.spec, stream.steps_per_epoch)
-        self.board = SummaryWriter(str(run.path / "tensorboard"), purge_step=state.epoch + 1)
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
         self.report.start(self.state, self.spec.epochs, self.stream.num_examples)
+        with closing(SummaryWriter(str(self.run.path / "tensorboard"), purge_step=self.state.epoch + 1)) as board:
+            return self._run_epochs(board, interrupted)
+
+    def _run_epochs(self, board: SummaryWriter, interrupted: Callable[[], bool]) -> bool:
         while self.state.epoch < self.spec.epochs and not self._has_stopped_early():
             if not self._run_epoch(interrupted):
+                self._check_weights()
                 self._checkpoint()
                 return False
-            self._end_epoch()
+            self._end_epoch(board)
         self._settle()
         return True
 
@@ -105,7 +112,8 @@ class Training:
                 return False
         return True
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self, board: SummaryWriter) -> None:
+        self._check_weights()
         state = self.state
         seconds = max(state.seconds, 1e-9)
         record: dict[str, Any] = {
@@ -116,16 +124,16 @@ class Training:
             "learning_rate": self._numbers(state.step).rate,
         }
         state.epoch, state.step, state.loss_sum, state.examples, state.seconds = state.epoch + 1, 0, 0.0, 0, 0.0
+        self._settle()
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
-            self._settle()
             metrics = self.evaluate(self.network)
             record.update(metrics)
             self._judge(metrics)
         self.run.log(record)
         for name, value in record.items():
             if name != "epoch":
-                self.board.add_scalar(name, value, record["epoch"])
-        self.board.flush()
+                board.add_scalar(name, value, record["epoch"])
+        board.flush()
         self.report.epoch(record)
         if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
             self._checkpoint()
@@ -149,20 +157,31 @@ class Training:
         return self.state.epoch % every == 0 or self.state.epoch == self.spec.epochs
 
     def _checkpoint(self) -> None:
-        self.run.save_checkpoint(self.network, asdict(self.state), (self.state.epoch, self.state.step))
+        facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
+        self.run.save_checkpoint(self.network, facts, (self.state.epoch, self.state.step))
 
     def _numbers(self, step: int) -> StepNumbers:
         """The numbers of step `step` (from 1) of the current epoch."""
         return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step, self.rates)
 
     def _settle(self) -> None:
-        """Bring rows that no batch touched lately to where their optimizer leads them, before somebody looks at the weights."""
-        after = StepNumbers(self.state.epoch * self.stream.steps_per_epoch + self.state.step + 1, self.rates)
-        for weight in self.network.wide.values():
-            weight.wake_all(self.rule, after)
+        settle(self.network, self.rule, self.rates, self.state.epoch * self.stream.steps_per_epoch + self.state.step)
+
+    def _check_weights(self) -> None:
+        """Raise NumericsError where a step has broken a weight, so that no such weight is ever saved."""
+        broken = self.network.first_non_finite()
+        if broken is not None:
+            place = f"epoch {self.state.epoch + 1}, step {self.state.step}"
+            raise NumericsError(f'{place}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
 
     def _explain(self, loss: float, step: int) -> str:
         place = f"epoch {self.state.epoch + 1}, step {step + 1}"
         broken = self.network.first_non_finite()
         where = "every weight is still finite: a value of this batch is not" if broken is None else f'weights of "{broken}" are not finite'
-        return f"{place}: the loss must be a finite number; got {loss}: {where}. Lower the learning rate, or set gradient_norm_limit."
+        return f"{place}: the loss must be a finite number; got {loss}: {where}. {_REMEDY}"
+
+
+def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:
+    """Bring rows that no batch touched lately to where their optimizer leads them in `num_steps` steps, before somebody looks at them."""
+    for weight in network.wide.values():
+        weight.wake_all(rule, StepNumbers(num_steps + 1, rates))

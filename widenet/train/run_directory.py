@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, publish
+from widenet.checkpoint import Checkpoint, publish, recover
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import CheckpointError, FitError
@@ -48,6 +48,8 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> "RunDirectory":
         """A new directory with the documents and the vocabularies; raises CheckpointError where the path is taken."""
+        if not path.name:
+            raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
             raise CheckpointError(f"{path} exists already. {remedy}")
@@ -84,12 +86,17 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other trainings out of the directory; the lock ends with the process, however it ends."""
-        with (self.path / ".lock").open("w") as file:
+        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends."""
+        with _writing(self.path):
+            file = (self.path / ".lock").open("w")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(f"{self.path} is being trained by another process. Wait for it, or choose another --out.") from None
+            with _writing(self.path):
+                recover(self.path)
+                recover(self.path / "checkpoints")
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
@@ -115,15 +122,20 @@ class RunDirectory:
             raise FitError(f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.')
         return Vocabulary.open(path)
 
-    def save_checkpoint(self, network: Network, state: Mapping[str, Any], position: tuple[int, int]) -> Checkpoint:
-        """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the oldest."""
+    def save_checkpoint(self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]) -> Checkpoint:
+        """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the oldest.
+
+        Later ones, left by a training that went on from an earlier one since, are dropped too.
+        """
         folder = self.path / "checkpoints"
         name = f"epoch-{position[0]:05d}-step-{position[1]:09d}"
-        checkpoint = publish(folder / name, network, {"state": dict(state)}, with_state=True)
+        checkpoint = publish(folder / name, network, dict(facts), with_state=True)
         _write_whole(folder / "latest", name + "\n")
-        kept = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
-        for old in kept[: -self.training.checkpoints.keep_last]:
-            shutil.rmtree(old)
+        found = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
+        kept = [path for path in found if path.name <= name][-self.training.checkpoints.keep_last :]
+        for path in found:
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
         return checkpoint
 
     def latest(self) -> Checkpoint | None:
@@ -131,7 +143,12 @@ class RunDirectory:
         pointer = self.path / "checkpoints" / "latest"
         if not pointer.exists():
             return None
-        return Checkpoint.open(pointer.parent / pointer.read_text(encoding="utf-8").strip())
+        name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+        if not name or not (pointer.parent / name).is_dir():
+            others = ", ".join(sorted(path.name for path in pointer.parent.glob("epoch-*"))) or "none"
+            remedy = f"Write the name of another one into that file (there: {others}), or train again."
+            raise CheckpointError(f'{pointer} must name a checkpoint beside it; got "{name}", which does not exist. {remedy}')
+        return Checkpoint.open(pointer.parent / name)
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
         """Publish the weights alone, as "model" or "best"."""
@@ -148,7 +165,8 @@ class RunDirectory:
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
-        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
+        path = self.path / "log.jsonl"
+        with _writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def rewind_log(self, epochs: int) -> None:
@@ -175,8 +193,21 @@ def _digest(vocabulary: Vocabulary) -> str:
 
 def _write_whole(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
+    with _writing(path):
+        try:
+            with beside.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.rename(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the operating system refuses within becomes one sentence about a path."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or check its permissions.") from None

@@ -13,7 +13,7 @@ from widenet.model.network import Activity, Network, Prepared, Values
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
 
 Rows = tuple[Tensor, Tensor]
 """Touched rows int64 [U], ascending, and their gradients float32 [U, H]."""
@@ -28,7 +28,7 @@ def train_step(
     numbers: StepNumbers,
     norm_limit: float | None = None,
 ) -> float:
-    """The loss of a batch before the step, penalties included; the network has made the step.
+    """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has made the step.
 
     weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
     divided by their number. norm_limit: largest length of the whole gradient.
@@ -207,18 +207,15 @@ def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str,
     """What gives a shard's touched rows and their gradients, over all layers that read the weight."""
 
     def of(shard: int) -> Rows:
-        found = []
-        for key in uses:
-            gradient_EH = activity.gathered[key].grad
-            assert gradient_EH is not None
-            found.append(row_gradient(prepared.sparse[key[1]][shard], gradient_EH))
-        if len(found) == 1:
-            return found[0]
-        features_U, place_N = torch.unique(torch.cat([features for features, _ in found]), return_inverse=True)
-        rows_NH = torch.cat([rows for _, rows in found])
-        return features_U, rows_NH.new_zeros(len(features_U), rows_NH.shape[1]).index_add_(0, place_N, rows_NH)
+        batch = stacked([prepared.sparse[source][shard] for _, source in uses])
+        return row_gradient(batch, torch.cat([_gradient(activity.gathered[key]) for key in uses]))
 
     return of
+
+
+def _gradient(gathered_EH: Tensor) -> Tensor:
+    assert gathered_EH.grad is not None
+    return gathered_EH.grad
 
 
 def _limit_columns(network: Network, weight: WideWeight, limit: float) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels import sum_by
 from widenet.model.draws import Draws
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
@@ -36,7 +37,7 @@ def scaled(spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None) -> Sp
         return batch
     values_Z, examples_Z, counts_E = batch.values_or_ones(), batch.example_of_entry(), batch.counts()
     if spec.scale == "unit":
-        squares_E = torch.zeros(batch.num_examples, device=values_Z.device).index_add_(0, examples_Z, values_Z * values_Z)
+        squares_E = sum_by(values_Z * values_Z, examples_Z, batch.num_examples)
         return batch.with_values(values_Z * squares_E.clamp_min(1e-30).rsqrt()[examples_Z])
     divisor_E = counts_E.clamp_min(1).to(torch.float32)
     return batch.with_values(values_Z / (divisor_E if spec.scale == "mean" else divisor_E.sqrt())[examples_Z])

@@ -55,8 +55,8 @@ class WideOutput:
 
 def _length(vectors: Tensor) -> Tensor:
     """The length [N, 1] that turns vectors [N, H] into directions, or into zeros where there is none."""
-    length_N1 = vectors.norm(dim=1, keepdim=True)
-    return length_N1.masked_fill(length_N1 <= SHORTEST, torch.inf)
+    length_N1: Tensor = vectors.norm(dim=1, keepdim=True)
+    return torch.where(length_N1 <= SHORTEST, torch.inf, length_N1)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Measurements of widenet: `python -m benchmarks NAME`."""

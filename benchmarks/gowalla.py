@@ -1,0 +1,37 @@
+"""The presets of examples/gowalla on the published split, beside the published figures."""
+
+import csv
+
+from benchmarks.places import DATA, presets, workplace
+from widenet import Model, ingest, train
+
+
+def run() -> None:
+    """Print Recall@20 and NDCG@20 of every preset, and the published table."""
+    with workplace() as folder:
+        ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
+        print("Gowalla, published split, all items ranked, training items excluded\n")
+        print("| model | Recall@20 | NDCG@20 | seconds of training |\n|---|---|---|---|")
+        for name, (network, training) in presets("gowalla").items():
+            model: Model = train(network, training, folder / "data", folder / name)
+            metrics = model.evaluate(folder / "data", ks=(20,))
+            seconds = _seconds(folder / name)
+            print(f"| widenet, {name} | {metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} | {seconds:.0f} |", flush=True)
+        for name, recall, ndcg in _published():
+            print(f"| {name} | {recall:.4f} | {ndcg:.4f} | - |")
+
+
+def _seconds(run: object) -> float:
+    import json
+    from pathlib import Path
+
+    return sum(json.loads(line)["seconds"] for line in (Path(str(run)) / "log.jsonl").read_text().splitlines())
+
+
+def _published() -> list[tuple[str, float, float]]:
+    """The published leaderboard, best first."""
+    with (DATA / "gowalla" / "BARS_gowalla_m1.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file)]
+    names = {key.strip().lower(): key for key in rows[0]}
+    table = [(row[names["model"]].strip(), float(row[names["recall@20"]]), float(row[names["ndcg@20"]])) for row in rows]
+    return sorted(table, key=lambda row: -row[1])

@@ -1,0 +1,284 @@
+"""Writes the pages of docs/ that follow from the code: `python docs/generate.py`, or with `--check` only compares them."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import typer.main
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from widenet.cli import app
+from widenet.spec import activations, initializers, layers, losses, network, optimizers, training
+
+DOCS = Path(__file__).parent
+INTRODUCTION = DOCS / "templates" / "network-documents.md"
+NOTICE = "<!-- Written by docs/generate.py from the code; change that, then run `make docs`. -->"
+
+GROUPS: dict[str, Any] = {
+    "Activations": activations.Activation,
+    "Losses": losses.Loss,
+    "Initializers": initializers.Initializer,
+    "Optimizers": optimizers.Optimizer,
+    "Schedules": optimizers.Schedule,
+}
+"""The choices that are told apart by `kind`, by the title of their section."""
+
+NETWORK_PARTS: dict[str, type[BaseModel]] = {
+    "Network": network.NetworkSpec,
+    "Input layers": layers.InputLayer,
+    "Hidden layers": layers.HiddenLayer,
+    "Output layers": layers.OutputLayer,
+    "Shared weights": layers.Share,
+    "Sparseness": layers.Sparseness,
+    "Cosine": layers.Cosine,
+}
+TRAINING_PARTS: dict[str, type[BaseModel]] = {
+    "Training": training.TrainingSpec,
+    "Evaluation": training.Evaluation,
+    "Checkpoints": training.Checkpoints,
+}
+"""The parts that a document has in one form only, by the title of their section."""
+
+SINGULAR = {"Losses": "loss"}
+NAME = (r"^[^/\\\x00-\x1f]+$", 1, 100)
+TYPES = {str: "text", int: "whole number", float: "number", Path: "path"}
+
+
+def main(arguments: list[str]) -> int:
+    """Write every page, or with --check say which are stale; gives the exit status."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python docs/generate.py [--check]", file=sys.stderr)
+        return 2
+    stale = stale_pages(DOCS)
+    for path in stale:
+        if arguments:
+            print(f"{path} is stale. Run `make docs`.", file=sys.stderr)
+        else:
+            path.write_text(pages()[path.name], encoding="utf-8")
+            print(f"wrote {path}")
+    return 1 if arguments and stale else 0
+
+
+def stale_pages(folder: Path) -> list[Path]:
+    """The generated pages that are missing in a folder, or that are not what the code gives."""
+    found = {folder / name: text for name, text in pages().items()}
+    return [path for path, text in found.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+
+
+def pages() -> dict[str, str]:
+    """The text of every generated page, by file name."""
+    return {"network-documents.md": documents_page(), "command-line.md": commands_page()}
+
+
+def documents_page() -> str:
+    """The reference of network.json and training.json."""
+    lines = [NOTICE, "", INTRODUCTION.read_text(encoding="utf-8").rstrip()]
+    for title, model in NETWORK_PARTS.items():
+        lines += section(f"## {title}", model)
+    for title in ("Activations", "Losses", "Initializers"):
+        lines += group(title)
+    for title, model in TRAINING_PARTS.items():
+        lines += section(f"## {title}", model)
+    for title in ("Optimizers", "Schedules"):
+        lines += group(title)
+    return "\n".join(lines) + "\n"
+
+
+def group(title: str) -> list[str]:
+    """The lines of a choice: one section a kind."""
+    lines = ["", f"## {title}"]
+    for model in get_args(GROUPS[title]):
+        kinds = ", ".join(f"`{kind}`" for kind in get_args(model.model_fields["kind"].annotation))
+        lines += section(f"### {kinds}", model)
+    return lines
+
+
+def section(heading: str, model: type[BaseModel]) -> list[str]:
+    """The lines of one part of a document: its docstring, and a table of its fields."""
+    schema = model.model_json_schema()
+    found = schema.get("properties") or schema["$defs"][model.__name__]["properties"]
+    rows = [f"| `{name}` | {allowed(found[name])} | {default(model, name)} | {cell(meaning(model, name))} |" for name in model.model_fields]
+    text = " ".join((model.__doc__ or "").split())
+    return ["", heading, "", text, "", "| field | allowed | default | meaning |", "|---|---|---|---|", *rows]
+
+
+def meaning(model: type[BaseModel], name: str) -> str:
+    """What a field means: the docstring below it."""
+    return " ".join((model.model_fields[name].description or "").split())
+
+
+def cell(text: str) -> str:
+    """Text that may stand in a cell of a table."""
+    return text.replace("|", "\\|")
+
+
+def default(model: type[BaseModel], name: str) -> str:
+    """What a field is where the document does not say."""
+    value = model.model_fields[name].default
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "unset"
+    if isinstance(value, BaseModel):
+        short = value.model_dump(mode="json", exclude_defaults=True)
+        value = short["kind"] if list(short) == ["kind"] else short
+    return f"`{json.dumps(value)}`"
+
+
+def allowed(schema: Mapping[str, Any]) -> str:
+    """What a field may be, from its JSON Schema."""
+    if "anyOf" in schema:
+        choice = linked(frozenset(references(schema)))
+        if choice is not None:
+            return choice
+        return ", or ".join(dict.fromkeys(allowed(each) for each in schema["anyOf"] if each.get("type") != "null"))
+    if "$ref" in schema or "allOf" in schema or "oneOf" in schema:
+        return linked(frozenset(references(schema))) or "object"
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
+    if schema["type"] == "array":
+        inner = linked(frozenset(references(schema))) or f"{allowed(schema['items'])}s"
+        return f"list of {inner}"
+    if schema["type"] == "string":
+        return text_allowed(schema)
+    kind = {"boolean": "`true` or `false`", "integer": "whole number", "number": "number"}[schema["type"]]
+    low = next((f"{bound(schema[key])} {sign} " for key, sign in (("minimum", "<="), ("exclusiveMinimum", "<")) if key in schema), "")
+    high = next((f" {sign} {bound(schema[key])}" for key, sign in (("maximum", "<="), ("exclusiveMaximum", "<")) if key in schema), "")
+    return f"{low}{kind}{high}"
+
+
+def text_allowed(schema: Mapping[str, Any]) -> str:
+    """What some text may be; the introduction says what a name is."""
+    if "pattern" not in schema:
+        return "text"
+    assert (schema["pattern"], schema["minLength"], schema["maxLength"]) == NAME, "say in words what the text may be"
+    return "name"
+
+
+def bound(number: float) -> str:
+    """A limit, in the shortest form."""
+    for power in (31, 63):
+        if number in (2**power, 2**power - 1):
+            return f"2^{power}" + (" - 1" if number == 2**power - 1 else "")
+    return json.dumps(int(number) if number == int(number) else number)
+
+
+def references(schema: Any) -> Iterator[str]:
+    """The names of the specs that a part of a JSON Schema refers to."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield schema["$ref"].rpartition("/")[2]
+        for key, inner in schema.items():
+            if key != "discriminator":
+                yield from references(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from references(inner)
+
+
+def linked(names: frozenset[str]) -> str | None:
+    """A link to the section of some specs; None where they have no section of their own."""
+    for title, union in GROUPS.items():
+        if names == {model.__name__ for model in get_args(union)}:
+            return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower()})"
+    if names == {model.__name__ for model in get_args(layers.Layer)}:
+        return "[input](#input-layers), [hidden](#hidden-layers) and [output](#output-layers) layers"
+    for title, model in {**NETWORK_PARTS, **TRAINING_PARTS}.items():
+        if names == {model.__name__}:
+            return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
+    return None
+
+
+def commands_page() -> str:
+    """The reference of the command line."""
+    root: Any = typer.main.get_command(app)
+    lines = [NOTICE, "", "# Command line", "", paragraph(root.help), ""]
+    lines += ["Errors that you can mend are one sentence on standard error and exit status 2; an interruption is 130.", "", "```text"]
+    lines += [" ".join(path) for path, command in walk(root, ("widenet",)) if not hasattr(command, "commands")]
+    lines += ["```", "", "`-h` or `--help` after any command prints its help."]
+    for path, command in walk(root, ("widenet",)):
+        lines += command_section(path, command)
+    return "\n".join(lines) + "\n"
+
+
+def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A command and all below it, each with the words that call it."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from walk(inner, (*path, name))
+
+
+def command_section(path: tuple[str, ...], command: Any) -> list[str]:
+    """The lines of one command: usage, help, arguments, options."""
+    lines = ["", f"## `{' '.join(path)}`"]
+    if len(path) > 1:
+        lines += ["", paragraph(command.help)]
+    lines += ["", "```text", usage(path, command), "```"]
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    if arguments:
+        lines += ["", "| argument | allowed | meaning |", "|---|---|---|"]
+        lines += [f"| `{argument_name(each)}` | {taken(command, each)} | {cell(paragraph(each.help))} |" for each in arguments]
+    if options:
+        lines += ["", "| option | allowed | default | meaning |", "|---|---|---|---|"]
+        for each in options:
+            names = ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
+            lines.append(f"| {names} | {taken(command, each)} | {option_default(each)} | {cell(paragraph(each.help))} |")
+    return lines
+
+
+def paragraph(text: str | None) -> str:
+    """A help text in one line."""
+    return " ".join((text or "").split())
+
+
+def usage(path: tuple[str, ...], command: Any) -> str:
+    """The shape of a command line: required options are shown, others are [OPTIONS]."""
+    words = list(path)
+    for each in command.params:
+        if each.param_type_name == "argument":
+            name = argument_name(each)
+            words.append(name if each.required else f"[{name}]")
+    words += [f"{each.opts[0]} {each.name.upper()}" for each in command.params if each.param_type_name == "option" and each.required]
+    words.append("[OPTIONS]")
+    return " ".join([*words, "COMMAND ..."] if hasattr(command, "commands") else words)
+
+
+def argument_name(argument: Any) -> str:
+    """An argument as usage lines show it."""
+    name: str = argument.metavar or argument.name.upper()
+    return f"{name}..." if argument.nargs == -1 else name
+
+
+def taken(command: Any, parameter: Any) -> str:
+    """What an argument or an option takes, from the annotation of the command's function."""
+    if getattr(parameter, "is_flag", False):
+        return "flag"
+    annotation, *details = get_args(get_type_hints(command.callback, include_extras=True)[parameter.name])
+    plain = next((each for each in get_args(annotation) if each is not type(None)), annotation)
+    several = getattr(annotation, "__origin__", None) is list or getattr(plain, "__origin__", None) is list
+    kind = get_args(plain)[0] if getattr(plain, "__origin__", None) is list else plain
+    if issubclass(kind, Enum):
+        words = " or ".join(f"`{member.value}`" for member in kind)
+    else:
+        low = next((each.min for each in details if getattr(each, "min", None) is not None), None)
+        words = TYPES[kind] + ("" if low is None else f", at least {low}")
+    return f"{words}; several" if several else words
+
+
+def option_default(option: Any) -> str:
+    """What an option is where the command line does not say."""
+    if option.required:
+        return "required"
+    value = option.default.value if isinstance(option.default, Enum) else option.default
+    return "" if value is None or value is False else f"`{value}`"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Sparse input: sums and row gradients against the reference and against dense float64 products."""
+
+import pytest
+import torch
+
+from widenet.kernels import gather_sum, reference, row_gradient
+from widenet.sparse import SparseBatch
+
+ROWS = {
+    "a few": [[3, 17, 5], [], [0], [30, 2, 2, 2, 9], [17]],
+    "prime sizes": [[(7 * e + 11 * i) % 31 for i in range(e % 5)] for e in range(13)],
+    "no examples": [],
+    "only empty rows": [[], [], []],
+    "first and last row empty": [[], [1, 30], []],
+    "duplicates in and across rows": [[4, 4, 4], [4, 4], [30, 4, 30]],
+    "all units on": [list(range(31)), list(range(31))],
+    "one long row": [[(5 * i) % 31 for i in range(997)]],
+}
+WIDTH = 31
+
+
+def batch_of(rows, with_values, dtype):
+    generator = torch.Generator().manual_seed(1)
+    batch = SparseBatch.from_lists(rows)
+    values = torch.randn(batch.num_entries, generator=generator) if with_values else None
+    return SparseBatch(batch.indptr, batch.indices.to(dtype), values)
+
+
+def dense(rows, batch):
+    """The batch as a float64 matrix, built entry by entry, and the same of the entries' magnitudes."""
+    values = iter([1.0] * batch.num_entries if batch.values is None else batch.values.tolist())
+    matrix, magnitudes = ([[0.0] * WIDTH for _ in rows] for _ in range(2))
+    for example, row in enumerate(rows):
+        for unit in row:
+            value = next(values)
+            matrix[example][unit] += value
+            magnitudes[example][unit] += abs(value)
+    return (torch.tensor(cells, dtype=torch.float64).view(-1, WIDTH) for cells in (matrix, magnitudes))
+
+
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2))
+
+
+def close(found, expected, magnitude, rows):
+    """Within float32 rounding of as many additions as the longest row has, over terms of some magnitude."""
+    error = 2.0**-24 * (1 + max(map(len, rows), default=0)) * magnitude
+    return found.dtype == torch.float32 and bool(((found.double() - expected).abs() <= error).all())
+
+
+@pytest.mark.parametrize("implementation", [gather_sum, reference.gather_sum], ids=["bags", "reference"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("columns", [1, 7, 64])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_gather_sum_is_the_dense_product(rows, columns, with_values, dtype, implementation):
+    batch, weight_FH = batch_of(rows, with_values, dtype), numbers(WIDTH, columns)
+    found = implementation(batch, weight_FH)
+    assert found.shape == (len(rows), columns)
+    matrix, magnitudes = dense(rows, batch)
+    assert close(found, matrix @ weight_FH.double(), magnitudes @ weight_FH.double().abs(), rows)
+
+
+@pytest.mark.parametrize("implementation", [row_gradient, reference.row_gradient], ids=["bags", "reference"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("columns", [1, 7, 64])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(rows, columns, with_values, dtype, implementation):
+    batch, gradient_EH = batch_of(rows, with_values, dtype), numbers(len(rows), columns)
+    features_U, rows_UH = implementation(batch, gradient_EH)
+    assert features_U.dtype == torch.int64
+    assert features_U.tolist() == sorted({unit for row in rows for unit in row})
+    matrix, magnitudes = dense(rows, batch)
+    expected, magnitude = matrix.T @ gradient_EH.double(), magnitudes.T @ gradient_EH.double().abs()
+    assert close(rows_UH, expected[features_U], magnitude[features_U], [*rows, rows])
+
+
+@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values):
+    batch, weight_FH, gradient_EH = batch_of(rows, with_values, torch.int64), numbers(WIDTH, 64), numbers(len(rows), 64)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 2):
+            torch.set_num_threads(threads)
+            found.append([gather_sum(batch, weight_FH), *row_gradient(batch, gradient_EH)])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for again in found[1:] for one, other in zip(found[0], again, strict=True))
+
+
+def test_an_example_sums_the_same_bits_whoever_stands_beside_it():
+    weight_FH = numbers(WIDTH, 16)
+    rows = ROWS["prime sizes"]
+    together = gather_sum(batch_of(rows, False, torch.int64), weight_FH)
+    alone = torch.cat([gather_sum(batch_of([row], False, torch.int64), weight_FH) for row in rows])
+    assert torch.equal(together, alone)

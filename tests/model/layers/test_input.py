@@ -1,0 +1,108 @@
+"""What becomes of a field's features before the first weight: known answers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.model.draws import Draws
+from widenet.model.layers.input import damping, hide, scaled, scaled_dense
+from widenet.sparse import SparseBatch
+from widenet.spec.layers import InputLayer
+
+DRAWS = Draws(5, 1, 2)
+
+
+def layer(**settings):
+    return InputLayer(kind="input", name="in", field="items", **settings)
+
+
+BATCH = SparseBatch.from_lists([[0, 3, 5, 1], [], [2]], [[1.0, 2.0, 2.0, 4.0], [], [-3.0]])
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("none", [1, 2, 2, 4, -3]),
+        ("mean", [0.25, 0.5, 0.5, 1, -3]),
+        ("rsqrt", [0.5, 1, 1, 2, -3]),
+        ("unit", [0.2, 0.4, 0.4, 0.8, -1]),
+    ],
+)
+def test_the_scales_of_a_sparse_row(scale, expected):
+    found = scaled(layer(scale=scale), BATCH, None)
+    assert found.values.tolist() == pytest.approx(expected)
+    assert found.indices is BATCH.indices
+
+
+@pytest.mark.parametrize(("scale", "expected"), [("none", 1), ("mean", 1 / 4), ("rsqrt", 1 / 2), ("unit", 1 / 2)])
+def test_the_scales_of_a_row_without_values(scale, expected):
+    found = scaled(layer(scale=scale), BATCH.with_values(None), None)
+    assert found.values_or_ones().tolist() == pytest.approx([expected] * 4 + [1])
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("none", [[3, 0, 0, 4], [0, 0, 0, 0]]),
+        ("mean", [[0.75, 0, 0, 1], [0] * 4]),
+        ("rsqrt", [[1.5, 0, 0, 2], [0] * 4]),
+        ("unit", [[0.6, 0, 0, 0.8], [0] * 4]),
+    ],
+)
+def test_the_scales_of_a_dense_row(scale, expected):
+    found = scaled_dense(layer(scale=scale), torch.tensor([[3.0, 0, 0, 4], [0, 0, 0, 0]]), None)
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float32))
+
+
+def test_damping_divides_by_the_count_relative_to_the_mean_count():
+    counts = np.array([4, 0, 1, 7])
+    assert damping(layer(popularity_damping=1.0), counts, 5).tolist() == pytest.approx([1.0, 1.0, 4.0, 4 / 7, 1.0])
+    assert damping(layer(popularity_damping=0.5), counts, 4).tolist() == pytest.approx([1.0, 1.0, 2.0, math.sqrt(4 / 7)])
+
+
+def test_damping_comes_before_the_scale():
+    factors = torch.tensor([2.0, 1, 1, 1, 1, 1])
+    found = scaled(layer(popularity_damping=0.5, scale="unit"), SparseBatch.from_lists([[0, 1]], [[2.0, 3.0]]), factors)
+    assert found.values.tolist() == pytest.approx([0.8, 0.6])
+
+
+def test_what_is_hidden_and_what_stays_are_the_batch_once():
+    stays, hidden = hide(layer(denoise=0.5), BATCH, DRAWS)
+    for example in range(3):
+        parts = [batch.indices[batch.indptr[example] : batch.indptr[example + 1]].tolist() for batch in (stays, hidden)]
+        assert sorted(parts[0] + parts[1]) == sorted(BATCH.indices[BATCH.indptr[example] : BATCH.indptr[example + 1]].tolist())
+    assert torch.equal(stays.to_dense(6) + hidden.to_dense(6), BATCH.to_dense(6))
+
+
+def test_about_the_asked_share_is_hidden_and_each_step_hides_another():
+    big = SparseBatch.from_lists([list(range(50_000))])
+    _, hidden = hide(layer(denoise=0.3), big, DRAWS)
+    assert hidden.num_entries == pytest.approx(15_000, abs=4 * math.sqrt(50_000 * 0.21))
+    _, again = hide(layer(denoise=0.3), big, DRAWS)
+    assert torch.equal(hidden.indices, again.indices)
+    others = [hide(layer(denoise=0.3), big, draws)[1] for draws in (Draws(6, 1, 2), Draws(5, 2, 2), Draws(5, 1, 3))]
+    overlaps = [len(set(hidden.indices.tolist()) & set(other.indices.tolist())) for other in others]
+    assert overlaps == [pytest.approx(4_500, abs=4 * math.sqrt(50_000 * 0.09))] * 3
+
+
+def test_rescaling_keeps_the_expected_sum():
+    stays, hidden = hide(layer(denoise=0.2, denoise_rescale=True), BATCH, DRAWS)
+    plain, _ = hide(layer(denoise=0.2), BATCH, DRAWS)
+    assert stays.values.tolist() == pytest.approx([value / 0.8 for value in plain.values.tolist()])
+    assert set(hidden.values.tolist()) <= set(BATCH.values.tolist())
+
+
+def test_ignored_values_stay_out_of_the_input_and_in_what_was_hidden():
+    stays, hidden = hide(layer(denoise=0.5, values="ignore"), BATCH, DRAWS)
+    assert stays.values is None
+    assert hidden.values is not None
+
+
+def test_dropout_of_a_dense_field_zeroes_some_and_rescales_the_rest():
+    ones = torch.ones(100, 100)
+    found = scaled_dense(layer(dropout=0.25), ones, DRAWS)
+    assert sorted(set(found.flatten().tolist())) == pytest.approx([0.0, 4 / 3])
+    assert float((found == 0).float().mean()) == pytest.approx(0.25, abs=0.02)
+    assert torch.equal(scaled_dense(layer(dropout=0.25), ones, None), ones)

@@ -1,0 +1,101 @@
+"""Activations against formulas written out in float64, and their slopes against torch autograd."""
+
+import math
+
+import pytest
+import torch
+
+from tests.model.twin import activation as formula
+from widenet.model.activations import activate, slope
+from widenet.spec.network import NetworkSpec
+
+SINGLE = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "leaky_relu", "elu"]
+NUMBERED = [{"kind": "leaky_relu", "slope": 0.3}, {"kind": "leaky_relu", "slope": 0.0}, {"kind": "elu", "alpha": 2.5}]
+ROW_WISE = ["softmax", "relu_max", "linear_max"]
+
+
+def spec_of(kind):
+    layers = [
+        {"name": "in", "kind": "input", "field": "x"},
+        {"name": "h", "units": 1, "activation": kind},
+        {"name": "o", "kind": "output", "field": "x"},
+    ]
+    return NetworkSpec.of({"layers": layers}).hidden[0].activation
+
+
+def logits(dtype=torch.float64):
+    random = torch.randn(13, 11, generator=torch.Generator().manual_seed(0), dtype=dtype) * 3
+    random[0, :5] = torch.tensor([0.0, -1e-3, 1e-3, 15.0, -15.0])
+    return random
+
+
+@pytest.mark.parametrize("kind", [*SINGLE, *NUMBERED, *ROW_WISE], ids=str)
+def test_the_value_is_that_of_the_documented_formula(kind):
+    spec, z = spec_of(kind), logits()
+    assert torch.allclose(activate(spec, z), formula(spec, z), rtol=1e-12, atol=1e-15)
+    assert torch.allclose(activate(spec, z.float()).double(), formula(spec, z.float().double()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", [*SINGLE, *NUMBERED], ids=str)
+def test_the_slope_is_that_of_autograd_kinks_included(kind, dtype):
+    spec, z = spec_of(kind), logits(dtype).requires_grad_()
+    a = activate(spec, z)
+    (expected,) = torch.autograd.grad(a.sum(), z)
+    found = slope(spec, z.detach(), a.detach())
+    found = torch.ones_like(expected) if found is None else found
+    assert torch.allclose(found, expected, rtol=1e-12 if dtype == torch.float64 else 1e-5, atol=1e-12 if dtype == torch.float64 else 1e-6)
+
+
+@pytest.mark.parametrize("kind", [*SINGLE, *ROW_WISE])
+def test_the_gradient_through_the_activation_is_that_of_finite_differences(kind):
+    spec, z = spec_of(kind), logits()[1:].requires_grad_()
+    torch.autograd.gradcheck(lambda z: activate(spec, z), z, eps=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "value"),
+    [
+        ("sigmoid", 0.0, 0.5),
+        ("sigmoid", math.log(3), 0.75),
+        ("tanh", 0.5, 0.46211715726000975),
+        ("relu", -2.0, 0.0),
+        ("selu", 1.0, 1.0507009873554805),
+        ("selu", -1.0, -1.1113307378125625),
+        ("softplus", 0.0, math.log(2)),
+        ("softsign", -3.0, -0.75),
+        ("gelu", 1.0, 0.8413447460685429),
+        ("silu", 1.0, 0.7310585786300049),
+        ("leaky_relu", -2.0, -0.02),
+        ("elu", -1.0, math.exp(-1) - 1),
+        ("linear", -4.5, -4.5),
+    ],
+)
+def test_known_values(kind, at, value):
+    assert activate(spec_of(kind), torch.tensor([at], dtype=torch.float64)).item() == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "expected"),
+    [
+        ("softmax", [0.0, math.log(3)], [0.25, 0.75]),
+        ("softmax", [1000.0, 0.0], [1.0, 0.0]),
+        ("relu_max", [1.0, -5.0, 3.0], [0.25, 0.0, 0.75]),
+        ("relu_max", [-1.0, -2.0], [0.0, 0.0]),
+        ("linear_max", [1.0, -3.0], [0.25, -0.75]),
+        ("linear_max", [0.0, 0.0], [0.0, 0.0]),
+    ],
+)
+def test_row_wise_kinds_share_out_a_row(kind, row, expected):
+    assert activate(spec_of(kind), torch.tensor([row, row])).tolist() == [pytest.approx(expected), pytest.approx(expected)]
+
+
+@pytest.mark.parametrize("kind", [*SINGLE, *ROW_WISE])
+def test_an_undefined_logit_stays_undefined(kind):
+    assert activate(spec_of(kind), torch.tensor([[torch.nan, 1.0]]))[0, 0].isnan()
+
+
+@pytest.mark.parametrize("kind", ROW_WISE)
+def test_row_wise_kinds_have_no_slope_of_single_units(kind):
+    with pytest.raises(AssertionError, match="looks at the whole layer"):
+        slope(spec_of(kind), torch.zeros(1, 2), torch.zeros(1, 2))

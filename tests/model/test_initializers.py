@@ -1,0 +1,141 @@
+"""Initial weights: their distributions, and what they depend on."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from widenet.model.build import build
+from widenet.model.initializers import initial
+from widenet.parallel.local import LocalExchange
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+ROWS, COLUMNS = 300, 200
+
+
+def layers_with(initializer):
+    return [
+        {"name": "in", "kind": "input", "field": "x"},
+        {"name": "h", "units": 6, "initializer": initializer},
+        {"name": "out", "kind": "output", "field": "x", "initializer": initializer},
+    ]
+
+
+def draw(initializer, shape=(ROWS, COLUMNS), seed=0, purpose="w", shard=0, fan=(600, 200)):
+    spec = NetworkSpec.of({"layers": layers_with(initializer)}).hidden[0].initializer
+    return initial(spec, shape, *fan, seed, purpose, shard)
+
+
+def distance(sample, distribution):
+    """The Kolmogorov-Smirnov distance between some numbers and a distribution function."""
+    ordered = sample.flatten().double().sort().values
+    below = torch.arange(1, len(ordered) + 1, dtype=torch.float64) / len(ordered)
+    return float((distribution(ordered) - below).abs().max())
+
+
+def uniform(limit):
+    return lambda x: ((x + limit) / (2 * limit)).clamp(0, 1)
+
+
+def gaussian(deviation):
+    return lambda x: 0.5 * (1 + torch.erf(x / (deviation * math.sqrt(2))))
+
+
+DISTRIBUTIONS = {
+    "xavier": ("xavier", uniform(math.sqrt(6 / 800))),
+    "xavier, scaled": ({"kind": "xavier", "scale": 3.0}, uniform(3 * math.sqrt(6 / 800))),
+    "he": ("he", gaussian(math.sqrt(2 / 600))),
+    "he, scaled": ({"kind": "he", "scale": 0.5}, gaussian(0.5 * math.sqrt(2 / 600))),
+    "gaussian": ("gaussian", gaussian(0.01)),
+    "gaussian, wide": ({"kind": "gaussian", "deviation": 2.0}, gaussian(2.0)),
+    "uniform": ("uniform", uniform(0.01)),
+    "uniform, wide": ({"kind": "uniform", "limit": 0.7}, uniform(0.7)),
+    "selu": ("selu", gaussian(math.sqrt(1 / 600))),
+    "selu, scaled": ({"kind": "selu", "scale": 2.0}, gaussian(2 * math.sqrt(1 / 600))),
+}
+
+
+@pytest.mark.parametrize(("initializer", "distribution"), DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
+def test_sixty_thousand_weights_are_distributed_as_documented(initializer, distribution):
+    weight = draw(initializer)
+    assert weight.shape == (ROWS, COLUMNS)
+    assert weight.dtype == torch.float32
+    assert distance(weight, distribution) < 2.2 / math.sqrt(weight.numel())
+
+
+@pytest.mark.parametrize(
+    ("initializer", "distribution"), [case for name, case in DISTRIBUTIONS.items() if "xavier" in name or "uniform" in name]
+)
+def test_uniform_weights_stay_within_their_limit_and_reach_it(initializer, distribution):
+    weight = draw(initializer).abs().max()
+    assert float(distribution(weight.double() * (1 - 1e-6))) < 1
+    assert float(distribution(weight.double() * 1.001)) == 1
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 10])
+def test_a_unit_ball_is_filled_evenly(columns):
+    weight = draw({"kind": "unit_ball", "radius": 2.0}, (20_000, columns)).double()
+    length = weight.norm(dim=1)
+    assert length.max() <= 2.0 + 1e-6
+    assert distance(length, lambda r: (r / 2.0) ** columns) < 1.63 / math.sqrt(20_000)
+    assert weight.mean(dim=0).abs().max() < 5 * 2.0 / math.sqrt(20_000)
+    spread = weight.T @ weight / 20_000
+    assert torch.allclose(spread, torch.eye(columns, dtype=torch.float64) * 4.0 / (columns + 2), atol=0.06)
+
+
+def test_a_constant_is_constant():
+    assert torch.equal(draw({"kind": "constant", "value": -0.25}, (3, 2)), torch.full((3, 2), -0.25))
+
+
+@pytest.mark.parametrize("initializer", ["xavier", "he", "gaussian", "uniform", "unit_ball", "selu"])
+def test_weights_depend_on_seed_purpose_and_shard_and_on_nothing_else(initializer):
+    first = draw(initializer)
+    torch.manual_seed(123)
+    torch.rand(7)
+    assert torch.equal(first, draw(initializer))
+    for change in ({"seed": 1}, {"purpose": "v"}, {"shard": 1}):
+        other = draw(initializer, **change)
+        assert not torch.equal(first, other)
+        assert abs(float(torch.corrcoef(torch.stack([first.flatten(), other.flatten()]))[0, 1])) < 0.02
+
+
+class SomeShards(LocalExchange):
+    """An exchange that holds only some of the shards, as one process of several does."""
+
+    def __init__(self, num_shards, held):
+        super().__init__(num_shards)
+        self.held = held
+
+    def each(self, work):
+        return [work(shard) for shard in self.held]
+
+
+def built(held, initializer="xavier", seed=0):
+    training = TrainingSpec.of({"seed": seed, "shards": 4})
+    fields = {"x": SimpleNamespace(kind="sparse", width=23, min_value=1.0, max_value=1.0)}
+    return build(NetworkSpec.of({"layers": layers_with(initializer)}), training, fields, SomeShards(4, held), counts={})
+
+
+@pytest.mark.parametrize("held", [[0], [2, 3], [3, 1]])
+def test_a_shard_starts_with_the_same_weights_whoever_holds_it(held):
+    whole, some = built(range(4)), built(held)
+    for name, weight in some.wide.items():
+        assert sorted(weight.parts) == sorted(held)
+        assert all(torch.equal(part.weight, whole.wide[name].parts[shard].weight) for shard, part in weight.parts.items())
+    assert all(torch.equal(weight.tensor, whole.trunk[name].tensor) for name, weight in some.trunk.items())
+
+
+def test_layers_differ_and_so_do_seeds():
+    first, second = built(range(4)), built(range(4), seed=1)
+    assert not torch.equal(first.wide["h/in"].parts[0].weight, second.wide["h/in"].parts[0].weight)
+    assert not torch.equal(first.wide["h/in"].parts[0].weight, first.wide["out"].parts[0].weight)
+    assert not torch.equal(first.wide["h/in"].parts[0].weight, first.wide["h/in"].parts[1].weight[:5])
+
+
+def test_fans_are_those_of_the_whole_weight_not_of_a_shard():
+    limit = math.sqrt(6 / (23 + 6))
+    for name in ("h/in", "out"):
+        largest = max(float(part.weight.abs().max()) for part in built(range(4)).wide[name].parts.values())
+        assert 0.9 * limit < largest <= limit * (1 + 1e-6)

@@ -1,0 +1,96 @@
+"""Filters: files of what is not recommended, and every mistake in one named exactly."""
+
+import pytest
+import torch
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError
+from widenet.predict.filters import PerUser, joined, read_banned, read_weights
+from widenet.sparse import SparseBatch
+
+
+@pytest.fixture
+def names(tmp_path):
+    return dataset_from_lists(tmp_path / "data", [[0]], item_ids=["a", "b,c", "d", 'say "e"']).vocabulary("items")
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        path = tmp_path / "filter.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def rows(batch):
+    indptr = batch.indptr.tolist()
+    return [batch.indices[start:stop].tolist() for start, stop in zip(indptr, indptr[1:], strict=False)]
+
+
+def test_banned_items_are_one_id_a_line(names, file):
+    path = file('a\n\n"b,c"\r\n"say ""e"""\na')
+    assert read_banned(path, names, 6).tolist() == [True, True, False, True, False, False]
+    assert read_banned(file(""), names, 4).tolist() == [False] * 4
+
+
+def test_weights_are_factors_of_the_items_named_and_one_elsewhere(names, file):
+    weights = read_weights(file('weight,note,item\n0.5,x,d\n-2,y,"b,c"\n'), names, 5)
+    assert weights.tolist() == [1.0, -2.0, 0.5, 1.0, 1.0]
+    assert weights.dtype == torch.float32
+
+
+def test_items_of_single_users_come_row_by_row(names, file):
+    barred = PerUser(file('user,item\nbob,d\nann,a\nbob,a\nbob,d\n"x,y","b,c"\n'), names)
+    assert rows(barred.of(["ann", "none", "bob", "x,y"])) == [[0], [], [0, 2], [1]]
+    assert rows(barred.of([])) == []
+
+
+def test_entries_of_two_batches_are_joined_example_by_example():
+    first, second = SparseBatch.from_lists([[4], [], [1, 2]]), SparseBatch.from_lists([[0, 4], [3], []])
+    assert [sorted(row) for row in rows(joined(first, second))] == [[0, 4, 4], [3], [1, 2]]
+    assert joined(first, None) is first
+    assert joined(None, second) is second
+    assert joined(None, None) is None
+
+
+READERS = {
+    "never": lambda path, names: read_banned(path, names, 4),
+    "never_for": PerUser,
+    "weights": lambda path, names: read_weights(path, names, 4),
+}
+
+MISTAKES = [
+    ("never", "a\nzz\n", "filter.csv: .* the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
+    ("never_for", "user,item\nann,zz\n", "filter.csv: .* the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
+    ("weights", "item,weight\nzz,1\n", "filter.csv: .* the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
+    ("never_for", "usr,item\nann,a\n", 'filter.csv: column "user" is missing; the first line has usr, item. Add it.'),
+    ("never_for", "", 'filter.csv: column "user" is missing; the first line has nothing. Add it.'),
+    ("weights", "item,wait\na,1\n", 'filter.csv: column "weight" is missing; the first line has item, wait. Add it.'),
+    ("weights", "item,weight\na,1\nd\n", "filter.csv: line 3: must have 2 columns; got 1. Fix the line."),
+    ("weights", "item,weight\na,1\nd,heavy\n", 'filter.csv: line 3: column "weight" must be a finite number; got "heavy". Fix the line.'),
+    ("weights", "item,weight\na,nan\n", 'filter.csv: line 2: column "weight" must be a finite number; got "nan". Fix the line.'),
+    ("weights", "item,weight\na,1e999\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e999". Fix the line.'),
+    ("weights", "item,weight\na,1e39\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e39". Fix the line.'),
+    ("never", "a,b\n", "filter.csv: line 1: must have 1 column; got 2. Fix the line."),
+    ("never", b"\xff\xfe\n", "filter.csv cannot be read: 'utf-8' codec can't decode byte 0xff .* Check the path and the file."),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "message"), MISTAKES)
+def test_a_mistake_is_named_with_file_and_line(kind, text, message, names, file):
+    with pytest.raises(DataError, match=message.replace("(", r"\(")) as caught:
+        READERS[kind](file(text), names)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_missing_file_is_named(kind, names, tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.csv cannot be read: No such file or directory\. Check the path and the file\."):
+        READERS[kind](tmp_path / "nowhere.csv", names)
+
+
+def test_a_byte_order_mark_of_a_spreadsheet_is_not_part_of_a_name(names, file):
+    assert read_weights(file("\ufeffitem,weight\na,3\n"), names, 4)[0] == 3.0
+    assert read_banned(file("\ufeffa\n"), names, 4)[0]

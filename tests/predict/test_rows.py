@@ -1,0 +1,204 @@
+"""Recommendations for every example: in order, filtered, in blocks of bounded size."""
+
+import numpy as np
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, FitError, OptionError
+from widenet.predict import rows as module
+from widenet.runs import Model, train
+
+NETWORK = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 3, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
+NUM, WIDTH = 41, 12
+IDS = [f"i{index}" for index in range(WIDTH)]
+USERS = [f"u{row}" for row in range(NUM)]
+ROWS = [[row % WIDTH, (row * 5 + 1) % WIDTH] if row % WIDTH != (row * 5 + 1) % WIDTH else [row % WIDTH] for row in range(NUM)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("rows")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return dataset_from_lists(folder / "data", ROWS, ids=USERS, item_ids=IDS)
+
+
+@pytest.fixture(scope="module")
+def model(folder, data):
+    return train(NETWORK, {"epochs": 2, "shards": 2}, data, folder / "run")
+
+
+def by_user(blocks):
+    """The items and scores of every user, in order of users."""
+    found = []
+    for block in blocks:
+        assert len(block.users) == len(block.counts)
+        assert len(block.items) == len(block.scores) == block.counts.sum()
+        stops = np.cumsum(block.counts)
+        for user, stop, count in zip(block.users, stops, block.counts, strict=True):
+            found.append((user, block.items[stop - count : stop], block.scores[stop - count : stop].tolist()))
+    return found
+
+
+def items_of(blocks):
+    return {user: items for user, items, _ in by_user(blocks)}
+
+
+def test_every_user_gets_in_order_what_recommend_gives_for_the_same_history(model, data):
+    found = by_user(model.predict(data, k=4))
+    assert [user for user, _, _ in found] == USERS
+    for row, (_, items, scores) in enumerate(found):
+        alone = model.recommend([IDS[index] for index in ROWS[row]], k=4)
+        assert items == [one.item for one in alone]
+        assert scores == pytest.approx([one.score for one in alone], rel=1e-5)
+
+
+def test_the_whole_catalogue_less_what_a_user_had_can_be_asked_for(model, data):
+    for row, (_, items, scores) in enumerate(by_user(model.predict(data, k=1000))):
+        assert sorted(items) == sorted(set(IDS) - {IDS[index] for index in ROWS[row]})
+        assert scores == sorted(scores, reverse=True)
+    assert all(len(items) == WIDTH for items in items_of(model.predict(data, k=WIDTH, exclude_seen=False)).values())
+
+
+@pytest.mark.parametrize(("largest", "cells", "sizes"), [(7, 2**21, [7] * 5 + [6]), (512, 12, [4] * 10 + [1]), (512, 1, [1] * 41)])
+def test_blocks_are_bounded_by_users_and_by_recommendations_and_do_not_change_them(largest, cells, sizes, model, data, monkeypatch):
+    whole = by_user(model.predict(data, k=3))
+    monkeypatch.setattr(module, "_LARGEST_BLOCK", largest)
+    monkeypatch.setattr(module, "_RECOMMENDATIONS_A_BLOCK", cells)
+    assert [len(block.users) for block in model.predict(data, k=3)] == sizes
+    assert [(user, items) for user, items, _ in by_user(model.predict(data, k=3))] == [(user, items) for user, items, _ in whole]
+
+
+def test_blocks_come_one_at_a_time_as_they_are_asked_for(model, data, monkeypatch):
+    monkeypatch.setattr(module, "_LARGEST_BLOCK", 10)
+    asked = []
+    monkeypatch.setattr(module, "top_k", lambda *arguments, top_k=module.top_k: asked.append(1) or top_k(*arguments))
+    blocks = model.predict(data, k=2)
+    assert asked == []
+    next(blocks)
+    assert asked == [1]
+
+
+def test_banned_items_are_shown_to_nobody_and_those_of_one_user_to_everybody_else(model, data, tmp_path):
+    (tmp_path / "never").write_text("i3\ni4\n")
+    (tmp_path / "never_for").write_text("user,item\nu0,i7\nu0,i8\nu2,i9\nnobody,i1\n")
+    before = items_of(model.predict(data, k=WIDTH))
+    after = items_of(model.predict(data, k=WIDTH, never=tmp_path / "never", never_for=tmp_path / "never_for"))
+    barred = {user: {"i3", "i4"} for user in USERS}
+    barred["u0"] |= {"i7", "i8"}
+    barred["u2"] |= {"i9"}
+    assert after == {user: [item for item in items if item not in barred[user]] for user, items in before.items()}
+    only = items_of(model.predict(data, k=WIDTH, exclude_seen=False, never_for=tmp_path / "never_for"))
+    assert set(IDS) - set(only["u0"]) == {"i7", "i8"}
+
+
+def test_weights_multiply_scores_before_the_ranking(model, data, tmp_path):
+    (tmp_path / "weights").write_text("item,weight\ni3,1000\ni4,0\n")
+    before = {user: dict(zip(items, scores, strict=True)) for user, items, scores in by_user(model.predict(data, k=WIDTH))}
+    for user, items, scores in by_user(model.predict(data, k=WIDTH, weights=tmp_path / "weights")):
+        factor = {"i3": 1000, "i4": 0}
+        expected = {item: score * factor.get(item, 1) for item, score in before[user].items()}
+        assert dict(zip(items, scores, strict=True)) == pytest.approx(expected, rel=1e-5)
+        assert items[0] == "i3" or "i3" not in items
+        assert items[-1] == "i4" or "i4" not in items
+
+
+def test_a_user_with_nothing_left_is_there_with_no_recommendations(model, data, tmp_path):
+    (tmp_path / "never").write_text("\n".join(IDS))
+    assert set(map(len, items_of(model.predict(data, never=tmp_path / "never")).values())) == {0}
+
+
+def test_a_mistake_is_told_before_the_first_block_is_asked_for(model, data, tmp_path):
+    (tmp_path / "never").write_text("i99\n")
+    with pytest.raises(DataError, match="the id 'i99' is not in the vocabulary"):
+        model.predict(data, never=tmp_path / "never")
+    with pytest.raises(OptionError, match="k must be at least 1; got 0"):
+        model.predict(data, k=0)
+    with pytest.raises(FitError, match="Use a split of the same dataset"):
+        model.predict(dataset_from_lists(tmp_path / "other", [[0]], item_ids=IDS[::-1]))
+
+
+@pytest.fixture(scope="module")
+def titled(folder):
+    """A model over items with titles and values, two inputs of one field, and room for units to come."""
+    network = {
+        "layers": [
+            {"name": "liked", "kind": "input", "field": "items"},
+            {"name": "had", "kind": "input", "field": "items", "values": "ignore"},
+            {"name": "mid", "units": 3, "activation": "tanh", "source": ["liked", "had"]},
+            {"name": "out", "kind": "output", "field": "items", "units": WIDTH + 5, "values": "ignore"},
+        ]
+    }
+    data = dataset_from_lists(
+        folder / "titled",
+        ROWS,
+        values=[[float(row % 5 + 1)] * len(items) for row, items in enumerate(ROWS)],
+        item_ids=IDS,
+        titles=["The Hobbit", "Emma", "Emma", *[f"Book {index}" for index in range(3, WIDTH - 1)], None],
+    )
+    return train(network, {"epochs": 2, "shards": 2}, data, folder / "titled-run")
+
+
+def test_items_are_known_by_id_title_or_a_part_of_one(titled):
+    names = [["i0"], ["The Hobbit"], ["hobbit"], ["i0", "the hobbit", "Hobbit"]]
+    answers = [titled.recommend(items, k=5) for items in names]
+    assert answers[1:] == [answers[0]] * 3
+    assert len(answers[0]) == 5
+    assert "i0" not in [one.item for one in answers[0]]
+    assert titled.understood(["i0", "emma", "i11"]) == ["The Hobbit", "Emma", "i11"]
+
+
+def test_all_items_can_be_recommended_and_no_unit_beyond_them(titled):
+    assert sorted(one.item for one in titled.recommend(["i0"], k=100)) == sorted(IDS[1:])
+    assert sorted(one.item for one in titled.recommend([], k=100)) == sorted(IDS)
+    assert len(titled.recommend(["i0"], k=11)) == 11
+    assert len(titled.recommend(["i0"], k=WIDTH, exclude_seen=False)) == WIDTH
+
+
+def test_values_change_the_answer_and_the_last_one_of_an_item_counts(titled):
+    def ask(*values):
+        return [one.score for one in titled.recommend(["i0", "i5"], k=11, values=values)]
+
+    assert ask(1, 1) == [one.score for one in titled.recommend(["i5", "i0"], k=11)]
+    assert ask(9, 1) != ask(1, 9)
+    assert [one.score for one in titled.recommend(["i5", "i0"], k=11, values=[1, 9])] == ask(9, 1)
+    assert [one.score for one in titled.recommend(["i0", "hobbit"], k=11, values=[7, 2])] == [
+        one.score for one in titled.recommend(["i0"], k=11, values=[2])
+    ]
+
+
+def test_what_recommend_cannot_answer_is_one_sentence(titled, folder):
+    with pytest.raises(DataError, match=r"no id and no title matches 'Hobitt'\. Nearest: The Hobbit"):
+        titled.recommend(["Hobitt"])
+    with pytest.raises(OptionError, match="k must be at least 1; got 0"):
+        titled.recommend(["i0"], k=0)
+    with pytest.raises(OptionError, match="values must be one number for each of 2 items; got 1"):
+        titled.recommend(["i0", "i1"], values=[1.0])
+    assert Model.load(folder / "titled-run").recommend(["i0"]) == titled.recommend(["i0"])
+
+
+def test_recommend_needs_one_input_field_and_predict_does_not(folder, tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], sparse={"tags": [[0], [1]]}, dense={"age": [[0.1], [0.2]]})
+    network = {
+        "layers": [
+            *({"name": field, "kind": "input", "field": field} for field in ("items", "tags", "age")),
+            {"name": "mid", "units": 2, "source": ["items", "tags", "age"]},
+            {"name": "out", "kind": "output", "field": "items"},
+            {"name": "tag", "kind": "output", "field": "tags", "source": "mid"},
+        ]
+    }
+    model = train(network, {"epochs": 1}, data, tmp_path / "run")
+    with pytest.raises(FitError, match=r"one input field; this one has age, items, tags\. Use predict\."):
+        model.recommend(["0"], output="out")
+    with pytest.raises(FitError, match="The network has several. Name one of its outputs: out, tag"):
+        model.predict(data)
+    assert items_of(model.predict(data, output="tag", exclude_seen=False)).keys() == {"0", "1"}
+    assert [len(items) for items in items_of(model.predict(data, output="out")).values()] == [1, 1]

@@ -1,0 +1,181 @@
+"""The k best units: those of a dense float64 network whose scores are all computed and sorted."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.predict import top_k as module
+from widenet.predict.top_k import Filter, top_k
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+WIDTH = 157
+ERF = np.vectorize(math.erf)
+ACTIVATIONS = {
+    "linear": lambda z: z,
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0),
+    "leaky_relu": lambda z: np.where(z > 0, z, 0.01 * z),
+    "elu": lambda z: np.where(z > 0, z, np.exp(z) - 1),
+    "selu": lambda z: 1.0507009873554805 * np.where(z > 0, z, 1.6732632423543772 * (np.exp(z) - 1)),
+    "softplus": lambda z: np.log1p(np.exp(z)),
+    "softsign": lambda z: z / (1 + np.abs(z)),
+    "gelu": lambda z: z * 0.5 * (1 + ERF(z / 2**0.5)),
+    "silu": lambda z: z / (1 + np.exp(-z)),
+    "softmax": lambda z: np.exp(z) / np.exp(z).sum(axis=1, keepdims=True),
+    "relu_max": lambda z: np.maximum(z, 0) / np.maximum(z, 0).sum(axis=1, keepdims=True),
+    "linear_max": lambda z: z / np.abs(z).sum(axis=1, keepdims=True),
+}
+
+BATCH = SparseBatch.from_lists([[0, 5, 19], [3], [], [7, 8, 9, 10], [19]])
+EXCLUDED = [[0, 5, 156], [], list(range(0, 157, 2)), list(range(156)), list(range(157))]
+
+
+class Facts:
+    kind, min_value, max_value = "sparse", 1.0, 1.0
+
+    def __init__(self, width):
+        self.width = width
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread_an_operation():
+        yield
+
+
+@pytest.fixture(params=[module._TILE_CELLS, 1], ids=["one tile", "tiny tiles"])
+def tiles(request, monkeypatch):
+    monkeypatch.setattr(module, "_TILE_CELLS", request.param)
+
+
+def network(activation, shards=2, width=WIDTH, **output):
+    layers = [
+        {"name": "in", "kind": "input", "field": "history"},
+        {"name": "mid", "units": 6, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items", "activation": activation, "loss": "l2", **output},
+    ]
+    facts = {"history": Facts(20), "items": Facts(width)}
+    built = build(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts, LocalExchange(shards, 2), counts={})
+    generator = torch.Generator().manual_seed(3)
+    for wide in built.wide.values():
+        rows = torch.randn(wide.shards.width, *next(iter(wide.parts.values())).weight.shape[1:], generator=generator)
+        for shard, part in wide.parts.items():
+            part.weight.copy_(rows[wide.shards.start(shard) : wide.shards.stop(shard)])
+    return built
+
+
+def scores_of(built, activation):
+    """Every score float64 [E, width], from the definition."""
+
+    def weight(name):
+        parts = built.wide[name].parts
+        return torch.cat([parts[shard].weight for shard in range(len(parts))]).double().numpy()
+
+    hidden = np.tanh(BATCH.to_dense(20).double().numpy() @ weight("mid/in") + built.trunk["mid bias"].tensor.double().numpy())
+    vectors, spec = weight("out"), built.outputs["out"].spec
+    if spec.cosine is not None:
+        hidden = hidden / np.linalg.norm(hidden, axis=1, keepdims=True).clip(1e-9) / spec.cosine.temperature
+        vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return ACTIVATIONS[activation](hidden @ vectors.T + weight("out bias"))
+
+
+def ranked(scores, k, excluded=None, banned=(), weights=None):
+    """Scores and units of the k best, by sorting everything; of equal scores the lower unit first."""
+    found = []
+    for row, own in enumerate(scores if weights is None else scores * weights):
+        barred = {*banned, *(excluded[row] if excluded else ())}
+        best = sorted((-score, unit) for unit, score in enumerate(own) if unit not in barred)[:k]
+        found.append([(-score, unit) for score, unit in best] + [(-math.inf, -1)] * (min(k, scores.shape[1]) - len(best)))
+    return found
+
+
+def assert_same(found, expected):
+    scores, units = found[0].tolist(), found[1].tolist()
+    assert units == [[unit for _, unit in row] for row in expected]
+    assert scores == [pytest.approx([score for score, _ in row], rel=2e-5, abs=1e-6) for row in expected]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("filtered", ["nothing", "excluded", "banned", "weights", "all"])
+@pytest.mark.usefixtures("tiles")
+def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(activation, filtered):
+    built = network(activation)
+    excluded = EXCLUDED if filtered in ("excluded", "all") else None
+    banned = [2, 3, 77, 155] if filtered in ("banned", "all") else []
+    weights = np.linspace(0.5, 2, WIDTH) if filtered in ("weights", "all") else None
+    allowed = Filter(
+        torch.isin(torch.arange(WIDTH), torch.tensor(banned)) if banned else None,
+        None if weights is None else torch.tensor(weights, dtype=torch.float32),
+    )
+    found = top_k(built, {"history": BATCH}, "out", 7, SparseBatch.from_lists(excluded) if excluded else None, allowed)
+    assert found[0].dtype == torch.float32
+    assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
+
+
+@pytest.mark.parametrize("activation", ["softmax", "relu", "relu_max"])
+@pytest.mark.parametrize("k", [1, 64, WIDTH, 1000])
+@pytest.mark.usefixtures("tiles")
+def test_k_may_be_one_or_more_than_the_width(activation, k):
+    built = network(activation)
+    found = top_k(built, {"history": BATCH}, "out", k)
+    assert found[1].shape == (5, min(k, WIDTH))
+    assert_same(found, ranked(scores_of(built, activation), k))
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear", "gelu"])
+@pytest.mark.parametrize("shards", [1, 3, 8])
+def test_they_do_not_depend_on_the_number_of_shards(activation, shards):
+    built = network(activation, shards)
+    found = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED))
+    assert_same(found, ranked(scores_of(built, activation), 9, EXCLUDED))
+
+
+@pytest.mark.usefixtures("tiles")
+def test_they_are_right_where_some_shards_are_empty():
+    built = network("softmax", shards=8, width=5)
+    assert_same(top_k(built, {"history": BATCH}, "out", 9), ranked(scores_of(built, "softmax"), 9))
+
+
+def test_cosine_scores_are_those_of_directions():
+    built = network("linear", cosine={"temperature": 0.2})
+    found = top_k(built, {"history": BATCH}, "out", 9)
+    assert_same(found, ranked(scores_of(built, "linear"), 9))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.usefixtures("tiles")
+def test_of_equal_scores_the_lower_unit_comes_first(activation, weighted):
+    built = network(activation, shards=3)
+    for shard, part in built.wide["out"].parts.items():
+        part.weight.zero_()
+        start = built.wide["out"].shards.start(shard)
+        built.wide["out bias"].parts[shard].weight.copy_(1.0 + torch.arange(start, start + len(part.weight)) % 2)
+    allowed = Filter(weight_L=torch.ones(WIDTH)) if weighted else None
+    units = top_k(built, {"history": BATCH}, "out", 90, SparseBatch.from_lists([[1, 5]] * 5), allowed)[1]
+    assert units.tolist() == [[unit for unit in range(1, WIDTH, 2) if unit not in (1, 5)] + list(range(0, 28, 2))] * 5
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "relu"])
+def test_without_scores_the_ranking_is_the_same(activation):
+    built = network(activation)
+    with_scores = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED))
+    without = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED), scores=False)
+    assert torch.equal(with_scores[1], without[1])
+    assert torch.equal(with_scores[0], without[0]) == (activation == "relu")
+
+
+def test_softmax_scores_are_probabilities_over_all_units_even_where_logits_are_huge():
+    built = network("softmax")
+    for part in built.wide["out bias"].parts.values():
+        part.weight.mul_(1000)
+    scores = top_k(built, {"history": BATCH}, "out", WIDTH)[0]
+    assert scores.double().sum(dim=1).tolist() == pytest.approx([1.0] * 5, rel=1e-4)

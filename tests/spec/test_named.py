@@ -1,0 +1,154 @@
+"""Kinds as bare names or as objects, and the JSON Schema that tells editors about both."""
+
+import json
+
+import pytest
+
+from widenet.errors import DocumentError
+from widenet.spec.activations import Activation
+from widenet.spec.initializers import Initializer
+from widenet.spec.losses import Loss
+from widenet.spec.network import NetworkSpec
+from widenet.spec.optimizers import Optimizer, Schedule
+from widenet.spec.training import TrainingSpec
+
+
+def kinds(union):
+    return [kind for member in union.__args__ for kind in member.model_fields["kind"].annotation.__args__]
+
+
+def network(hidden=(), output=()):
+    entry = {"name": "in", "kind": "input", "field": "items"}
+    return NetworkSpec.of(
+        {"layers": [entry, {"name": "h", "units": 3, **dict(hidden)}, {"name": "o", "kind": "output", "field": "items", **dict(output)}]}
+    )
+
+
+def activation_for(loss):
+    return "sigmoid" if loss.endswith("cross_entropy") else "linear"
+
+
+@pytest.mark.parametrize("kind", kinds(Activation))
+def test_the_bare_name_of_an_activation_is_its_object_with_defaults(kind):
+    assert network({"activation": kind}) == network({"activation": {"kind": kind}})
+
+
+@pytest.mark.parametrize("kind", kinds(Initializer))
+def test_the_bare_name_of_an_initializer_is_its_object_with_defaults(kind):
+    assert network({"initializer": kind}) == network({"initializer": {"kind": kind}})
+
+
+@pytest.mark.parametrize("kind", kinds(Loss))
+def test_the_bare_name_of_a_loss_is_its_object_with_defaults(kind):
+    both = [network(output={"activation": activation_for(kind), "loss": loss}) for loss in (kind, {"kind": kind})]
+    assert both[0] == both[1]
+    assert both[0].outputs[0].loss.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"), [*(("optimizer", kind) for kind in kinds(Optimizer)), *(("schedule", kind) for kind in kinds(Schedule))]
+)
+def test_the_bare_name_of_an_optimizer_or_schedule_is_its_object_with_defaults(field, kind):
+    assert TrainingSpec.of({field: kind}) == TrainingSpec.of({field: {"kind": kind}})
+
+
+def test_a_kind_of_another_union_is_not_taken():
+    with pytest.raises(DocumentError, match=r"optimizer must be a known name; got \"cosine\""):
+        TrainingSpec.of({"optimizer": "cosine"})
+
+
+def test_a_kind_without_numbers_is_written_as_its_bare_name_and_another_in_full():
+    written = json.loads(network({"activation": "tanh", "initializer": "he"}).to_json())["layers"][1]
+    assert written["activation"] == "tanh"
+    assert written["initializer"] == {"kind": "he", "scale": 1.0}
+
+
+def accepts(schema, value, root):
+    """Whether a value fits a JSON Schema, as far as widenet's schemas go."""
+    if "$ref" in schema:
+        return accepts(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], value, root)
+    for key in ("anyOf", "oneOf"):
+        if key in schema and sum(accepts(option, value, root) for option in schema[key]) < 1:
+            return False
+    types = {"string": str, "array": list, "object": dict, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
+    if "type" in schema and (not isinstance(value, types[schema["type"]]) or (isinstance(value, bool) and schema["type"] != "boolean")):
+        return False
+    if ("const" in schema and value != schema["const"]) or ("enum" in schema and value not in schema["enum"]):
+        return False
+    if isinstance(value, list):
+        return len(value) >= schema.get("minItems", 0) and all(accepts(schema.get("items", {}), item, root) for item in value)
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is False and not value.keys() <= properties.keys():
+            return False
+        return set(schema.get("required", [])) <= value.keys() and all(
+            accepts(properties.get(key, {}), item, root) for key, item in value.items()
+        )
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        low, high = schema.get("minimum", value), schema.get("maximum", value)
+        return low <= value <= high and schema.get("exclusiveMinimum", value - 1) < value < schema.get("exclusiveMaximum", value + 1)
+    return True
+
+
+LAYERS = [
+    {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
+    {"name": "taste", "units": 256, "activation": "tanh", "dropout": 0.5},
+    {"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"},
+]
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"activation": {"kind": "elu", "alpha": 2}}, {"source": ["history"]}, {"source": "history"}, {"kind": "hidden"}]
+)
+def test_the_schema_of_networks_accepts_what_networks_accept(change):
+    schema = NetworkSpec.model_json_schema()
+    document = {"name": "next book", "layers": [LAYERS[0], {**LAYERS[1], **change}, LAYERS[2]]}
+    assert accepts(schema, document, schema)
+    NetworkSpec.of(document)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"activation": "tahn"},
+        {"units": "4"},
+        {"units": 0},
+        {"activaton": "tanh"},
+        {"source": []},
+        {"dropout": 1},
+        {"kind": "hiden"},
+        {"name": None},
+    ],
+)
+def test_the_schema_of_networks_refuses_what_networks_refuse(change):
+    schema = NetworkSpec.model_json_schema()
+    document = {"layers": [LAYERS[0], {**LAYERS[1], **change}, LAYERS[2]]}
+    assert not accepts(schema, document, schema)
+    with pytest.raises(DocumentError):
+        NetworkSpec.of(document)
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"optimizer": "sgd", "schedule": {"kind": "step"}}, {"evaluation": {}, "keep": "best"}, {"evaluation": None}]
+)
+def test_the_schema_of_trainings_accepts_what_trainings_accept(values):
+    schema = TrainingSpec.model_json_schema()
+    assert accepts(schema, values, schema)
+    TrainingSpec.of(values)
+
+
+@pytest.mark.parametrize("model", [NetworkSpec, TrainingSpec])
+def test_every_reference_of_a_schema_leads_somewhere_and_every_field_is_described(model):
+    schema = model.model_json_schema()
+    text = json.dumps(schema)
+    for name in {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}:
+        assert name in schema["$defs"]
+    for owner, definition in {model.__name__: schema, **schema["$defs"]}.items():
+        for name, field in definition.get("properties", {}).items():
+            referred = schema["$defs"].get(field.get("$ref", "").removeprefix("#/$defs/"), {})
+            assert field.get("description") or referred.get("description"), f"{owner}.{name}"
+
+
+@pytest.mark.parametrize("model", [NetworkSpec, TrainingSpec])
+def test_the_schema_of_written_documents_can_be_made_too(model):
+    assert model.model_json_schema(mode="serialization")["type"] == "object"

@@ -1,0 +1,197 @@
+"""Checkpoints: whole or absent, and every kind of damage named in one sentence."""
+
+import errno
+import json
+import resource
+
+import pytest
+import torch
+
+from widenet import checkpoint
+from widenet.checkpoint import Checkpoint, fingerprint, publish, recover
+from widenet.data.manifest import Field
+from widenet.errors import CheckpointError
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.train.optimizers import Optimizer
+
+
+def network(units=4, shards=3, width=11, seed=0, optimizer="momentum"):
+    """A network with an optimizer's state, as in a training."""
+    spec = NetworkSpec.of(
+        {
+            "layers": [
+                {"name": "in", "kind": "input", "field": "items", "popularity_damping": 0.5},
+                {"name": "mid", "units": units},
+                {"name": "out", "kind": "output", "field": "items"},
+            ]
+        }
+    )
+    training = TrainingSpec.of({"shards": shards, "seed": seed, "optimizer": optimizer})
+    fields = {"items": Field(name="items", kind="sparse", width=width, num_entries={"train": 5})}
+    built = build(spec, training, fields, LocalExchange(shards), counts={"items": torch.arange(width).numpy()})
+    built.prepare_training(Optimizer(training.optimizer))
+    return built
+
+
+def tensors(built):
+    found = {
+        f"{name} {shard} {key}": tensor
+        for name, wide in built.wide.items()
+        for shard, part in wide.parts.items()
+        for key, tensor in part.tensors().items()
+    }
+    found |= {f"{name} {key}": tensor for name, trunk in built.trunk.items() for key, tensor in trunk.state.items()}
+    return found | {name: trunk.tensor.detach() for name, trunk in built.trunk.items()} | built.damping
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return publish(tmp_path / "saved", network(), {"epoch": 1}, with_state=True).path
+
+
+def refusal(path, into=None, with_state=True):
+    """The one sentence or two with which a checkpoint is refused."""
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint.open(path).load_into(into or network(), with_state)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    return str(caught.value)
+
+
+def test_what_was_published_comes_back_to_the_bit_with_its_state_and_facts(tmp_path):
+    first = network(seed=1)
+    for number, tensor in enumerate(tensors(first).values()):
+        tensor.copy_((torch.rand(tensor.shape, generator=torch.Generator().manual_seed(number)) * 100).to(tensor.dtype))
+    publish(tmp_path / "a" / "b", first, {"epoch": 3, "loss": 0.1}, with_state=True)
+    second, read = network(seed=2), Checkpoint.open(tmp_path / "a" / "b")
+    assert fingerprint(first) != fingerprint(second)
+    read.load_into(second, with_state=True)
+    assert read.facts == {"epoch": 3, "loss": 0.1}
+    assert tensors(first).keys() == tensors(second).keys()
+    assert any(key.endswith("moved") for key in tensors(first))
+    assert all(torch.equal(tensor, tensors(second)[key]) for key, tensor in tensors(first).items())
+    assert fingerprint(first) == fingerprint(second)
+
+
+def test_a_model_without_state_serves_and_cannot_be_trained_on(tmp_path):
+    path = publish(tmp_path / "model", network(seed=1), {}, with_state=False).path
+    served = network(seed=2)
+    Checkpoint.open(path).load_into(served, with_state=False)
+    assert fingerprint(served) == fingerprint(network(seed=1))
+    assert "does not hold state.velocity" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"])
+def test_any_flipped_bit_is_seen(name, saved):
+    whole = (saved / name).read_bytes()
+    for place in {*range(0, len(whole), max(1, len(whole) // 50)), len(whole) - 1}:
+        (saved / name).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert "is damaged" in refusal(saved)
+    (saved / name).write_bytes(whole)
+    Checkpoint.open(saved).load_into(network(), with_state=True)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "trunk.safetensors"])
+@pytest.mark.parametrize("length", [0, 1, 100])
+def test_a_truncated_file_is_seen(name, length, saved):
+    (saved / name).write_bytes((saved / name).read_bytes()[:length])
+    assert "is damaged" in refusal(saved)
+
+
+def test_a_missing_file_is_named(saved):
+    (saved / "wide-01.shard-0002-of-0003.safetensors").unlink()
+    assert "wide-01.shard-0002-of-0003.safetensors is missing" in refusal(saved)
+
+
+def test_a_directory_without_a_manifest_is_no_checkpoint(saved):
+    (saved / "manifest.json").unlink()
+    assert "is not a checkpoint: it has no manifest.json" in refusal(saved)
+    assert "is not a checkpoint" in refusal(saved / "nowhere")
+
+
+def test_a_newer_format_asks_for_a_newer_widenet(saved):
+    manifest = json.loads((saved / "manifest.json").read_text())
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 2}))
+    assert "format version must be at most 1; got 2. Use a newer widenet." in refusal(saved)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '"manifest"', '{"format_version": "one", "files": 3, "facts": null}'])
+def test_json_that_is_no_manifest_is_called_damaged(text, saved):
+    (saved / "manifest.json").write_text(text)
+    assert "is damaged" in refusal(saved)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"units": 5}, "does not hold weight [3, 5]: it is of another network"),
+        ({"width": 12}, "does not hold weight [4, 4]: it is of another network"),
+        ({"shards": 4}, "it is of another network, or of another number of shards"),
+        ({"optimizer": "adam"}, "does not hold state.mean"),
+    ],
+)
+def test_a_checkpoint_of_another_network_is_refused(other, message, saved):
+    assert message in refusal(saved, network(**other))
+
+
+def full_disk(tensors, path):
+    path.write_bytes(b"half of")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
+    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    with pytest.raises(CheckpointError, match="saved cannot be written: No space left on device. Free some space"):
+        publish(saved, network(seed=5), {}, with_state=True)
+    assert [path.name for path in saved.parent.iterdir()] == ["saved"]
+    again = network(seed=9)
+    Checkpoint.open(saved).load_into(again, with_state=True)
+    assert fingerprint(again) == fingerprint(network())
+
+
+def test_a_file_that_the_system_will_not_let_grow_is_one_sentence_too(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(CheckpointError, match="cannot be written: .*File too large"):
+            publish(tmp_path / "saved", network(), {}, with_state=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinished(tmp_path):
+    for name in (".best.old", ".model.old", "model", ".model.123", "epoch-00001", ".git"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    (tmp_path / ".latest.77").write_text("half")
+    (tmp_path / ".lock").touch()
+    recover(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".git", ".lock", "best", "epoch-00001", "model"]
+    assert (tmp_path / "best" / "file").read_text() == ".best.old"
+    assert (tmp_path / "model" / "file").read_text() == "model"
+    recover(tmp_path / "nowhere")
+
+
+def test_the_fingerprint_depends_on_every_bit_of_every_weight_and_on_nothing_else():
+    known = fingerprint(network())
+    for key, tensor in tensors(network()).items():
+        changed = network()
+        flat = tensors(changed)[key].view(torch.int32).view(-1)
+        if not len(flat):
+            continue
+        flat[-1] ^= 1
+        expected = "velocity" in key or "moved" in key
+        assert (fingerprint(changed) == known) == expected, key
+    assert fingerprint(network(optimizer="sgd")) == known
+
+
+def test_the_fingerprint_does_not_depend_on_how_weights_are_cut():
+    one, three = network(shards=1), network(shards=3)
+    for name, wide in one.wide.items():
+        rows = torch.cat([three.wide[name].parts[shard].weight for shard in range(3)])
+        wide.parts[0].weight.copy_(rows)
+    assert fingerprint(one) == fingerprint(three)

@@ -1,0 +1,164 @@
+"""The pages of docs/ are current, complete and true: what they link, show and promise is there."""
+
+import importlib.util
+import inspect
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+import widenet
+from tests.commands import blocks, commands, complaint, every_command, relative_links, resolved
+from widenet import errors
+from widenet.evaluate import DEFAULT_KS
+from widenet.spec.document import Document, Spec
+from widenet.spec.losses import Loss
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {path.name: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
+
+
+def loaded_generator():
+    description = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(description)
+    description.loader.exec_module(module)
+    return module
+
+
+generate = loaded_generator()
+
+
+def every_spec(base=Spec):
+    return [spec for found in base.__subclasses__() for spec in (found, *every_spec(found))]
+
+
+def documents(text):
+    """The JSON blocks of a page that are network or training documents, with their kind."""
+    for block in blocks(text, "json"):
+        values = json.loads(block)
+        if isinstance(values, dict) and "layers" in values:
+            yield NetworkSpec, values
+        elif isinstance(values, dict) and ("optimizer" in values or "epochs" in values):
+            yield TrainingSpec, values
+
+
+SPECS = [spec for spec in every_spec() if spec is not Document]
+EXCEPTIONS = [name for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Exception)]
+DOCUMENTS = [pytest.param(*found, id=f"{name}-{place}") for name, text in PAGES.items() for place, found in enumerate(documents(text))]
+COMMANDS = [
+    pytest.param(words, id=shlex.join(words)) for text in PAGES.values() for block in blocks(text, "bash") for words in commands(block)
+]
+
+
+def test_generated_pages_are_current():
+    assert generate.stale_pages(DOCS) == []
+
+
+def test_a_stale_page_is_named_and_fails_the_check(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(generate, "DOCS", tmp_path)
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+    (tmp_path / "command-line.md").write_text("old")
+    capsys.readouterr()
+    assert generate.main(["--check"]) == 1
+    said = capsys.readouterr().err
+    assert "command-line.md" in said
+    assert "network-documents.md" not in said
+
+
+@pytest.mark.parametrize(("name", "command"), every_command())
+def test_every_command_argument_and_option_has_help(name, command):
+    assert command.help, name
+    assert [parameter.name for parameter in command.params if not parameter.help] == []
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.__name__)
+def test_every_spec_and_field_is_described_and_has_a_section(spec):
+    assert spec.__doc__
+    assert [name for name, field in spec.model_fields.items() if not field.description] == []
+    assert " ".join(spec.__doc__.split()) in PAGES["network-documents.md"]
+
+
+@pytest.mark.parametrize("name", EXCEPTIONS)
+def test_every_exception_is_documented(name):
+    assert f"| `{name}` |" in PAGES["errors.md"]
+
+
+@pytest.mark.parametrize("name", widenet.__all__)
+def test_every_public_name_is_documented(name):
+    assert f"`{name}`" in PAGES["python.md"]
+
+
+def test_every_loss_has_its_mathematics():
+    kinds = [kind for spec in Loss.__args__ for kind in spec.model_fields["kind"].annotation.__args__]
+    assert [kind for kind in kinds if f"`{kind}`" not in PAGES["losses.md"]] == []
+
+
+def test_every_room_is_in_the_architecture():
+    rooms = [path.name + "/" * path.is_dir() for path in (ROOT / "widenet").iterdir() if not path.name.startswith(("_", "."))]
+    assert [room for room in rooms if room != "py.typed" and f"| `{room}` |" not in PAGES["architecture.md"]] == []
+
+
+def test_the_help_of_evaluate_names_the_lengths_it_takes_by_default():
+    command, _ = resolved(["evaluate"])
+    text = next(parameter.help for parameter in command.params if parameter.name == "k")
+    assert f"{', '.join(str(k) for k in DEFAULT_KS[:-1])} and {DEFAULT_KS[-1]} if not given" in text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_relative_link_leads_somewhere(page):
+    assert [target for target in relative_links(PAGES[page]) if not (DOCS / target).exists()] == []
+
+
+@pytest.mark.parametrize(("model", "values"), DOCUMENTS)
+def test_every_document_shown_is_valid(model, values):
+    model.of(values)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_shown_can_be_parsed(words):
+    assert complaint(words) is None
+    command, rest = resolved(words)
+    command.make_context(command.name, rest)
+
+
+@pytest.mark.parametrize("line", ["widenet train network.json", "widenet evaluate runs/a --data d --k zero", "widenet data split --out b"])
+def test_a_command_that_cannot_be_parsed_is_seen(line):
+    command, rest = resolved(commands(line)[0])
+    with pytest.raises(Exception, match=r"(?i)missing|invalid|valid"):
+        command.make_context(command.name, rest)
+
+
+def test_documents_and_commands_are_found():
+    assert {model for model, _ in documents(PAGES["network-documents.md"])} == {NetworkSpec, TrainingSpec}
+    assert COMMANDS
+
+
+def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    example, documents_example = blocks(PAGES["python.md"], "python")
+    namespace = {}
+    exec(compile(example, "python.md", "exec"), namespace)
+    recall, *recommended, _ = capsys.readouterr().out.splitlines()[: 1 + 3 + 1]
+    assert float(recall) > 0.9
+    assert [int(line.split()[1]) % 2 for line in recommended] == [0, 0, 0]
+    exec(compile(documents_example, "python.md", "exec"), {})
+    said, _, shown = capsys.readouterr().out.partition("\n")
+    assert said.startswith("my network: layers must ")
+    assert TrainingSpec.parse(shown).epochs == 3
+
+
+def test_the_data_example_compiles_and_its_names_exist(tmp_path, monkeypatch):
+    example = blocks(PAGES["data.md"], "python")[0]
+    rows = [f"{user},{item},{4 + (item % 2)}" for user in range(12) for item in range(user, user + 10)]
+    monkeypatch.chdir(tmp_path)
+    Path("ratings.csv").write_text("\n".join(["user_id,book_id,rating", *rows]), "utf-8")
+    Path("books.csv").write_text("\n".join(["id,title", *(f"{item},Book {item}" for item in range(30))]), "utf-8")
+    namespace = {}
+    exec(compile(example, "data.md", "exec"), namespace)
+    assert namespace["counts"].sum() > 0
+    assert namespace["titles"][0].startswith("Book ")

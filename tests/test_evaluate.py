@@ -1,0 +1,177 @@
+"""Evaluation: numbers that a person can work out, for networks whose scores are set by hand, and for popularity."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import FitError
+from widenet.evaluate import evaluate, evaluate_popularity
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.runs import train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+ROWS = [[0, 1], [2], [], [0, 4]]
+HELDOUT = [[2], [0, 3], [4], []]
+SCORES = [5.0, 4.0, 3.0, 2.0, 1.0]
+"""Everybody's scores: unit 0 is the best, unit 4 the last."""
+
+
+def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
+    """A network that gives everybody the same scores: an output's weights are zero, its biases the scores."""
+    layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "mid", "units": 2}]
+    for name, field in zip(outputs, fields or ["items"] * len(outputs), strict=True):
+        layers.append(
+            {"name": name, "kind": "output", "field": field, "source": "mid", "units": units, "activation": "linear", "loss": "l2"}
+        )
+    training = TrainingSpec.of({"shards": 2})
+    network = build(NetworkSpec.of({"layers": layers}), training, data.fields, LocalExchange(2), counts={})
+    for name, own in zip(outputs, scores if len(outputs) > 1 else [scores], strict=True):
+        for shard, part in network.wide[f"{name} bias"].parts.items():
+            network.wide[name].parts[shard].weight.zero_()
+            start = network.wide[name].shards.start(shard)
+            part.weight.copy_(torch.tensor(own[start : start + len(part.weight)]))
+    return network
+
+
+@pytest.fixture
+def data(tmp_path):
+    return dataset_from_lists(tmp_path / "data", ROWS, heldout=HELDOUT, width=5, dense={"age": [[1.0], [2.0], [3.0], [4.0]]})
+
+
+def test_metrics_are_those_worked_out_by_hand(data):
+    # Unseen units by score: user 0 is shown 2 3 (2 true), user 1 0 1 (0 true, 3 missed), user 2 0 1 (4 missed); user 3 has no truth.
+    found = evaluate(fixed(data, SCORES), data, ks=[2])
+    ideal = 1 + 1 / math.log2(3)
+    assert found == pytest.approx(
+        {
+            "precision@2": (1 / 2 + 1 / 2 + 0) / 3,
+            "recall@2": (1 + 1 / 2 + 0) / 3,
+            "ndcg@2": (1 + 1 / ideal + 0) / 3,
+            "map@2": (1 + 1 / 2 + 0) / 3,
+            "mrr@2": 2 / 3,
+            "hit_rate@2": 2 / 3,
+            "coverage@2": 4 / 5,
+            "popularity@2": (1 + 0 + 2 + 1 + 2 + 1) / (6 * 2),
+            "num_examples": 3.0,
+        }
+    )
+
+
+def test_seen_units_are_ranked_when_asked(data):
+    # Everybody is shown 0 1: only user 1 has a true one among them.
+    found = evaluate(fixed(data, SCORES), data, ks=[2], exclude_seen=False)
+    assert (found["recall@2"], found["coverage@2"]) == (pytest.approx((0 + 1 / 2 + 0) / 3), 2 / 5)
+
+
+def test_a_list_longer_than_the_catalogue_finds_everything(data):
+    found = evaluate(fixed(data, SCORES), data, ks=[1, 100])
+    assert (found["recall@100"], found["recall@1"]) == (1.0, pytest.approx((1 + 1 / 2 + 0) / 3))
+    assert found["precision@100"] == pytest.approx((1 + 2 + 1) / 300)
+
+
+def test_an_output_is_chosen_by_name(data):
+    network = fixed(data, [SCORES, SCORES[::-1]], outputs=("first", "second"))
+    assert evaluate(network, data, ks=[1], output="first") == evaluate(fixed(data, SCORES), data, ks=[1])
+    assert evaluate(network, data, ks=[1], output="second")["recall@1"] == pytest.approx((0 + 0 + 1) / 3)
+    with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: first, second\."):
+        evaluate(network, data, ks=[1])
+    with pytest.raises(FitError, match=r'The network has none called "third"\. Name one of its outputs: first, second\.'):
+        evaluate(network, data, ks=[1], output="third")
+
+
+def test_room_for_units_to_come_is_not_ranked(data):
+    assert evaluate(fixed(data, [*SCORES, 9.0, 9.0], units=7), data, ks=[2]) == evaluate(fixed(data, SCORES), data, ks=[2])
+
+
+def test_a_missing_part_is_one_sentence_with_the_remedy(data):
+    with pytest.raises(FitError, match=r"has no validation part, only train, heldout\. Set one aside with `widenet data split"):
+        evaluate(fixed(data, SCORES), data, "validation", ks=[1])
+
+
+def test_a_dense_output_cannot_be_ranked(data):
+    network = fixed(data, [9.0], outputs=("out",), fields=["age"])
+    with pytest.raises(FitError, match='output "out" asks for the dense field "age"'):
+        evaluate(network, data, ks=[1])
+
+
+def test_progress_counts_every_example_with_a_truth_once(data):
+    steps = []
+    evaluate(fixed(data, SCORES), data, ks=[1], advance=steps.append)
+    assert steps == [3]
+
+
+def test_the_metrics_do_not_depend_on_blocks(data, monkeypatch):
+    whole = evaluate(fixed(data, SCORES), data, ks=[1, 3])
+    monkeypatch.setattr("widenet.evaluate.BATCH_SIZE", 1)
+    steps = []
+    assert evaluate(fixed(data, SCORES), data, ks=[1, 3], advance=steps.append) == whole
+    assert steps == [1, 1, 1]
+
+
+def test_popularity_recommends_the_most_frequent_unseen_units_ties_to_the_lower(data):
+    # Counts 2 1 1 0 1. Shown two: user 0 2 4 (2 true), user 1 0 1 (0 of 0, 3 true), user 2 0 1 (4 missed).
+    found = evaluate_popularity(data, "items", ks=[2])
+    assert found["recall@2"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert found["coverage@2"] == 4 / 5
+    assert found["popularity@2"] == pytest.approx((1 + 1 + 2 + 1 + 2 + 1) / 12)
+    assert evaluate_popularity(data, "items", ks=[100])["recall@100"] == 1.0
+
+
+def test_popularity_is_what_a_network_of_counts_would_recommend(data):
+    counts = [float(count) for count in data.counts("items")]
+    assert evaluate_popularity(data, "items", ks=[1, 2, 5]) == evaluate(fixed(data, counts), data, ks=[1, 2, 5])
+
+
+LIKED = [np.random.default_rng(user).permutation(20)[:12] * 2 + user % 2 for user in range(100)]
+"""A checkerboard: even users like even items, odd users odd ones; of the 20 that each would like, 12 are known."""
+
+MODELS = {
+    "softmax under cosine, tied": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 8, "activation": "linear", "bias": False},
+        {"name": "out", "kind": "output", "field": "items", "cosine": {}, "weights": {"layer": "mid", "transposed": True}},
+    ],
+    "softmax": [
+        {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
+        {"name": "mid", "units": 8, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ],
+    "sigmoid cross-entropy": [
+        {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
+        {"name": "mid", "units": 8, "activation": "relu"},
+        {"name": "out", "kind": "output", "field": "items", "activation": "sigmoid", "loss": "cross_entropy"},
+    ],
+    "cosine contrastive": [
+        {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
+        {"name": "mid", "units": 8, "activation": "linear"},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "bias": False,
+            "activation": "linear",
+            "cosine": {"temperature": 1.0},
+            "loss": {"kind": "cosine_contrastive", "margin": 0.2, "negative_weight": 2.0},
+        },
+    ],
+    "what was hidden": [
+        {"name": "in", "kind": "input", "field": "items", "denoise": 0.5},
+        {"name": "mid", "units": 8, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items", "predict": "hidden"},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_even_users_are_shown_even_items_and_odd_users_odd_ones(name, tmp_path):
+    unseen = [sorted(set(range(user % 2, 40, 2)) - set(known.tolist())) for user, known in enumerate(LIKED)]
+    data = dataset_from_lists(tmp_path / "data", [known.tolist() for known in LIKED], heldout=unseen, width=40)
+    spec = {"epochs": 15, "batch_size": 20, "shards": 3, "optimizer": {"kind": "adam", "learning_rate": 0.02}}
+    found = train({"layers": MODELS[name]}, spec, data, tmp_path / "run").evaluate(data, ks=[8])
+    assert found["recall@8"] > 0.99
+    assert evaluate_popularity(data, "items", ks=[8])["recall@8"] < 0.6

@@ -1,0 +1,94 @@
+"""Random streams: functions of seed, purpose and position alone, even and independent."""
+
+import numpy as np
+import pytest
+
+from widenet.randomness import shuffled, stream
+
+GOLDEN_INTEGERS = [5106467983894552428, 5225430968421821954, 8962488041973288781]
+GOLDEN_ORDER = [8, 9, 2, 4, 7, 1, 0, 6, 5, 3]
+
+
+def test_a_stream_is_the_same_whenever_it_is_asked_for():
+    first = stream(3, "dropout/h", 1, 2).random(5)
+    stream(3, "dropout/h", 1, 2).random(1000)
+    assert stream(3, "dropout/h", 1, 2).random(5).tolist() == first.tolist()
+
+
+def test_a_stream_begins_with_these_numbers_forever():
+    assert stream(0, "weights/h/in").integers(0, 2**63, 3).tolist() == GOLDEN_INTEGERS
+    assert shuffled(0, "train", 0, 10, np.arange(10)).tolist() == GOLDEN_ORDER
+
+
+def test_any_change_of_seed_purpose_or_position_gives_an_independent_stream():
+    base = (3, "dropout/h", 1, 2)
+    others = [(4, "dropout/h", 1, 2), (3, "dropout/g", 1, 2), (3, "dropout/h", 2, 2), (3, "dropout/h", 1, 3), (3, "dropout/h", 2, 1)]
+    first = stream(*base).random(10_000)
+    for other in others:
+        assert abs(np.corrcoef(first, stream(*other).random(10_000))[0, 1]) < 0.04
+
+
+@pytest.mark.parametrize("purpose", [f"dropout/h{index}" for index in range(8)])
+def test_large_seeds_that_differ_by_one_give_different_streams(purpose):
+    found = {
+        seed: stream(seed, purpose).integers(0, 2**63, 2).tolist() for seed in (2**53, 2**53 + 1, 2**62, 2**62 + 1, 2**63 - 2, 2**63 - 1)
+    }
+    assert len({tuple(numbers) for numbers in found.values()}) == 6
+
+
+def test_neighbouring_positions_do_not_share_numbers_however_long_they_draw():
+    first, second = (set(stream(1, "x", 0, step).integers(0, 2**63, 50_000).tolist()) for step in (0, 1))
+    assert not first & second
+
+
+@pytest.mark.parametrize("seed", [0, 2**63 - 1, 2**64 - 1])
+def test_the_largest_seeds_and_positions_work(seed):
+    assert 0 <= stream(seed, "x", 2**64 - 1, 2**64 - 1).random() < 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 64, 65, 1000, 4097])
+def test_a_shuffle_is_a_permutation(size):
+    assert sorted(shuffled(5, "train", 2, size, np.arange(size)).tolist()) == list(range(size))
+
+
+def test_a_shuffle_of_nothing_is_nothing():
+    assert shuffled(5, "train", 2, 0, np.arange(0)).tolist() == []
+
+
+@pytest.mark.parametrize("size", [17, 1000, 4096])
+def test_any_part_of_an_order_is_that_part_of_the_whole_order(size):
+    whole = shuffled(5, "train", 2, size, np.arange(size))
+    for positions in (np.array([size - 1]), np.arange(size // 3, size // 2), np.array([3, 1, 3])):
+        assert shuffled(5, "train", 2, size, positions).tolist() == whole[positions].tolist()
+
+
+def test_orders_differ_by_seed_purpose_and_epoch():
+    orders = [
+        shuffled(seed, purpose, epoch, 1000, np.arange(1000))
+        for seed, purpose, epoch in ((1, "a", 0), (2, "a", 0), (1, "b", 0), (1, "a", 1))
+    ]
+    for index, one in enumerate(orders):
+        for other in orders[index + 1 :]:
+            assert (one == other).mean() < 0.02
+
+
+def test_every_example_is_as_likely_at_every_place():
+    size, epochs = 12, 6000
+    places = np.stack([shuffled(9, "train", epoch, size, np.arange(size)) for epoch in range(epochs)])
+    for place in range(size):
+        counts = np.bincount(places[:, place], minlength=size)
+        assert abs(counts - epochs / size).max() < 5.5 * np.sqrt(epochs / size)
+
+
+def test_neighbours_are_torn_apart():
+    order = shuffled(5, "train", 0, 100_000, np.arange(100_000))
+    assert (abs(np.diff(order)) == 1).mean() < 1e-3
+    assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.02
+
+
+def test_a_place_in_a_huge_order_costs_no_memory_for_the_rest():
+    size = 10**15
+    found = shuffled(5, "train", 0, size, np.arange(1000))
+    assert len(set(found.tolist())) == 1000
+    assert 0 <= found.min() <= found.max() < size
+    assert found.astype(float).mean() == pytest.approx(size / 2, rel=0.1)

@@ -1,0 +1,333 @@
+"""Runs: resumed trainings have the bits of undisturbed ones, whatever interrupted them; loaded models answer as trained ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, DataError, DocumentError, FitError, NumericsError, OptionError
+from widenet.runs import Model, Silence, train
+from widenet.train.run_directory import RunDirectory
+
+WIDTH, STEPS = 31, 5
+HISTORY = {"name": "history", "kind": "input", "field": "items", "denoise": 0.3}
+UNTIED = {
+    "layers": [
+        HISTORY,
+        {"name": "taste", "units": 6, "activation": "tanh", "dropout": 0.3},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
+TIED = {
+    "layers": [
+        {**HISTORY, "popularity_damping": 0.5},
+        {"name": "taste", "units": 6, "activation": "linear", "bias": False, "initializer": {"kind": "gaussian", "deviation": 0.3}},
+        {"name": "next", "kind": "output", "field": "items", "cosine": {}, "weights": {"layer": "taste", "transposed": True}},
+    ]
+}
+DEEP = {
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items", "scale": "rsqrt"},
+        {"name": "taste", "units": 6, "activation": "relu", "weight_norm": 2.0},
+        {"name": "deep", "units": 5, "activation": "sigmoid", "dropout": 0.2},
+        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid", "loss": "cross_entropy"},
+    ]
+}
+EVALUATION = {"metric": "ndcg@5"}
+
+
+def document(optimizer, **more):
+    return {"epochs": 3, "batch_size": 5, "shards": 3, "optimizer": optimizer, "evaluation": EVALUATION, **more}
+
+
+SETTINGS = {
+    "sgd, l2": (UNTIED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
+    "momentum": (UNTIED, document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7})),
+    "nesterov": (DEEP, document({"kind": "nesterov", "learning_rate": 0.1}, gradient_norm_limit=0.5)),
+    "rmsprop": (UNTIED, document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2})),
+    "adadelta": (DEEP, document({"kind": "adadelta"}, evaluation=None)),
+    "adam, tied": (TIED, document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best")),
+    "adagrad, tied": (TIED, document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2})),
+}
+
+
+def books(path, seed=0, num_examples=23, width=WIDTH, **more):
+    """A dataset whose rare items stay untouched for many steps."""
+    random = np.random.default_rng(seed)
+    likely = 1 / np.arange(1, width + 1)
+    rows = [random.choice(width, size=random.integers(2, 6), replace=False, p=likely / likely.sum()).tolist() for _ in range(num_examples)]
+    more.setdefault("titles", [f"Book {index}" for index in range(width)])
+    return dataset_from_lists(path, [row[:-1] for row in rows], validation=[row[-1:] for row in rows], width=width, **more)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    """The outcome of each setting without an interruption, trained once."""
+    known = {}
+
+    def get(name):
+        if name not in known:
+            out = tmp_path_factory.mktemp("undisturbed") / "run"
+            train(*SETTINGS[name], data, out)
+            known[name] = outcome(out)
+        return known[name]
+
+    return get
+
+
+class After:
+    """Interrupts after some steps."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def __call__(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def log(run):
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+
+
+def outcome(run):
+    """Everything that two trainings of the same bits share."""
+    return Model.load(run).fingerprint(), log(run)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("stops", [(3,), (STEPS,), (1, 1), (7, 3, 2)], ids=str)
+def test_a_resumed_training_has_the_bits_losses_and_metrics_of_an_undisturbed_one(name, stops, data, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    for count, stop in enumerate(stops):
+        with pytest.raises(KeyboardInterrupt):
+            train(*SETTINGS[name], data, out, resume=count > 0, interrupted=After(stop))
+    model = train(*SETTINGS[name], data, out, resume=True)
+    assert outcome(out) == undisturbed(name)
+    assert model.fingerprint() == undisturbed(name)[0]
+
+
+def test_the_settings_train_different_weights(undisturbed):
+    assert len({undisturbed(name)[0] for name in SETTINGS}) == len(SETTINGS)
+    assert all(len(undisturbed(name)[1]) == 3 for name in SETTINGS)
+
+
+def test_resuming_a_finished_training_changes_nothing(data, undisturbed, tmp_path):
+    name = "adam, tied"
+    train(*SETTINGS[name], data, tmp_path / "run")
+    train(*SETTINGS[name], data, tmp_path / "run", resume=True)
+    assert outcome(tmp_path / "run") == undisturbed(name)
+
+
+def test_a_training_that_never_wrote_a_checkpoint_resumes_from_its_beginning(data, undisturbed, tmp_path):
+    class Crash(Silence):
+        def advance(self, num_examples, loss):
+            raise RuntimeError("a crash")
+
+    with pytest.raises(RuntimeError):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", report=Crash())
+    train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
+    assert outcome(tmp_path / "run") == undisturbed("momentum")
+
+
+@pytest.mark.parametrize("name", ["momentum", "sgd, l2"])
+def test_the_model_of_an_interrupted_run_has_its_idle_rows_up_to_date(name, data, tmp_path):
+    network, training = SETTINGS[name]
+    training = {**training, "evaluation": None}
+    short = train(network, {**training, "epochs": 2}, data, tmp_path / "short")
+    with pytest.raises(KeyboardInterrupt):
+        train(network, training, data, tmp_path / "run", interrupted=After(2 * STEPS))
+    assert Model.load(tmp_path / "run").fingerprint() == short.fingerprint()
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from widenet.cli import main, progress
+
+by, at, seen = getattr(signal, os.environ["BY"]), os.environ["AT"], 0
+
+class Report(progress.TrainingReport):
+    def advance(self, num_examples, loss):
+        global seen
+        seen += 1
+        if str(seen) == at:
+            os.kill(os.getpid(), by)
+        super().advance(num_examples, loss)
+
+def rename(path, target, rename=Path.rename):
+    rename(path, target)
+    if at == "rename" and path.name == "best":
+        os.kill(os.getpid(), by)
+
+progress.TrainingReport, Path.rename = Report, rename
+main(sys.argv[1:])
+"""
+"""The command line in a process of its own that gets a signal at an exact point: in a step, or while "best" is being replaced."""
+
+
+def train_in_process(folder, name, data, by, at):
+    for file, values in zip(("network.json", "training.json"), SETTINGS[name], strict=True):
+        (folder / file).write_text(json.dumps(values))
+    options = ["network.json", "training.json", "--data", str(data.path), "--out", "run"]
+    environment = {**os.environ, "BY": by, "AT": at, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.run(
+        [sys.executable, "-c", DRIVER, "train", *options], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_process_ended_by_sigterm_saves_its_work_and_says_how_to_go_on(data, undisturbed, tmp_path):
+    ended = train_in_process(tmp_path, "momentum", data, "SIGTERM", "8")
+    again = f"widenet train network.json training.json --data {data.path} --out run --resume"
+    assert ended.returncode == 130
+    assert ended.stderr.splitlines()[-2:] == ["Stopped; run holds a checkpoint. Go on with:", f"  {again}"]
+    assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "epoch-00001-step-000000003\n"
+    train(tmp_path / "network.json", tmp_path / "training.json", data, tmp_path / "run", resume=True)
+    assert outcome(tmp_path / "run") == undisturbed("momentum")
+
+
+@pytest.mark.parametrize(("name", "at"), [("rmsprop", "6"), ("adam, tied", "rename")])
+def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(name, at, data, undisturbed, tmp_path):
+    assert train_in_process(tmp_path, name, data, "SIGKILL", at).returncode == -signal.SIGKILL
+    checkpoints = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert checkpoints == ["epoch-00001-step-000000000", "latest"]
+    train(*SETTINGS[name], data, tmp_path / "run", resume=True)
+    assert outcome(tmp_path / "run") == undisturbed(name)
+    left = {path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")}
+    assert left == {".lock"}
+
+
+def test_a_signal_stops_a_training_in_the_main_thread_and_the_earlier_handlers_come_back(data, tmp_path):
+    class Report(Silence):
+        def advance(self, num_examples, loss):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", report=Report())
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    state = RunDirectory.open(tmp_path / "run").latest().facts["state"]
+    assert (state["epoch"], state["step"]) == (0, 1)
+
+
+def test_a_training_may_run_in_any_thread(data, undisturbed, tmp_path):
+    thread = threading.Thread(target=train, args=(*SETTINGS["sgd, l2"], data, tmp_path / "run"))
+    thread.start()
+    thread.join()
+    assert outcome(tmp_path / "run") == undisturbed("sgd, l2")
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_the_bits_do_not_depend_on_the_number_of_threads(threads, data, undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setenv("WIDENET_THREADS", threads)
+    train(*SETTINGS["adam, tied"], data, tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed("adam, tied")
+
+
+def test_torch_has_its_threads_back_after_and_between_blocks_of_predictions(data, tmp_path):
+    torch.set_num_threads(2)
+    blocks = train(*SETTINGS["adam, tied"], data, tmp_path / "run").predict(data, k=3)
+    assert torch.get_num_threads() == 2
+    next(blocks)
+    assert torch.get_num_threads() == 2
+
+
+CHANGES = {
+    "network": (
+        lambda network, training: ({**network, "name": "other"}, training),
+        CheckpointError,
+        'another network.json: "name" differs',
+    ),
+    "training": (
+        lambda network, training: (network, {**training, "epochs": 9}),
+        CheckpointError,
+        'another training.json: "epochs" differs',
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
+    changed, error, message = CHANGES[change]
+    settings = SETTINGS["momentum"]
+    with pytest.raises(KeyboardInterrupt):
+        train(*settings, data, tmp_path / "run", interrupted=After(2))
+    with pytest.raises(error, match=message):
+        train(*changed(*settings), data, tmp_path / "run", resume=True)
+
+
+OTHERS = {
+    "wider": ({"width": WIDTH + 1}, "32 features for 31"),
+    "reordered": ({"item_ids": [str(index) for index in reversed(range(WIDTH))]}, "other features, or in another order"),
+    "other examples": ({"seed": 1}, "does not hold the examples that"),
+    "more examples": ({"num_examples": 24}, "does not hold the examples that"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_resuming_with_another_dataset_is_refused_and_leaves_the_run_as_it_was(other, data, tmp_path):
+    options, message = OTHERS[other]
+    with pytest.raises(KeyboardInterrupt):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
+    before = outcome(tmp_path / "run")
+    with pytest.raises(FitError, match=message) as caught:
+        train(*SETTINGS["momentum"], books(tmp_path / "other", **options), tmp_path / "run", resume=True)
+    assert "\n" not in str(caught.value)
+    assert outcome(tmp_path / "run") == before
+
+
+def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
+    lines = (tmp_path / "run" / "log.jsonl").read_text()
+    (tmp_path / "run" / "log.jsonl").write_text(lines + '{"epoch": 2, "loss": 0.5}\n')
+    with RunDirectory.open(tmp_path / "run").locked(), pytest.raises(CheckpointError, match="is being trained by another process"):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
+    assert len(log(tmp_path / "run")) == 2
+
+
+def test_a_run_without_weights_cannot_be_loaded(data, tmp_path):
+    with pytest.raises(NumericsError):
+        train(DEEP, document({"kind": "sgd", "learning_rate": 1e30}), data, tmp_path / "run")
+    with pytest.raises(CheckpointError, match="holds no weights yet"):
+        Model.load(tmp_path / "run")
+
+
+EVALUATIONS = {
+    "no such part": ({"part": "heldout"}, FitError, "has no heldout part"),
+    "unknown metric": ({"metric": "ndgc@20"}, DocumentError, 'training.json: evaluation.metric: .* Did you mean "ndcg@20"?'),
+    "metric without k": ({"metric": "recall"}, DocumentError, 'training.json: evaluation.metric: .* Write "recall@10"'),
+    "unknown output": ({"output": "nxt"}, FitError, 'evaluation.output must be one of next; got "nxt"'),
+}
+
+
+@pytest.mark.parametrize("case", EVALUATIONS)
+def test_an_evaluation_that_cannot_be_done_is_refused_before_anything_is_written(case, data, tmp_path):
+    evaluation, error, message = EVALUATIONS[case]
+    with pytest.raises(error, match=message):
+        train(UNTIED, document("adam", evaluation=evaluation), data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anything_is_written(tmp_path):
+    empty = dataset_from_lists(tmp_path / "data", [[0], [1]], validation=[[], []], dense={"age": [[1.0], [2.0]]})
+    with pytest.raises(FitError, match='the validation part of field "items" has no entries'):
+        train(UNTIED, document("adam"), empty, tmp_path / "run")
+    network = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "field": "age", "activation": "linear", "loss": "l2"}]}
+    with pytest.raises(FitError, match='output "next" asks for the dense "age"'):
+        train(network, document("adam"), empty, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,180 @@
+"""The loop: logs, early stopping, the best weights, and numbers that are none."""
+
+import json
+import re
+
+import pytest
+
+from widenet.checkpoint import Checkpoint
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import NumericsError
+from widenet.runs import Model, Silence, train
+from widenet.train import loop
+
+ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
+NETWORK = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 4, "activation": "linear"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
+
+
+def training(epochs=4, **more):
+    return {"epochs": epochs, "batch_size": 3, "shards": 2, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, **more}
+
+
+@pytest.fixture
+def data(tmp_path):
+    return dataset_from_lists(tmp_path / "data", ROWS, validation=[[row[0] + 1 if row[0] + 1 not in row else 0] for row in ROWS], width=8)
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Makes the evaluations of a training give these metrics, one after the other; gives the fingerprints at each of them."""
+
+    def script(values):
+        seen, left = [], list(values)
+
+        def evaluate(network, *_):
+            from widenet.checkpoint import fingerprint
+
+            seen.append(fingerprint(network))
+            return {"ndcg@20": left.pop(0), "recall@20": 0.5}
+
+        monkeypatch.setattr("widenet.runs.evaluate", evaluate)
+        return seen
+
+    return script
+
+
+def log(run):
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+class Record(Silence):
+    def __init__(self):
+        self.steps, self.epochs = [], []
+
+    def advance(self, num_examples, loss):
+        self.steps.append((num_examples, loss))
+
+    def epoch(self, record):
+        self.epochs.append(record)
+
+
+def test_the_log_holds_a_line_an_epoch_with_the_mean_loss_over_its_examples(data, tmp_path):
+    report = Record()
+    train(NETWORK, training(3), data, tmp_path / "run", report=report)
+    assert [num for num, _ in report.steps] == [3, 3, 1] * 3
+    assert log(tmp_path / "run") == report.epochs
+    for epoch, record in enumerate(report.epochs):
+        steps = report.steps[3 * epoch : 3 * epoch + 3]
+        assert record["epoch"] == epoch + 1
+        assert record["loss"] == pytest.approx(sum(num * loss for num, loss in steps) / 7, rel=1e-12)
+        assert record["learning_rate"] == 0.5
+    assert report.epochs[2]["loss"] < report.epochs[0]["loss"]
+
+
+def test_evaluations_and_checkpoints_come_as_often_as_asked_and_at_the_end(data, tmp_path):
+    spec = training(5, evaluation={"every_epochs": 2}, checkpoints={"every_epochs": 3, "keep_last": 9})
+    train(NETWORK, spec, data, tmp_path / "run")
+    assert [record["epoch"] for record in log(tmp_path / "run") if "ndcg@20" in record] == [2, 4, 5]
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("epoch-*"))
+    assert names == ["epoch-00003-step-000000000", "epoch-00005-step-000000000"]
+
+
+def test_the_metrics_of_the_log_are_those_of_the_model_at_that_epoch(data, tmp_path):
+    train(NETWORK, training(2, evaluation={"metric": "recall@3"}), data, tmp_path / "run")
+    found = Model.load(tmp_path / "run").evaluate(data, "validation", [3, 20])
+    last = log(tmp_path / "run")[-1]
+    assert {name: last[name] for name in found} == found
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.4, 0.3, 0.4], [0.5, 0.1, 0.2, 0.3], [0.1, 0.2, 0.3, 0.4]])
+def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, data, tmp_path, scripted):
+    seen = scripted(values)
+    model = train(NETWORK, training(4, evaluation={}, keep="best"), data, tmp_path / "run")
+    best = values.index(max(values))
+    assert len(set(seen)) == 4
+    assert model.fingerprint() == Model.load(tmp_path / "run").fingerprint() == seen[best]
+    assert Checkpoint.open(tmp_path / "run" / "model").facts == {"epochs": 4, "best": values[best], "best_epoch": best + 1}
+
+
+def test_keep_last_ends_with_the_last_weights(data, tmp_path, scripted):
+    seen = scripted([0.4, 0.1])
+    assert train(NETWORK, training(2, evaluation={}), data, tmp_path / "run").fingerprint() == seen[-1]
+
+
+@pytest.mark.parametrize(("patience", "epochs"), [(1, 2), (2, 5), (None, 6)])
+def test_training_stops_after_so_many_evaluations_without_a_better_metric(patience, epochs, data, tmp_path, scripted):
+    scripted([0.2, 0.2, 0.3, 0.3, 0.1, 0.2])
+    spec = training(6, evaluation={"stop_after": patience}, checkpoints={"every_epochs": 9})
+    train(NETWORK, spec, data, tmp_path / "run")
+    assert len(log(tmp_path / "run")) == epochs
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("epoch-*")] == [f"epoch-{epochs:05d}-step-000000000"]
+
+
+def test_a_training_that_stopped_early_stays_stopped_when_resumed(data, tmp_path, scripted):
+    scripted([0.2, 0.1])
+    spec = training(6, evaluation={"stop_after": 1})
+    first = train(NETWORK, spec, data, tmp_path / "run").fingerprint()
+    assert train(NETWORK, spec, data, tmp_path / "run", resume=True).fingerprint() == first
+    assert len(log(tmp_path / "run")) == 2
+
+
+def test_a_training_that_diverges_ends_with_epoch_step_and_weight(data, tmp_path):
+    spec = training(9, optimizer={"kind": "sgd", "learning_rate": 1e18})
+    network = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "activation": "linear", "loss": "l2"}]}
+    with pytest.raises(NumericsError) as caught:
+        train(network, spec, data, tmp_path / "run")
+    assert re.fullmatch(
+        r'epoch 1, step [123]: (the loss must be a finite number; got (nan|inf): weights of "(out|mid/in|mid bias|out bias)" are not finite|'
+        r'weights must be finite numbers; those of "(out|mid/in|mid bias|out bias)" are not)\. Lower the learning rate, or set gradient_norm_limit\.',
+        str(caught.value),
+    )
+
+
+def test_a_loss_that_is_no_number_is_told_from_a_weight_that_is_none(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0]] * 4, dense={"age": [[1.0], [2.0], [3e38], [1.0]]})
+    network = {
+        "layers": [
+            NETWORK["layers"][0],
+            NETWORK["layers"][1],
+            {**NETWORK["layers"][2], "field": "age", "activation": "linear", "loss": "l2"},
+        ]
+    }
+    message = "epoch 1, step 3: the loss must be a finite number; got nan: every weight is still finite: a value of this batch is not"
+    with pytest.raises(NumericsError, match=message):
+        train(network, training(1, batch_size=1, shuffle=False, optimizer={"kind": "sgd", "learning_rate": 1e-9}), data, tmp_path / "run")
+
+
+def test_weights_broken_by_the_last_step_of_an_epoch_are_never_saved(data, tmp_path, monkeypatch):
+    made = []
+
+    def breaking(network, *arguments):
+        made.append(1)
+        loss = whole(network, *arguments)
+        if len(made) == 6:
+            network.wide["out"].parts[1].weight[2, 3] = float("nan")
+        return loss
+
+    whole = loop.train_step
+    monkeypatch.setattr(loop, "train_step", breaking)
+    with pytest.raises(NumericsError, match='epoch 2, step 3: weights must be finite numbers; those of "out" are not. Lower'):
+        train(NETWORK, training(4), data, tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "epoch-00001-step-000000000\n"
+    monkeypatch.setattr(loop, "train_step", whole)
+    resumed = train(NETWORK, training(4), data, tmp_path / "run", resume=True)
+    assert resumed.fingerprint() == train(NETWORK, training(4), data, tmp_path / "other").fingerprint()
+
+
+def test_the_tensorboard_writer_is_closed_whatever_happens(data, tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(loop.SummaryWriter, "close", lambda writer, close=loop.SummaryWriter.close: (closed.append(1), close(writer)))
+    train(NETWORK, training(1), data, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(NETWORK, training(1), data, tmp_path / "cut", interrupted=lambda: True)
+    assert len(closed) >= 2
+    assert list((tmp_path / "whole" / "tensorboard").glob("events.*"))

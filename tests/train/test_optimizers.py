@@ -1,0 +1,200 @@
+"""Every optimizer against torch.optim in float64, on whole weights and on rows that are rarely touched."""
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.model.rule import StepNumbers
+from widenet.model.sharding import Shards
+from widenet.model.wide_weight import Part, WideWeight
+from widenet.spec.training import TrainingSpec
+from widenet.train.optimizers import Optimizer
+
+KINDS = {
+    "sgd": (torch.optim.SGD, {}),
+    "momentum": (torch.optim.SGD, {"momentum": 0.8}),
+    "nesterov": (torch.optim.SGD, {"momentum": 0.7, "nesterov": True}),
+    "adagrad": (torch.optim.Adagrad, {"eps": 1e-7}),
+    "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "eps": 1e-6}),
+    "adadelta": (torch.optim.Adadelta, {"rho": 0.85, "eps": 1e-5}),
+    "adam": (torch.optim.Adam, {"betas": (0.8, 0.95), "eps": 1e-7}),
+    "adamw": (torch.optim.AdamW, {"betas": (0.8, 0.95), "eps": 1e-7, "weight_decay": 0.2}),
+}
+"""The optimizer of torch for each kind, with its settings."""
+
+OURS = {"eps": "epsilon", "alpha": "decay", "rho": "decay", "momentum": "momentum", "weight_decay": "weight_decay"}
+"""What torch's settings are called in the training document."""
+
+
+def settings_of(kind):
+    theirs = KINDS[kind][1]
+    ours = {OURS[name]: value for name, value in theirs.items() if name in OURS}
+    if "betas" in theirs:
+        ours["beta1"], ours["beta2"] = theirs["betas"]
+    return {"kind": kind, **ours}
+
+
+def rule_of(kind, **penalties):
+    return Optimizer(TrainingSpec.of({"optimizer": settings_of(kind)}).optimizer, **penalties)
+
+
+def rates_of(steps):
+    """A rate of its own for every step; place 0 is unused."""
+    return np.concatenate([[0.0], 0.1 / (1 + 0.3 * (np.arange(steps) % 7))])
+
+
+def torch_steps(kind, start, gradients, rates, l2=0.0, l1=0.0):
+    """Where torch's optimizer takes a weight in float64, its coupled weight decay and a written l1 included."""
+    weight = start.double().clone().requires_grad_()
+    make, settings = KINDS[kind]
+    optimizer = make([weight], lr=1.0, **(settings if kind == "adamw" else {**settings, "weight_decay": l2}))
+    path = []
+    for number, gradient in enumerate(gradients, 1):
+        optimizer.param_groups[0]["lr"] = float(rates[number])
+        weight.grad = gradient.double() + l1 * torch.sign(weight.detach()) + (l2 * weight.detach() if kind == "adamw" else 0)
+        optimizer.step()
+        path.append(weight.detach().clone())
+    return path
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.0, 0.3), (0.05, 0.0), (0.05, 0.3)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_steps_at_changing_rates_are_those_of_torch(kind, l1, l2):
+    start, gradients, rates = numbers(7, 5), numbers(20, 7, 5, seed=1), rates_of(20)
+    expected = torch_steps(kind, start, gradients, rates, l2, l1)
+    rule, weight = rule_of(kind, l1=l1, l2=l2), start.clone()
+    state = rule.state_for(weight)
+    for number, (gradient, after) in enumerate(zip(gradients, expected, strict=True), 1):
+        rule.apply(weight, gradient.clone(), state, StepNumbers(number, rates))
+        assert float((weight.double() - after).abs().max()) < 3e-7 * number
+    assert float((expected[-1] - start).abs().max()) > 0.001
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bias_takes_no_penalty_but_its_own_l2(kind):
+    start, gradients, rates = numbers(11), numbers(20, 11, seed=1), rates_of(20)
+    rule, free, held = rule_of(kind, l1=0.5, l2=0.7), start.clone(), start.clone()
+    free_state, held_state = rule.state_for(free), rule.state_for(held)
+    for number, gradient in enumerate(gradients, 1):
+        rule.apply_to_bias(free, gradient.clone(), free_state, StepNumbers(number, rates))
+        rule.apply_to_bias(held, gradient.clone(), held_state, StepNumbers(number, rates), l2=0.3)
+    make, settings = KINDS[kind]
+    for found, l2 in ((free, 0.0), (held, 0.3)):
+        weight = start.double().requires_grad_()
+        optimizer = make([weight], lr=1.0, **{**settings, "weight_decay": 0.0})
+        for number, gradient in enumerate(gradients, 1):
+            optimizer.param_groups[0]["lr"] = float(rates[number])
+            weight.grad = gradient.double() + l2 * weight.detach()
+            optimizer.step()
+        assert float((found.double() - weight.detach()).abs().max()) < 6e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_scale_comes_before_the_penalties(kind):
+    start, gradient = numbers(7, 5), numbers(7, 5, seed=1)
+    found = []
+    for scale, given in ((0.25, gradient), (1.0, gradient * 0.25)):
+        rule, weight = rule_of(kind, l1=0.1, l2=0.3), start.clone()
+        rule.apply(weight, given.clone(), rule.state_for(weight), StepNumbers(1, rates_of(1), scale))
+        found.append(weight)
+    assert torch.equal(*found)
+
+
+def touched_rows(step, num_rows):
+    """Which rows step `step` touches: row 0 always, row 1 never, row 2 once, the others now and then."""
+    return [row for row in range(num_rows) if row == 0 or (row == 2 and step == 5) or (row > 2 and (step * 7 + row * 3) % 11 == 0)]
+
+
+def train_rows(kind, start, gradients, rates, **penalties):
+    """The weight after every step touched only some rows of three shards, and after all rows were woken."""
+    rule, shards = rule_of(kind, **penalties), Shards(len(start), 3)
+    weight = WideWeight(shards, {shard: Part(start[shards.start(shard) : shards.stop(shard)].clone()) for shard in range(3)})
+    weight.prepare(rule, by_rows=True)
+    for step, gradient in enumerate(gradients, 1):
+        for shard in range(3):
+            own = [row for row in touched_rows(step, len(start)) if shards.start(shard) <= row < shards.stop(shard)]
+            rows_U = torch.tensor(own, dtype=torch.int64) - shards.start(shard)
+            numbers = StepNumbers(step, rates)
+            weight.wake(shard, rows_U, rule, numbers)
+            weight.update_rows(shard, rows_U, gradient[own].clone(), rule, numbers)
+    before = torch.cat([weight.parts[shard].weight for shard in range(3)])
+    weight.wake_all(rule, StepNumbers(len(gradients) + 1, rates))
+    return before, torch.cat([weight.parts[shard].weight for shard in range(3)]), weight
+
+
+@pytest.mark.parametrize("kind", ["sgd", "sgd with l2", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta"])
+def test_rows_rarely_touched_end_where_dense_steps_would_take_them(kind):
+    kind, _, with_l2 = kind.partition(" with ")
+    l2 = 0.4 if with_l2 else 0.0
+    start, gradients, rates = numbers(17, 4), numbers(50, 17, 4, seed=1), rates_of(50)
+    whole = torch.zeros_like(gradients)
+    for step in range(1, 51):
+        rows = touched_rows(step, 17)
+        whole[step - 1, rows] = gradients[step - 1, rows]
+    expected = torch_steps(kind, start, whole, rates, l2)[-1]
+    _, found, _ = train_rows(kind, start, gradients, rates, l2=l2)
+    assert float((found.double() - expected).abs().max()) < 5e-6
+    assert (not torch.equal(found[1], start[1])) == bool(with_l2)
+
+
+@pytest.mark.parametrize("kind", ["sgd with l2", "momentum", "nesterov"])
+def test_rows_wait_until_they_are_woken(kind):
+    kind, _, with_l2 = kind.partition(" with ")
+    start = numbers(17, 4)
+    before, after, weight = train_rows(kind, start, numbers(50, 17, 4, seed=1), rates_of(50), l2=0.4 if with_l2 else 0.0)
+    assert not torch.equal(before, after)
+    assert all(part.moved.tolist() == [50] * len(part.weight) for part in weight.parts.values())
+
+
+@pytest.mark.parametrize("kind", ["momentum", "nesterov"])
+def test_a_long_sleep_is_as_good_as_many_steps(kind):
+    rule, rates = rule_of(kind), rates_of(5000)
+    slept, stepped, velocity = numbers(3, 2), numbers(3, 2), numbers(3, 2, seed=1)
+    states = [{"velocity": velocity.clone()} for _ in range(2)]
+    rule.idle(slept, states[0], torch.tensor([7, 4000, 4999], dtype=torch.int32), 5000, rates)
+    for row, since in enumerate((7, 4000, 4999)):
+        weight, state = stepped[row : row + 1].double(), {"velocity": velocity[row : row + 1].double()}
+        for number in range(since + 1, 5001):
+            rule.apply(weight, torch.zeros(1, 2, dtype=torch.float64), state, StepNumbers(number, rates))
+        assert torch.allclose(slept[row].double(), weight[0], rtol=0, atol=1e-6)
+        assert torch.allclose(states[0]["velocity"][row].double(), state["velocity"][0], rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_adam_is_lazy_rows_without_a_gradient_stay_as_they_are(kind):
+    start = numbers(17, 4)
+    rule = rule_of(kind, l2=0.4, l1=0.1)
+    assert not rule.idles
+    before, after, weight = train_rows(kind, start, numbers(50, 17, 4, seed=1), rates_of(50), l2=0.4, l1=0.1)
+    assert torch.equal(before, after)
+    assert torch.equal(after[1], start[1])
+    assert torch.equal(weight.parts[0].state["mean"][1], torch.zeros(4))
+    assert not torch.equal(after[2], start[2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tiles_of_any_size_take_the_same_step_to_the_bit(kind):
+    start, gradients, rates = numbers(23, 5), numbers(4, 23, 5, seed=1), rates_of(4)
+    found = []
+    for tile in (1, 7, 23):
+        rule = rule_of(kind, l2=0.1)
+        weight = WideWeight(Shards(23, 1), {0: Part(start.clone())})
+        weight.prepare(rule, by_rows=False)
+        for number, gradient in enumerate(gradients, 1):
+            for first in range(0, 23, tile):
+                last = min(first + tile, 23)
+                weight.update_tile(0, first, last, gradient[first:last].clone(), rule, StepNumbers(number, rates))
+        found.append(weight.parts[0].weight)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[1], found[2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_has_the_shape_of_the_weight_and_starts_at_zero(kind):
+    state = rule_of(kind).state_for(torch.ones(3, 2))
+    assert len(state) == {"sgd": 0, "adadelta": 2, "adam": 2, "adamw": 2}.get(kind, 1)
+    assert all(torch.equal(tensor, torch.zeros(3, 2)) for tensor in state.values())

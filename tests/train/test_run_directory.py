@@ -1,0 +1,176 @@
+"""The run directory: made whole or refused, locked, its checkpoints counted, its log rewound."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, FitError
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.train import run_directory
+from widenet.train.run_directory import RunDirectory
+
+NETWORK = NetworkSpec.of(
+    {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "mid", "units": 2},
+            {"name": "out", "kind": "output", "field": "items"},
+        ]
+    }
+)
+TRAINING = TrainingSpec.of({"shards": 1, "checkpoints": {"keep_last": 2}, "optimizer": "sgd"})
+
+
+@pytest.fixture
+def data(tmp_path):
+    return dataset_from_lists(tmp_path / "data", [[0, 1], [2]], titles=["A", "B", "C"])
+
+
+@pytest.fixture
+def run(tmp_path, data):
+    return RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+
+
+@pytest.fixture
+def network(data):
+    return build(NETWORK, TRAINING, data.fields, LocalExchange(1), counts={})
+
+
+def test_a_new_run_is_read_back_as_it_was_made(tmp_path, run):
+    read = RunDirectory.open(tmp_path / "run")
+    assert (read.network, read.training, read.fields) == (NETWORK, TRAINING, run.fields)
+    assert read.vocabulary("items").titles([2, 0]) == ["C", "A"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
+
+
+def test_an_empty_directory_may_become_a_run(tmp_path, data):
+    (tmp_path / "run").mkdir()
+    RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    assert (tmp_path / "run" / "network.json").exists()
+
+
+def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, run):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
+        RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    for name in ("file", "folder"):
+        with pytest.raises(CheckpointError, match=rf"{name} exists already\. Choose another --out\."):
+            RunDirectory.create(tmp_path / name, NETWORK, TRAINING, data)
+    with pytest.raises(CheckpointError, match=r"must be a directory to make; got the current one"):
+        RunDirectory.create(Path(), NETWORK, TRAINING, data)
+    assert (tmp_path / "folder" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another --out\."):
+        RunDirectory.create(tmp_path / "file" / "run", NETWORK, TRAINING, data)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
+
+
+def test_what_is_no_run_is_refused(tmp_path, run):
+    with pytest.raises(CheckpointError, match=r'data is not a run: it has no network.json. Make one with "widenet train"\.'):
+        RunDirectory.open(tmp_path / "data")
+    for text in ("{", "[1]", '{"items": {"kind": "sparse"}}'):
+        (run.path / "fields.json").write_text(text)
+        with pytest.raises(CheckpointError, match=r"fields\.json is damaged"):
+            RunDirectory.open(run.path)
+
+
+def test_only_one_training_at_a_time_holds_the_directory(run):
+    with run.locked():
+        with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+            pass
+    with run.locked():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"titles": ["A", "B", "C", "D"]}, "it has 4 features for 3"),
+        ({"item_ids": ["2", "1", "0"]}, "it has other features, or in another order"),
+        ({"field": "books", "titles": ["A", "B", "C"]}, 'has no field "items", which'),
+    ],
+)
+def test_a_dataset_of_other_features_is_refused(options, message, tmp_path, run, data):
+    run.check_dataset(data)
+    other = dataset_from_lists(tmp_path / "other", [[0]], width=len(options.get("titles", "ABC")), **options)
+    with pytest.raises(FitError, match=message):
+        run.check_dataset(other)
+
+
+def test_another_split_of_the_same_features_is_welcome(tmp_path, run):
+    run.check_dataset(dataset_from_lists(tmp_path / "other", [[0], [1], [2]], heldout=[[1], [2], [0]], titles=["X", "Y", "Z"]))
+
+
+def checkpoints(run):
+    return sorted(path.name for path in (run.path / "checkpoints").iterdir())
+
+
+def save(run, network, epoch, step=0):
+    run.save_checkpoint(network, {"epoch": epoch}, (epoch, step))
+
+
+def test_the_newest_checkpoints_stay_and_the_pointer_names_the_last(run, network):
+    assert run.latest() is None
+    for epoch, step in ((1, 0), (1, 7), (2, 0), (10, 0)):
+        save(run, network, epoch, step)
+    assert checkpoints(run) == ["epoch-00002-step-000000000", "epoch-00010-step-000000000", "latest"]
+    assert run.latest().facts == {"epoch": 10}
+
+
+def test_a_checkpoint_earlier_than_one_that_lies_there_stays_and_the_later_one_goes(run, network):
+    for epoch in (1, 5, 6, 2):
+        save(run, network, epoch)
+    assert run.latest().facts == {"epoch": 2}
+    assert checkpoints(run) == ["epoch-00002-step-000000000", "latest"]
+
+
+@pytest.mark.parametrize("name", ["epoch-00009-step-000000000", "", "\udcff"])
+def test_a_pointer_to_nothing_names_the_checkpoints_that_are_there(name, run, network):
+    save(run, network, 1)
+    (run.path / "checkpoints" / "latest").write_bytes(name.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CheckpointError, match=r"latest must name a checkpoint beside it; got .* \(there: epoch-00001-step-000000000\)"):
+        run.latest()
+
+
+def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, network):
+    with pytest.raises(CheckpointError, match=r'run holds no weights yet\. Finish it with "widenet train \.\.\. --resume"\.'):
+        run.model()
+    save(run, network, 1)
+    assert run.model().facts == {"epoch": 1}
+    run.save_model("model", network, {"epochs": 2})
+    assert run.model().facts == {"epochs": 2}
+
+
+def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):
+    run.rewind_log(3)
+    assert not (run.path / "log.jsonl").exists()
+    for epoch in (1, 2, 3):
+        run.log({"epoch": epoch})
+    with (run.path / "log.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "lo')
+    for epochs, left in ((3, 3), (9, 3), (1, 1), (0, 0)):
+        run.rewind_log(epochs)
+        assert (run.path / "log.jsonl").read_text() == "".join(f'{{"epoch": {epoch + 1}}}\n' for epoch in range(left))
+    assert not list(run.path.glob(".log*"))
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run.log({"epoch": 1})
+    monkeypatch.setattr(run_directory.os, "fsync", full)
+    with pytest.raises(CheckpointError, match=r"log\.jsonl cannot be written: No space left on device\. Free some space"):
+        run.rewind_log(0)
+    assert (run.path / "log.jsonl").read_text() == '{"epoch": 1}\n'
+    assert not list(run.path.glob(".log*"))

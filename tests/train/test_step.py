@@ -1,0 +1,162 @@
+"""Training steps: the same bits however many threads, and a known answer learned."""
+
+import hashlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.model.build import build
+from widenet.model.draws import Draws
+from widenet.model.rule import StepNumbers
+from widenet.parallel.local import LocalExchange
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.train.optimizers import Optimizer
+from widenet.train.schedules import rates
+from widenet.train.step import train_step
+
+TIED = {"weights": {"layer": "taste", "transposed": True}}
+
+
+def network(hidden=(), output=(), entry=()):
+    return {
+        "layers": [
+            {"name": "history", "kind": "input", "field": "items", **dict(entry)},
+            {"name": "taste", "units": 3, "activation": "tanh", **dict(hidden)},
+            {"name": "next", "kind": "output", "field": "items", **dict(output)},
+        ]
+    }
+
+
+class Training:
+    """A network over one sparse field "items", and its steps."""
+
+    def __init__(self, document, training, width, num_threads=1):
+        self.spec = TrainingSpec.of({"epochs": 1, **training})
+        fields = {"items": SimpleNamespace(kind="sparse", width=width, min_value=1.0, max_value=1.0)}
+        counts = {"items": np.arange(width) + 1}
+        exchange = LocalExchange(self.spec.shards, num_threads)
+        self.network = build(NetworkSpec.of(document), self.spec, fields, exchange, counts=counts)
+        self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2)
+        self.network.prepare_training(self.rule)
+        self.rates, self.number = rates(self.spec, 1000), 0
+
+    def step(self, items):
+        self.number += 1
+        numbers = StepNumbers(self.number, self.rates)
+        return train_step(self.network, {"items": items}, None, Draws(1, 0, self.number), self.rule, numbers, self.spec.gradient_norm_limit)
+
+    def fingerprint(self):
+        """A hash over every weight and every optimizer state."""
+        digest = hashlib.sha256()
+        for weight in self.network.wide.values():
+            weight.wake_all(self.rule, StepNumbers(self.number + 1, self.rates))
+            for part in weight.parts.values():
+                for tensor in part.tensors().values():
+                    digest.update(tensor.numpy().tobytes())
+        for trunk in self.network.trunk.values():
+            for tensor in (trunk.tensor.detach(), *trunk.state.values()):
+                digest.update(tensor.numpy().tobytes())
+        return digest.hexdigest()
+
+    def logits(self, items):
+        """Logits [E, width], by the network's own forward pass."""
+        with torch.no_grad():
+            output = self.network.outputs["next"]
+            activity = self.network.forward(self.network.prepare({"items": items}, None), None)
+            direct_EH, shards = self.network.direct(output, activity), output.weight.shards
+            return torch.cat([output.tile(shard, 0, shards.size(shard)).logits(direct_EH) for shard in range(shards.count)], dim=1)
+
+
+def batches(num, num_examples, width, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(num):
+        yield SparseBatch.from_lists(
+            [sorted(rng.choice(width, int(rng.integers(0, 9)), replace=False).tolist()) for _ in range(num_examples)]
+        )
+
+
+SAME_BITS = {
+    "softmax": (network(), {}),
+    "sigmoid": (network(output={"activation": "sigmoid"}), {}),
+    "tied softmax": (network(output=TIED), {}),
+    "tied sigmoid": (network(output={"activation": "sigmoid", **TIED}), {"optimizer": "adagrad"}),
+    "clipped": (network(), {"gradient_norm_limit": 0.1}),
+    "tied and clipped": (network(output=TIED), {"gradient_norm_limit": 0.1, "optimizer": "momentum"}),
+    "cosine, contrastive": (network(output={"cosine": {}, "loss": "cosine_contrastive", "activation": "linear"}), {"optimizer": "rmsprop"}),
+    "denoise, dropout, limits": (
+        network(
+            {"dropout": 0.3, "weight_norm": 1.0}, {"predict": "hidden", "weight_norm": 1.0}, {"denoise": 0.3, "popularity_damping": 0.5}
+        ),
+        {"optimizer": "nesterov", "l2": 0.01},
+    ),
+    "sparseness, relu_max": (
+        network({"activation": "sigmoid", "sparseness": {}}, {"activation": "relu_max", "loss": "l2"}),
+        {"optimizer": "adadelta"},
+    ),
+    "idle rows under sgd": (network(), {"optimizer": "sgd", "l2": 0.1}),
+}
+
+
+@pytest.mark.parametrize(("document", "training"), SAME_BITS.values(), ids=SAME_BITS)
+def test_one_and_two_threads_and_a_second_run_give_the_same_bits(document, training):
+    found = []
+    for threads in (1, 2, 2):
+        run = Training(document, {"shards": 5, **training}, 997, threads)
+        found.append(([run.step(batch) for batch in batches(4, 64, 997)], run.fingerprint()))
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0][0])) == 4
+
+
+def test_the_number_of_shards_moves_only_the_last_bits():
+    losses, same = {}, {"initializer": {"kind": "constant", "value": 0.01}}
+    for shards in (1, 3, 8):
+        run = Training(network(same, same), {"shards": shards}, 97)
+        losses[shards] = [run.step(batch) for batch in batches(5, 16, 97)]
+    assert losses[1] == pytest.approx(losses[3], rel=1e-5)
+    assert losses[1] == pytest.approx(losses[8], rel=1e-5)
+
+
+def test_the_loss_is_that_before_the_step_and_falls():
+    run = Training(network(), {"optimizer": {"kind": "adam", "learning_rate": 0.05}}, 60)
+    batch = next(batches(1, 32, 60))
+    losses = [run.step(batch) for _ in range(30)]
+    share = sum(1 for count in batch.counts().tolist() if count) / 32
+    assert losses[0] == pytest.approx(share * np.log(60), rel=0.1)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+GENTLE = {"kind": "cosine_contrastive", "margin": 0.2, "negative_weight": 1.0}
+CHECKERBOARD = {
+    "softmax": network(),
+    "sigmoid": network(output={"activation": "sigmoid"}),
+    "tied": network({"activation": "linear"}, TIED),
+    "cosine": network({"bias": False}, {"cosine": {"temperature": 0.2}, "bias": False}),
+    "contrastive": network(
+        {"activation": "linear", "bias": False}, {"cosine": {"temperature": 1.0}, "loss": GENTLE, "activation": "linear", "bias": False}
+    ),
+    "denoise, hidden asked for": network(entry={"denoise": 0.4, "scale": "rsqrt"}, output={"predict": "hidden"}),
+    "l2 under linear_max": network(output={"activation": "linear_max", "loss": "l2"}),
+    "margin": network(output={"activation": "sigmoid", "loss": "scaled_marginal_cross_entropy"}),
+    "hinge": network(output={"activation": "linear", "loss": "l2_hinge"}),
+    "damped, dropout": network({"dropout": 0.3}, {}, {"popularity_damping": 0.5, "scale": "mean"}),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+@pytest.mark.parametrize("document", CHECKERBOARD.values(), ids=CHECKERBOARD)
+def test_on_a_checkerboard_every_user_is_offered_items_of_the_right_parity(document, optimizer):
+    num_users, width = 40, 31
+    rng = np.random.default_rng(3)
+    seen = [sorted(rng.choice(np.arange(user % 2, width, 2), 9, replace=False).tolist()) for user in range(num_users)]
+    items = SparseBatch.from_lists(seen)
+    run = Training(document, {"shards": 3, "optimizer": {"kind": optimizer, "learning_rate": 0.05}}, width)
+    for _ in range(80):
+        run.step(items)
+    logits_UL = run.logits(items)
+    for user, own in enumerate(seen):
+        logits_UL[user, own] = -torch.inf
+    assert (logits_UL.argmax(dim=1) % 2).tolist() == [user % 2 for user in range(num_users)]
