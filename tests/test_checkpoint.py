@@ -137,14 +137,14 @@ def test_a_checkpoint_of_another_network_is_refused(other, message, saved):
     assert message in refusal(saved, network(**other))
 
 
-def full_disk(tensors, path):
+def full_disk(_, path):
     path.write_bytes(b"half of")
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
     monkeypatch.setattr(checkpoint, "save_file", full_disk)
-    with pytest.raises(CheckpointError, match="saved cannot be written: No space left on device. Free some space"):
+    with pytest.raises(CheckpointError, match=r"saved cannot be written: No space left on device\. Free some space"):
         publish(saved, network(seed=5), {}, with_state=True)
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
     again = network(seed=9)
@@ -156,7 +156,7 @@ def test_a_file_that_the_system_will_not_let_grow_is_one_sentence_too(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
-        with pytest.raises(CheckpointError, match="cannot be written: .*File too large"):
+        with pytest.raises(CheckpointError, match=r"cannot be written: .*File too large"):
             publish(tmp_path / "saved", network(), {}, with_state=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -178,7 +178,7 @@ def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinis
 
 def test_the_fingerprint_depends_on_every_bit_of_every_weight_and_on_nothing_else():
     known = fingerprint(network())
-    for key, tensor in tensors(network()).items():
+    for key in tensors(network()):
         changed = network()
         flat = tensors(changed)[key].view(torch.int32).view(-1)
         if not len(flat):

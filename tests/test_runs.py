@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, DataError, DocumentError, FitError, NumericsError, OptionError
+from widenet.errors import CheckpointError, DocumentError, FitError, NumericsError
 from widenet.runs import Model, Silence, train
 from widenet.train.run_directory import RunDirectory
 
@@ -135,7 +135,7 @@ def test_resuming_a_finished_training_changes_nothing(data, undisturbed, tmp_pat
 
 def test_a_training_that_never_wrote_a_checkpoint_resumes_from_its_beginning(data, undisturbed, tmp_path):
     class Crash(Silence):
-        def advance(self, num_examples, loss):
+        def advance(self, *_):
             raise RuntimeError("a crash")
 
     with pytest.raises(RuntimeError):
@@ -213,7 +213,7 @@ def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(
 
 def test_a_signal_stops_a_training_in_the_main_thread_and_the_earlier_handlers_come_back(data, tmp_path):
     class Report(Silence):
-        def advance(self, num_examples, loss):
+        def advance(self, *_):
             os.kill(os.getpid(), signal.SIGINT)
 
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -301,8 +301,9 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
 
 
 def test_a_run_without_weights_cannot_be_loaded(data, tmp_path):
+    linear = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "activation": "linear", "loss": "l2"}]}
     with pytest.raises(NumericsError):
-        train(DEEP, document({"kind": "sgd", "learning_rate": 1e30}), data, tmp_path / "run")
+        train(linear, document({"kind": "sgd", "learning_rate": 1e30}), data, tmp_path / "run")
     with pytest.raises(CheckpointError, match="holds no weights yet"):
         Model.load(tmp_path / "run")
 
@@ -331,3 +332,10 @@ def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anyt
     with pytest.raises(FitError, match='output "next" asks for the dense "age"'):
         train(network, document("adam"), empty, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("names", ["Model, train", "train, Model", "Dataset, Model, Network, Training, dataset_from_lists, train"])
+def test_the_public_train_is_the_function_whatever_is_imported_first(names):
+    code = f"from widenet import {names}\nimport widenet\nassert callable(train) and widenet.train is train and widenet.Model is Model"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

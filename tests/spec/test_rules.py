@@ -100,6 +100,14 @@ NETWORK_MISTAKES = [
     ),
     (network({}, {}, {"activation": "tanh"}), ': layers[2].loss "cross_entropy" needs the activation "sigmoid" or "softmax"; got "tanh".'),
     (
+        network({}, {}, {"loss": "cosine_contrastive", "activation": "linear", "cosine": {}}),
+        ': layers[2].loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {"temperature": 1}.',
+    ),
+    (
+        network({}, {}, {"loss": {"kind": "cross_entropy", "targets": "sum"}, "activation": "sigmoid"}),
+        ': layers[2].loss.targets "sum" belongs to the activation "softmax"; got "sigmoid". Remove it.',
+    ),
+    (
         network({}, {"activation": "relu", "sparseness": {}}),
         ': layers[1].sparseness needs activations between 0 and 1; got "relu". Use "sigmoid".',
     ),

@@ -129,11 +129,11 @@ def test_a_training_that_diverges_ends_with_epoch_step_and_weight(data, tmp_path
     network = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "activation": "linear", "loss": "l2"}]}
     with pytest.raises(NumericsError) as caught:
         train(network, spec, data, tmp_path / "run")
-    assert re.fullmatch(
-        r'epoch 1, step [123]: (the loss must be a finite number; got (nan|inf): weights of "(out|mid/in|mid bias|out bias)" are not finite|'
-        r'weights must be finite numbers; those of "(out|mid/in|mid bias|out bias)" are not)\. Lower the learning rate, or set gradient_norm_limit\.',
-        str(caught.value),
-    )
+    weight = '"(mid/in|mid bias|out|out bias)"'
+    in_loss = f"the loss must be a finite number; got (nan|inf): weights of {weight} are not finite"
+    after_epoch = f"weights must be finite numbers; those of {weight} are not"
+    remedy = r"Lower the learning rate, or set gradient_norm_limit\."
+    assert re.fullmatch(rf"epoch 1, step [123]: ({in_loss}|{after_epoch})\. {remedy}", str(caught.value))
 
 
 def test_a_loss_that_is_no_number_is_told_from_a_weight_that_is_none(tmp_path):
@@ -162,7 +162,7 @@ def test_weights_broken_by_the_last_step_of_an_epoch_are_never_saved(data, tmp_p
 
     whole = loop.train_step
     monkeypatch.setattr(loop, "train_step", breaking)
-    with pytest.raises(NumericsError, match='epoch 2, step 3: weights must be finite numbers; those of "out" are not. Lower'):
+    with pytest.raises(NumericsError, match='epoch 2, step 3: weights must be finite numbers; those of "out" are not'):
         train(NETWORK, training(4), data, tmp_path / "run")
     assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "epoch-00001-step-000000000\n"
     monkeypatch.setattr(loop, "train_step", whole)

@@ -54,7 +54,8 @@ def test_an_empty_directory_may_become_a_run(tmp_path, data):
     assert (tmp_path / "run" / "network.json").exists()
 
 
-def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, run):
+def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data):
+    RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
@@ -85,9 +86,8 @@ def test_what_is_no_run_is_refused(tmp_path, run):
 
 
 def test_only_one_training_at_a_time_holds_the_directory(run):
-    with run.locked():
-        with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
-            pass
+    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+        pass
     with run.locked():
         pass
 

@@ -86,7 +86,10 @@ SAME_BITS = {
     "tied sigmoid": (network(output={"activation": "sigmoid", **TIED}), {"optimizer": "adagrad"}),
     "clipped": (network(), {"gradient_norm_limit": 0.1}),
     "tied and clipped": (network(output=TIED), {"gradient_norm_limit": 0.1, "optimizer": "momentum"}),
-    "cosine, contrastive": (network(output={"cosine": {}, "loss": "cosine_contrastive", "activation": "linear"}), {"optimizer": "rmsprop"}),
+    "cosine, contrastive": (
+        network(output={"cosine": {"temperature": 1}, "loss": "cosine_contrastive", "activation": "linear"}),
+        {"optimizer": "rmsprop"},
+    ),
     "denoise, dropout, limits": (
         network(
             {"dropout": 0.3, "weight_norm": 1.0}, {"predict": "hidden", "weight_norm": 1.0}, {"denoise": 0.3, "popularity_damping": 0.5}
@@ -121,7 +124,7 @@ def test_the_number_of_shards_moves_only_the_last_bits():
 
 
 def test_the_loss_is_that_before_the_step_and_falls():
-    run = Training(network(), {"optimizer": {"kind": "adam", "learning_rate": 0.05}}, 60)
+    run = Training(network({"units": 12}), {"optimizer": {"kind": "adam", "learning_rate": 0.05}}, 60)
     batch = next(batches(1, 32, 60))
     losses = [run.step(batch) for _ in range(30)]
     share = sum(1 for count in batch.counts().tolist() if count) / 32

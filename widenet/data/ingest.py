@@ -12,8 +12,8 @@ from widenet.errors import OptionError
 
 
 def ingest(
-    sources: Sequence[Path],
-    out: Path,
+    sources: Sequence[Path | str],
+    out: Path | str,
     *,
     user: str | None = None,
     item: str | None = None,
@@ -21,10 +21,10 @@ def ingest(
     time: str | None = None,
     min_value: float | None = None,
     keep_values: bool = False,
-    titles: Path | None = None,
+    titles: Path | str | None = None,
     title_id: str | None = None,
     title: str | None = None,
-    heldout: Path | None = None,
+    heldout: Path | str | None = None,
     format: str | None = None,  # noqa: A002
     field: str = "items",
     name: str | None = None,
@@ -52,25 +52,30 @@ def ingest(
     if (time is not None or keep_values) and value is None and min_value is None:
         raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
     say = on_progress or _in_silence
-    for path in [*sources, *(extra for extra in (heldout, titles) if extra is not None)]:
+    files, titles, heldout = [Path(source) for source in sources], _path(titles), _path(heldout)
+    for path in [*files, *(extra for extra in (heldout, titles) if extra is not None)]:
         format_of(path, None if path == titles else format)
     parts: tuple[Part, ...] = ("train", "heldout") if heldout else ("train",)
     has_values = keep_values or (value is not None and min_value is None)
-    with publication(out) as folder, database(folder, memory, threads) as connection:
+    with publication(Path(out)) as folder, database(folder, memory, threads) as connection:
         tables = Tables(connection, user, item, value, time, min_value)
-        width = _prepare(tables, sources, heldout, format, say)
+        width = _prepare(tables, files, heldout, format, say)
         tables.title(titles, title_id, title)
         say("writing")
         entries = {part: SortedEntries(tables.entries(part)) for part in parts}
         return write_contents(
             folder,
-            name=name or sources[0].name.split(".")[0],
+            name=name or files[0].name.split(".")[0],
             layouts=[FieldLayout(field, width, parts=parts, has_values=has_values)],
             batches=assembled(tables.example_ids(), entries, field, has_values),
             vocabularies={field: tables.vocabulary()},
             has_weights=False,
-            source={"sources": [path.name for path in sources], "min_value": min_value, **tables.facts},
+            source={"sources": [path.name for path in files], "min_value": min_value, **tables.facts},
         )
+
+
+def _path(given: Path | str | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def _prepare(tables: Tables, sources: Sequence[Path], heldout: Path | None, format_name: str | None, say: Callable[[str], None]) -> int:

@@ -1,0 +1,257 @@
+"""The application: help everywhere, quick to start, and every mistake one line, status 2, nothing half-written."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import typer.main
+
+from widenet.cli import app, main
+from widenet.errors import DocumentError
+
+
+def commands(command=None, words=()):
+    """The words of every command and group."""
+    command = command or typer.main.get_command(app)
+    yield list(words)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*words, name))
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+@pytest.mark.parametrize("asked", ["--help", "-h"])
+def test_every_command_explains_itself_and_each_of_its_options(words, asked, widenet):
+    ended = widenet(*words, asked)
+    assert ended.status == 0
+    assert "Usage:" in ended.out
+    assert len([word for word in ended.out.split() if word.isalpha()]) > 15
+
+
+def test_every_option_and_argument_has_a_help_text():
+    command = typer.main.get_command(app)
+    for words in commands():
+        inner = command
+        for word in words:
+            inner = inner.commands[word]
+        silent = [parameter.name for parameter in inner.params if not getattr(parameter, "help", None) and parameter.name != "help"]
+        assert silent == [], words
+
+
+def test_the_version_is_that_of_the_package(widenet):
+    assert widenet("--version").out.startswith("widenet 0.")
+
+
+@pytest.mark.parametrize(
+    "code", ["import widenet", "import sys; sys.argv = ['widenet', '--help']; import widenet.__main__; widenet.__main__.main()"]
+)
+def test_starting_loads_nothing_heavy(code):
+    heavy = ("torch", "pyarrow", "duckdb", "pydantic", "numpy", "tensorboard", "safetensors")
+    code = f"import atexit, sys\natexit.register(lambda: print([name for name in {heavy} if name in sys.modules], file=sys.stderr))\n{code}"
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+
+
+def test_debug_shows_where_an_error_came_from(widenet, world, monkeypatch):
+    monkeypatch.chdir(world)
+    line = ["train", "nowhere.json", "training.json", "--data", "data", "--out", "other"]
+    assert widenet(*line).status == 2
+    with pytest.raises(DocumentError, match=r"nowhere\.json: no such file"):
+        call("--debug", *line)
+
+
+def call(*words):
+    main(list(words))
+
+
+DOCUMENTS = {
+    "broken.json": '{"layers": [',
+    "list.json": "[1, 2]",
+    "twice.json": '{"epochs": 1, "epochs": 2}',
+    "unknown-field.json": '{"epocs": 3}',
+    "no-metric.json": '{"evaluation": {"metric": "ndgc@20"}}',
+    "no-k.json": '{"evaluation": {"metric": "recall"}}',
+    "wrong-part.json": '{"evaluation": {"part": "test"}}',
+    "zero.json": '{"epochs": 0}',
+    "huge-rate.json": '{"optimizer": {"kind": "sgd", "learning_rate": 1e38}, "epochs": 9, "shards": 2}',
+    "wrong-optimizer.json": '{"optimizer": "adamm"}',
+    "validated.json": '{"evaluation": {}}',
+    "empty.json": "",
+    "misspelt.json": json.dumps(
+        {"layers": [{"name": "a", "kind": "input", "field": "item"}, {"name": "b", "kind": "output", "field": "items"}]}
+    ),
+    "direct.json": json.dumps(
+        {"layers": [{"name": "a", "kind": "input", "field": "items"}, {"name": "b", "kind": "output", "field": "items"}]}
+    ),
+    "relu.json": json.dumps(
+        {
+            "layers": [
+                {"name": "a", "kind": "input", "field": "items"},
+                {"name": "b", "units": 3, "activation": "linear"},
+                {"name": "c", "kind": "output", "field": "items", "activation": "linear", "loss": "l2"},
+            ]
+        }
+    ),
+    "banned-unknown.txt": "nobody-knows\n",
+    "weights-bad.csv": "item,weight\n1,heavy\n",
+    "weights-no-column.csv": "item,wait\n1,2\n",
+    "personal-bad.csv": "usr,item\nu1,1\n",
+    "no-user.csv": "a,b\n1,2\n",
+    "ragged.csv": "user,item\n1,2\n3\n",
+    "values.csv": "user,item,rating\n1,2,five\n",
+    "empty.csv": "",
+}
+TRAIN = "train network.json training.json --data data --out OUT"
+MISTAKES = {
+    "train nowhere.json training.json --data data --out OUT": "nowhere.json: no such file",
+    "train data training.json --data data --out OUT": "data must be a JSON file; got a directory",
+    "train network.json nowhere.json --data data --out OUT": "nowhere.json: no such file",
+    "train BAD/broken.json training.json --data data --out OUT": "broken.json: line 1, column 13",
+    "train BAD/empty.json training.json --data data --out OUT": "empty.json: line 1, column 1",
+    "train BAD/list.json training.json --data data --out OUT": "list.json must be a JSON object with named fields; got [1, 2]",
+    "train network.json BAD/twice.json --data data --out OUT": 'the key "epochs" stands twice',
+    "train network.json BAD/unknown-field.json --data data --out OUT": 'epocs is not a known field. Did you mean "epochs"?',
+    "train network.json BAD/zero.json --data data --out OUT": "epochs must be at least 1; got 0",
+    "train network.json BAD/wrong-optimizer.json --data data --out OUT": 'Did you mean "adam"?',
+    "train network.json BAD/wrong-part.json --data data --out OUT": "evaluation.part must be one of validation, heldout",
+    "train network.json BAD/no-metric.json --data data --out OUT": 'evaluation.metric: "ndgc@20" is not a known metric. Did you mean "ndcg',
+    "train network.json BAD/no-k.json --data data --out OUT": 'Write "recall@10"',
+    "train network.json BAD/validated.json --data whole --out OUT": "has no validation part, only train. Set one aside with `widenet",
+    "train BAD/misspelt.json training.json --data data --out OUT": 'network.json: layers[0] ("a"): the dataset has no field "item". Did',
+    "train BAD/direct.json training.json --data data --out OUT": "Put a hidden layer between them.",
+    "train network.json training.json --data nowhere --out OUT": "nowhere: a dataset must be a directory; this does not exist",
+    "train network.json training.json --data run --out OUT": "run: a dataset must hold dataset.json; it is missing",
+    "train network.json training.json --data likes.csv --out OUT": "likes.csv: a dataset must be a directory; this is a file",
+    "train network.json training.json --data data --out run": "run exists already. Go on with --resume, or choose another --out.",
+    "train network.json training.json --data data --out data": "data exists already. Choose another --out.",
+    "train network.json training.json --data data --out likes.csv": "likes.csv exists already. Choose another --out.",
+    f"{TRAIN} --resume": "OUT is not a run: it has no network.json",
+    f"{TRAIN} --device tpu": 'device must be "cpu" or "cuda"; got "tpu"',
+    "evaluate nowhere --data data": 'nowhere is not a run: it has no network.json. Make one with "widenet train".',
+    "evaluate data --data data": "data is not a run",
+    "evaluate run --data run": "run: a dataset must hold dataset.json",
+    "evaluate run --data whole": "has no heldout part, only train",
+    "evaluate run --data data --output nxt": 'The network has none called "nxt". Name one of its outputs: next.',
+    "evaluate run --data data --device gpu": 'device must be "cpu" or "cuda"; got "gpu"',
+    "predict run --data data --out OUT.cvs": 'the extension must be one of .parquet, .csv, .jsonl, .dsstne; got ".cvs"',
+    "predict run --data data --out OUT --format xml": '"xml" is not a known format of recommendations.',
+    "predict run --data data --out OUT/deep/x.csv": "the directory must exist and be writable",
+    "predict run --data data --out data": "data: must be a file; got a directory",
+    "predict run --data data --out OUT.csv --never nowhere.txt": "nowhere.txt cannot be read: No such file or directory",
+    "predict run --data data --out OUT.csv --never BAD/banned-unknown.txt": "the id 'nobody-knows' is not in the vocabulary",
+    "predict run --data data --out OUT.csv --weights BAD/weights-bad.csv": 'line 2: column "weight" must be a finite number; got "heavy"',
+    "predict run --data data --out OUT.csv --weights BAD/weights-no-column.csv": 'column "weight" is missing; the first line has item',
+    "predict run --data data --out OUT.csv --never-for BAD/personal-bad.csv": 'column "user" is missing; the first line has usr, item',
+    "recommend run --items Hobitt": "no id and no title matches 'Hobitt'. Nearest: The Hobbit",
+    "recommend run": 'name at least one item, such as --items "The Hobbit"',
+    "recommend nowhere --items Hobbit": "nowhere is not a run",
+    "fingerprint data": "data is not a run",
+    "data ingest nowhere.csv --out OUT": "nowhere.csv: the file does not exist",
+    "data ingest likes.csv --out data": "data: already exists, and a dataset is never overwritten",
+    "data split nowhere --out OUT --heldout 0.1": "nowhere: a dataset must be a directory; this does not exist",
+    "data split whole --out OUT --heldout 2": "--heldout must be a share in [0, 1); got 2",
+    "data split whole --out OUT --heldout 0.1 --field item": 'Did you mean "items"?',
+    "data verify nowhere": "nowhere: a dataset must be a directory",
+    "demo --data nowhere --out OUT": "nowhere must be an interactions file, or a folder with one of",
+    "demo --out data": "data holds something else than an earlier demonstration",
+    "demo --out likes.csv": "likes.csv holds something else than an earlier demonstration",
+}
+"""Commands and what is wrong with them. OUT is a path where nothing is, BAD a folder of bad files."""
+
+
+@pytest.fixture
+def bad(tmp_path):
+    for name, text in DOCUMENTS.items():
+        (tmp_path / "bad").mkdir(exist_ok=True)
+        (tmp_path / "bad" / name).write_text(text)
+    return tmp_path / "bad"
+
+
+def everything(*folders):
+    """Every file under some folders, with its content."""
+    return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_one_line_with_status_2_and_leaves_everything_as_it_was(line, widenet, inside, bad, tmp_path):
+    before = everything(inside, tmp_path)
+    out = tmp_path / "out"
+    ended = widenet(*[word.replace("OUT", str(out)).replace("BAD", str(bad)) for word in line.split()])
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("widenet: ")
+    assert ended.err.count("\n") == 1
+    assert MISTAKES[line].replace("OUT", str(out)) in ended.err
+    assert everything(inside, tmp_path) == before
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("file", ["no-user.csv", "ragged.csv", "empty.csv"])
+def test_a_bad_source_is_one_line_after_the_phases_and_leaves_nothing(file, widenet, bad, tmp_path):
+    before = everything(tmp_path)
+    ended = widenet("data", "ingest", bad / file, "--out", tmp_path / "out")
+    lines = ended.err.splitlines()
+    assert ended.status == 2
+    assert lines[-1].startswith(f"widenet: {bad / file}: ")
+    assert [line for line in lines[:-1] if not line.endswith(" ...")] == []
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_training_that_diverges_is_a_mistake_too(widenet, bad, tmp_path):
+    ended = widenet("train", bad / "relu.json", bad / "huge-rate.json", "--data", "data", "--out", tmp_path / "out")
+    assert (ended.status, ended.out) == (2, "")
+    assert "Traceback" not in ended.err
+    assert ended.err.splitlines()[-1].startswith("widenet: epoch ")
+    assert ended.err.endswith("are not finite. Lower the learning rate, or set gradient_norm_limit.\n")
+
+
+@pytest.mark.usefixtures("inside")
+def test_cuda_without_a_gpu_is_refused(widenet, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    ended = widenet("evaluate", "run", "--data", "data", "--device", "cuda")
+    assert (ended.status, ended.err) == (2, 'widenet: device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".\n')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "trian",
+        "train",
+        "train network.json",
+        "train network.json training.json --out x",
+        "train network.json training.json --data data --out x --no-such-option",
+        "evaluate run --data data -k 0",
+        "evaluate run --data data -k many",
+        "evaluate run --data data --part test",
+        "predict run --data data --out x.csv -k 0",
+        "recommend run --items Hobbit -k 0",
+        "data split whole --out x --heldout much",
+        "schema nets",
+    ],
+)
+@pytest.mark.usefixtures("inside")
+def test_a_line_that_does_not_parse_shows_the_usage_and_status_2(line, widenet):
+    ended = widenet(*line.split())
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: ")
+    assert ended.err.splitlines()[-1].startswith("Error: ")
+
+
+def test_a_damaged_run_is_one_line(widenet, world, tmp_path):
+    shutil.copytree(world / "run", tmp_path / "run")
+    weights = tmp_path / "run" / "model" / "trunk.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    ended = widenet("fingerprint", tmp_path / "run")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == f"widenet: {weights} is damaged: its checksum is not that of the manifest. Use another checkpoint.\n"
+
+
+@pytest.mark.usefixtures("inside")
+def test_what_the_operating_system_refuses_is_one_line(widenet, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
+    ended = widenet("evaluate", "run", "--data", "data")
+    assert (ended.status, ended.err) == (2, "widenet: data: Permission denied. Check the path and the disk.\n")

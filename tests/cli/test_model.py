@@ -1,0 +1,109 @@
+"""Commands on a run: what they print and write is what the library gives."""
+
+import csv
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.runs import Model
+
+SPLIT = ["--data", "data"]
+
+
+@pytest.fixture
+def model(inside):
+    return Model.load(inside / "run")
+
+
+def test_evaluate_prints_the_metrics_as_json(widenet, model):
+    ended = widenet("evaluate", "run", *SPLIT, "--json", "-k", 3, "--k", 1)
+    assert (ended.status, ended.err) == (0, "")
+    assert json.loads(ended.out) == model.evaluate("data", ks=[1, 3])
+
+
+def test_evaluate_prints_a_table(widenet, model):
+    found = model.evaluate("data", "validation", ks=[2, 5], exclude_seen=False)
+    lines = widenet("evaluate", "run", *SPLIT, "-k", 5, "-k", 2, "--part", "validation", "--include-seen").out.splitlines()
+    assert lines[0].split() == ["@2", "@5"]
+    assert lines[2].split() == ["recall", f"{found['recall@2']:.4f}", f"{found['recall@5']:.4f}"]
+    assert len(lines) == 10
+    assert lines[-1] == "over 12 users"
+
+
+def rows_of(path):
+    """(user, item, score) of every recommendation in a file, in its order."""
+    if path.suffix == ".parquet":
+        return [(row["user"], row["item"], row["score"]) for row in pq.read_table(path).to_pylist()]
+    text = path.read_text("utf-8")
+    if path.suffix == ".csv":
+        return [(row["user"], row["item"], float(row["score"])) for row in csv.DictReader(text.splitlines())]
+    if path.suffix == ".jsonl":
+        return [(user["user"], one["item"], one["score"]) for user in map(json.loads, text.splitlines()) for one in user["items"]]
+    parted = [line.split("\t") for line in text.splitlines()]
+    return [(user, item, float(score)) for user, rest in parted for item, score in (one.split(",") for one in rest.split(":") if one)]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "dsstne"])
+def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix, widenet, model, tmp_path):
+    out = tmp_path / f"out.{suffix}"
+    ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 3)
+    data = Dataset.open("data")
+    titles = data.vocabulary("items")
+    expected = []
+    for row, user in enumerate(data.ids(slice(None))):
+        history = titles.ids(data.sparse("items", slice(row, row + 1)).indices.numpy())
+        expected += [(user, one.item, one.score) for one in model.recommend(history, k=3)]
+    assert len(expected) > 24
+    assert (ended.status, ended.out) == (0, f"{out}: {len(expected)} recommendations for 12 users.\n")
+    found = rows_of(out)
+    assert [row[:2] for row in found] == [row[:2] for row in expected]
+    precision = {"abs": 6e-4} if suffix == "dsstne" else {"rel": 1e-5}
+    assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], **precision)
+
+
+@pytest.mark.usefixtures("inside")
+def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
+    (tmp_path / "never").write_text("0\n1\n")
+    (tmp_path / "never_for").write_text("user,item\nu0,2\n")
+    (tmp_path / "weights").write_text("item,weight\n3,100\n")
+    filters = ["--never", tmp_path / "never", "--never-for", tmp_path / "never_for", "--weights", tmp_path / "weights"]
+    widenet("predict", "run", *SPLIT, "--out", tmp_path / "recommendations", "--format", "csv", "--include-seen", *filters)
+    rows = list(csv.DictReader((tmp_path / "recommendations").read_text().splitlines()))
+    shown = {user: [row["item"] for row in rows if row["user"] == user] for user in ("u0", "u1")}
+    assert (len(shown["u0"]), len(shown["u1"])) == (6, 7)
+    assert set(shown["u1"]) - set(shown["u0"]) == {"2"}
+    assert shown["u0"][0] == shown["u1"][0] == "3"
+
+
+@pytest.mark.usefixtures("inside")
+def test_predict_replaces_an_earlier_file_only_when_it_is_complete(widenet, tmp_path):
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    (tmp_path / "never").write_text("unknown\n")
+    assert widenet("predict", "run", *SPLIT, "--out", out, "--never", tmp_path / "never").status == 2
+    assert out.read_text() == "mine"
+    assert widenet("predict", "run", *SPLIT, "--out", out).status == 0
+    assert out.read_text().startswith("user,item,score,rank\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
+
+
+@pytest.mark.parametrize("asked", [["--items", "The Hobbit", "the b"], ["The Hobbit", "1"], ["--items", "0", "--items", "1"]])
+def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
+    expected = model.recommend(["0", "1"], k=2)
+    ended = widenet("recommend", "run", *asked, "-k", 2)
+    assert ended.status == 0
+    assert ended.err == "For somebody with: The Hobbit; The B\n"
+    assert ended.out.splitlines() == [f"{rank:>4}  {one.score:<10.4g}  {one.title}  ({one.item})" for rank, one in enumerate(expected, 1)]
+
+
+def test_recommend_prints_one_json_list(widenet, model):
+    ended = widenet("recommend", "run", "hobbit", "--json", "-k", 20, "--include-seen")
+    expected = model.recommend(["0"], k=20, exclude_seen=False)
+    assert json.loads(ended.out) == [{"item": one.item, "title": one.title, "score": one.score} for one in expected]
+    assert (len(expected), ended.err) == (9, "")
+
+
+def test_fingerprint_prints_that_of_the_weights(widenet, model):
+    assert widenet("fingerprint", "run").out == f"{model.fingerprint()}\n"

@@ -1,0 +1,65 @@
+"""Progress: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import io
+
+import pytest
+
+from widenet.cli.progress import Counter, TrainingReport
+from widenet.train.loop import LoopState
+
+RECORD = {"epoch": 1, "loss": 2.5, "seconds": 3.14, "examples_per_second": 1234.5, "recall@20": 0.25, "ndcg@20": 0.5, "recall@5": 0.1}
+LINE = "epoch   1  loss 2.5000  3.1 s  1,234 examples/s  recall@20 0.2500  ndcg@20 0.5000"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def follow(report):
+    report.start(LoopState(), 2, 10)
+    report.advance(5, 3.0)
+    report.advance(5, 2.0)
+    report.epoch(RECORD)
+    report.stop()
+
+
+def test_elsewhere_it_is_a_line_an_epoch(capsys):
+    follow(TrainingReport())
+    assert capsys.readouterr() == ("", f"{LINE}\n")
+
+
+def test_quiet_is_nothing(capsys):
+    follow(TrainingReport(quiet=True))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    follow(TrainingReport())
+    shown = terminal.getvalue()
+    assert LINE in shown
+    assert "epoch 1/2" in shown
+    assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Going on after epoch 3, step 7.\n")]
+)
+def test_only_a_resumed_training_says_where_it_goes_on(state, said, capsys):
+    TrainingReport().start(state, 9, 100)
+    assert capsys.readouterr().err == said
+
+
+def test_a_counter_shows_itself_on_a_terminal_only(monkeypatch, capsys):
+    with Counter("counting", 10) as counter:
+        counter.advance(10)
+    assert capsys.readouterr() == ("", "")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Counter("counting", 10) as counter:
+        counter.advance(10)
+    assert "counting" in terminal.getvalue()
+    assert "10/10" in terminal.getvalue()

@@ -1,0 +1,20 @@
+"""Text tables: columns that line up, and ids only where they say more than the title."""
+
+from widenet.cli.tables import metrics_table, recommendations_table
+from widenet.runs import Recommendation
+
+
+def test_metrics_stand_a_line_each_with_a_column_for_each_k():
+    metrics = {"recall@5": 0.25, "ndcg@5": 0.125, "recall@20": 1.0, "ndcg@20": 0.5, "num_examples": 1234.0}
+    assert metrics_table(metrics, [5, 20]).splitlines() == [
+        "                    @5       @20",
+        "recall          0.2500    1.0000",
+        "ndcg            0.1250    0.5000",
+        "over 1,234 users",
+    ]
+
+
+def test_a_recommendation_shows_its_id_where_it_is_not_the_title():
+    rows = [Recommendation("7", "Emma", 0.5), Recommendation("8", "8", 0.0123449)]
+    assert recommendations_table(rows).splitlines() == ["   1  0.5         Emma  (7)", "   2  0.01234     8"]
+    assert recommendations_table([]) == ""

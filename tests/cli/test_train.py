@@ -1,0 +1,66 @@
+"""`widenet train`: what it says, and how it ends."""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from widenet.runs import Model
+
+
+@pytest.fixture
+def line(inside, tmp_path):
+    assert inside == Path.cwd()
+    return ["train", "network.json", "training.json", "--data", "data", "--out", str(tmp_path / "run")]
+
+
+def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line, widenet):
+    ended = widenet(*line)
+    assert ended.status == 0
+    first, second, following = ended.err.splitlines()
+    assert re.fullmatch(r"epoch   1  loss \d\.\d{4}  \d+\.\d s  [\d,]+ examples/s  recall@20 \d\.\d{4}  ndcg@20 \d\.\d{4}", first)
+    assert second.startswith("epoch   2  loss ")
+    assert (
+        following
+        == f"Next: widenet evaluate {line[-1]} --data data, or widenet predict {line[-1]} --data data --out recommendations.parquet"
+    )
+    assert ended.out == f"{line[-1]}: trained. Fingerprint {Model.load(line[-1]).fingerprint()}\n"
+
+
+def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
+    ended = widenet(*line, "--quiet")
+    assert (ended.status, ended.out, ended.err) == (0, "", "")
+    assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
+
+
+def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypatch):
+    monkeypatch.setattr("widenet.cli.progress.TrainingReport.advance", lambda *_: signal_itself())
+    ended = widenet(*line)
+    assert ended.status == 130
+    assert ended.err.splitlines()[-1] == f"  widenet {' '.join(line)} --resume"
+    monkeypatch.undo()
+    monkeypatch.chdir(world)
+    ended = widenet(*line, "--resume")
+    assert ended.err.startswith("Going on after epoch 0, step 1.\n")
+    assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
+
+
+def signal_itself():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, widenet, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("widenet.runs.build", interrupt)
+    ended = widenet(*line)
+    assert (ended.status, ended.out, ended.err) == (130, "", "Stopped before the first checkpoint.\n")
+
+
+def test_a_run_keeps_its_documents_with_every_default_written_out(world):
+    kept = json.loads((world / "run" / "training.json").read_text())
+    assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (2, 0.001, "validation")

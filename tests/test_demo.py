@@ -1,0 +1,98 @@
+"""The demonstration: runs on generated and on given data, beats popularity, touches nobody's files."""
+
+import json
+
+import pytest
+
+import widenet.demo
+from widenet.cli import main
+from widenet.data.catalogue import write_catalogue_csv
+from widenet.demo import Demo
+from widenet.errors import DataError, OptionError
+from widenet.runs import Silence
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """The demonstration with fewer books, readers and epochs."""
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    for name in ("network.json", "training.json"):
+        values = json.loads((widenet.demo._DOCUMENTS / name).read_text())
+        (documents / name).write_text(json.dumps(values | ({"epochs": 4} if "epochs" in values else {})))
+    monkeypatch.setattr(widenet.demo, "_DOCUMENTS", documents)
+    monkeypatch.setattr(widenet.demo, "write_catalogue_csv", lambda folder: write_catalogue_csv(folder, num_users=600, num_items=300))
+
+
+def steps(demo):
+    dataset = demo.ingest()
+    model = demo.train(dataset, Silence())
+    return dataset, model
+
+
+@pytest.mark.usefixtures("small")
+def test_it_beats_popularity_and_shows_what_it_recommends(tmp_path):
+    said = []
+    demo = Demo(None, tmp_path / "demo", said.append)
+    dataset, model = steps(demo)
+    found = demo.compare(model, dataset)
+    assert found["widenet"]["recall@20"] > 1.5 * found["popularity"]["recall@20"] > 0
+    examples = demo.examples(model, dataset, 2)
+    assert [(len(liked), len(recommended)) for liked, recommended in examples] == [(3, 5)] * 2
+    assert all(not set(liked) & {one.title for one in recommended} for liked, recommended in examples)
+    assert said == [f"Generated a catalogue: {tmp_path / 'demo' / 'interactions.csv'} and {tmp_path / 'demo' / 'titles.csv'}"]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
+    shown = []
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main(["demo", "--out", str(tmp_path / "demo")])
+        assert ended.value.code in (0, None)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert "On the held-out items" in shown[0]
+    assert shown[0].count("To somebody who had, among others: ") == 3
+
+
+@pytest.mark.usefixtures("small")
+def test_a_folder_of_interactions_with_or_without_titles_is_taken(tmp_path):
+    interactions, titles = write_catalogue_csv(tmp_path / "mine", num_users=200, num_items=100)
+    Demo(tmp_path / "mine", tmp_path / "demo", print).ingest()
+    named = Demo(interactions, tmp_path / "other", print).ingest()
+    assert (tmp_path / "demo" / "data" / "dataset.json").exists()
+    assert named.vocabulary("items").titles([0]) == named.vocabulary("items").ids([0])
+    assert (interactions.exists(), titles.exists()) == (True, True)
+
+
+def test_a_directory_of_something_else_and_a_file_are_refused_and_stay(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years")
+    for out in (tmp_path / "mine", tmp_path / "mine" / "thesis.txt"):
+        with pytest.raises(OptionError, match="holds something else than an earlier demonstration"):
+            Demo(None, out, print)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"
+
+
+def test_data_within_the_directory_that_is_made_anew_is_refused_and_stays(tmp_path):
+    Demo(None, tmp_path / "demo", print)
+    source, _ = write_catalogue_csv(tmp_path / "demo" / "mine", num_users=20, num_items=20)
+    with pytest.raises(OptionError, match="is made anew and must not hold the data"):
+        Demo(source, tmp_path / "demo", print)
+    assert source.exists()
+
+
+def test_data_that_is_not_there_is_told_before_an_earlier_demonstration_goes(tmp_path):
+    Demo(None, tmp_path / "demo", print)
+    (tmp_path / "demo" / "file").touch()
+    with pytest.raises(DataError, match="nowhere must be an interactions file, or a folder with one of interactions"):
+        Demo(tmp_path / "nowhere", tmp_path / "demo", print)
+    assert (tmp_path / "demo" / "file").exists()
+
+
+def test_the_current_directory_will_do(tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    Demo(None, (tmp_path / "empty").relative_to(tmp_path / "empty"), print)
+    assert [path.name for path in (tmp_path / "empty").iterdir()] == ["made-by-widenet-demo"]
