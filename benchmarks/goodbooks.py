@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, ingest, split, train
+from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.evaluate import evaluate_popularity
 from widenet.metrics import RankingMetrics
@@ -43,7 +44,7 @@ def _row(name: str, metrics: dict[str, float]) -> None:
     print(f"| {name} | {metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} |", flush=True)
 
 
-def _als(dataset: Dataset, part: str, numbers: dict[str, float]) -> dict[str, float]:
+def _als(dataset: Dataset, part: Part, numbers: dict[str, float]) -> dict[str, float]:
     """Metrics of alternating least squares (Hu, Koren and Volinsky, ICDM 2008) as its users run it, 15 iterations."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from implicit.als import AlternatingLeastSquares

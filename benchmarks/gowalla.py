@@ -1,6 +1,8 @@
 """The presets of examples/gowalla on the published split, beside the published figures."""
 
 import csv
+import json
+from pathlib import Path
 
 from benchmarks.places import DATA, presets, workplace
 from widenet import Model, ingest, train
@@ -21,17 +23,14 @@ def run() -> None:
             print(f"| {name} | {recall:.4f} | {ndcg:.4f} | - |")
 
 
-def _seconds(run: object) -> float:
-    import json
-    from pathlib import Path
-
-    return sum(json.loads(line)["seconds"] for line in (Path(str(run)) / "log.jsonl").read_text().splitlines())
+def _seconds(run: Path) -> float:
+    return sum(float(json.loads(line)["seconds"]) for line in (run / "log.jsonl").read_text().splitlines())
 
 
 def _published() -> list[tuple[str, float, float]]:
     """The published leaderboard, best first."""
     with (DATA / "gowalla" / "BARS_gowalla_m1.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file)]
+        rows = list(csv.DictReader(file))
     names = {key.strip().lower(): key for key in rows[0]}
     table = [(row[names["model"]].strip(), float(row[names["recall@20"]]), float(row[names["ndcg@20"]])) for row in rows]
     return sorted(table, key=lambda row: -row[1])

@@ -28,7 +28,8 @@ def run() -> None:
     before, peak, seconds = queue.get()
     worker.join()
     weights = 2 * WIDTH * HIDDEN * 4 + WIDTH * 4
-    print(f"\n{WIDTH:,} x {HIDDEN} in and out, softmax, adam, batch {BATCH}: {EXAMPLES // BATCH} steps and a checkpoint in {seconds:.1f} s\n")
+    steps = f"{EXAMPLES // BATCH} steps, a checkpoint and the model in {seconds:.1f} s"
+    print(f"\n{WIDTH:,} x {HIDDEN} in and out, softmax, adam, batch {BATCH}: {steps}\n")
     print("| what | GB |\n|---|---|")
     print(f"| weights | {weights / 1e9:.2f} |\n| optimizer state | {2 * weights / 1e9:.2f} |")
     print(f"| peak resident memory | {peak / 1e9:.2f} |\n| of which Python, torch and the data set, before training | {before / 1e9:.2f} |")

@@ -12,11 +12,12 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "widenet"
 
 LEVELS = [
+    {"__main__"},
     {"cli"},
     {"demo"},
     {"runs"},
     {"evaluate"},
-    {"train", "predict"},
+    {"training", "predict"},
     {"checkpoint"},
     {"parallel"},
     {"model"},
@@ -33,15 +34,15 @@ CONFINED = {
     "rich": ("widenet/cli/", "widenet/demo"),
     "safetensors": ("widenet/checkpoint",),
     "torch.distributed": ("widenet/parallel/",),
-    "torch.utils.tensorboard": ("widenet/train/",),
-    "tensorboard": ("widenet/train/",),
+    "torch.utils.tensorboard": ("widenet/training/",),
+    "tensorboard": ("widenet/training/",),
 }
 """Where each library may be imported: the beginnings of paths."""
 
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
 """File names that say nothing about what is inside."""
 
-WHOLE_PROJECT_TESTS = {"tests/test_architecture.py", "tests/test_readme.py"}
+WHOLE_PROJECT_TESTS = {"tests/test_architecture.py", "tests/test_docs.py", "tests/test_readme.py"}
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
@@ -122,7 +123,7 @@ def test_libraries_stay_in_their_rooms(path):
     [
         "import widenet",
         "from widenet import Network",
-        "import widenet.train.loop",
+        "import widenet.training.loop",
         "from widenet.predict import files",
         "from ..train import loop",
         "from widenet.kernels import gather_sum\ndef late():\n    from widenet.cli import main",

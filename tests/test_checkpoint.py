@@ -15,7 +15,7 @@ from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.train.optimizers import Optimizer
+from widenet.training.optimizers import Optimizer
 
 
 def network(units=4, shards=3, width=11, seed=0, optimizer="momentum"):

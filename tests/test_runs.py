@@ -14,8 +14,9 @@ import torch
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError, NumericsError
+from widenet.predict import rows
 from widenet.runs import Model, Silence, train
-from widenet.train.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory
 
 WIDTH, STEPS = 31, 5
 HISTORY = {"name": "history", "kind": "input", "field": "items", "denoise": 0.3}
@@ -238,12 +239,14 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads, data, undistur
     assert outcome(tmp_path / "run") == undisturbed("adam, tied")
 
 
-def test_torch_has_its_threads_back_after_and_between_blocks_of_predictions(data, tmp_path):
+def test_predictions_are_computed_in_one_thread_an_operation_and_torch_has_its_threads_back_between_them(data, tmp_path, monkeypatch):
+    threads = []
+    monkeypatch.setattr(rows, "top_k", lambda *inputs, top_k=rows.top_k: threads.append(torch.get_num_threads()) or top_k(*inputs))
     torch.set_num_threads(2)
     blocks = train(*SETTINGS["adam, tied"], data, tmp_path / "run").predict(data, k=3)
     assert torch.get_num_threads() == 2
     next(blocks)
-    assert torch.get_num_threads() == 2
+    assert (threads, torch.get_num_threads()) == ([1], 2)
 
 
 CHANGES = {

@@ -42,17 +42,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name when it is first asked for, so that `import widenet` is quick.
-
-    With it come the other names of its module: "train" is also a room, which that module's imports put in the function's place.
-    """
+    """Loads a public name when it is first asked for, so that `import widenet` is quick."""
     if name not in _HOME:
         raise AttributeError(f"module 'widenet' has no attribute {name!r}")
-    home = import_module(_HOME[name].partition(":")[0])
-    for public, place in _HOME.items():
-        module, _, attribute = place.partition(":")
-        if module == home.__name__:
-            globals()[public] = getattr(home, attribute)
+    module, _, attribute = _HOME[name].partition(":")
+    globals()[name] = getattr(import_module(module), attribute)
     return globals()[name]
 
 

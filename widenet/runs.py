@@ -28,10 +28,10 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.train.loop import Evaluate, LoopState, Report, Training, settle
-from widenet.train.optimizers import Optimizer
-from widenet.train.run_directory import RunDirectory
-from widenet.train.schedules import rates
+from widenet.training.loop import Evaluate, LoopState, Report, Training, settle
+from widenet.training.optimizers import Optimizer
+from widenet.training.run_directory import RunDirectory
+from widenet.training.schedules import rates
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from widenet.cli.progress import Counter, TrainingReport
-from widenet.train.loop import LoopState
+from widenet.training.loop import LoopState
 
 RECORD = {"epoch": 1, "loss": 2.5, "seconds": 3.14, "examples_per_second": 1234.5, "recall@20": 0.25, "ndcg@20": 0.5, "recall@5": 0.1}
 LINE = "epoch   1  loss 2.5000  3.1 s  1,234 examples/s  recall@20 0.2500  ndcg@20 0.5000"

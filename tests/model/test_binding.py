@@ -114,6 +114,8 @@ def test_what_does_not_go_together_is_named_with_its_layer(name):
         layers(out={"field": "rated", "activation": "sigmoid", "values": "ignore"}),
         layers(out={"field": "rated", **LINEAR}),
         layers({"field": "age", "dropout": 0.5}, out={"field": "age", **LINEAR}),
+        layers({"units": 30}, out={"units": 30}),
+        layers({"field": "age", "units": 3}),
         layers({"denoise": 0.5, "popularity_damping": 1.0, "units": 35}, out={**TIED, "units": 35}),
         layers(more=[{"name": "also", "units": 5, "source": "in", "weights": {"layer": "mid"}}], out={"source": ["mid", "also"]}),
     ],

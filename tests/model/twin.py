@@ -11,9 +11,9 @@ from widenet.parallel.local import LocalExchange
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.train.optimizers import Optimizer
-from widenet.train.schedules import rates
-from widenet.train.step import train_step
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import train_step
 
 CPU = torch.device("cpu")
 SQUASH = {

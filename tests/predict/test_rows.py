@@ -156,7 +156,8 @@ def test_items_are_known_by_id_title_or_a_part_of_one(titled):
     assert titled.understood(["i0", "emma", "i11"]) == ["The Hobbit", "Emma", "i11"]
 
 
-def test_all_items_can_be_recommended_and_no_unit_beyond_them(titled):
+def test_all_items_can_be_recommended_and_no_unit_beyond_them(titled, folder):
+    assert set(map(len, items_of(titled.predict(folder / "titled", k=WIDTH, exclude_seen=False)).values())) == {WIDTH}
     assert sorted(one.item for one in titled.recommend(["i0"], k=100)) == sorted(IDS[1:])
     assert sorted(one.item for one in titled.recommend([], k=100)) == sorted(IDS)
     assert len(titled.recommend(["i0"], k=11)) == 11

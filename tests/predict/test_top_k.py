@@ -120,7 +120,7 @@ def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(
     assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
 
 
-@pytest.mark.parametrize("activation", ["softmax", "relu", "relu_max"])
+@pytest.mark.parametrize("activation", ["softmax", "relu", "relu_max", "linear_max", "gelu", "silu", "leaky_relu"])
 @pytest.mark.parametrize("k", [1, 64, WIDTH, 1000])
 @pytest.mark.usefixtures("tiles")
 def test_k_may_be_one_or_more_than_the_width(activation, k):

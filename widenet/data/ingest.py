@@ -47,14 +47,12 @@ def ingest(
     on_progress: is told each phase.
     Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
     """
-    if not sources:
-        raise OptionError("SOURCE must be at least one file; got none.")
     if (time is not None or keep_values) and value is None and min_value is None:
         raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
     say = on_progress or _in_silence
-    files, titles, heldout = [Path(source) for source in sources], _path(titles), _path(heldout)
-    for path in [*files, *(extra for extra in (heldout, titles) if extra is not None)]:
-        format_of(path, None if path == titles else format)
+    files, titles, heldout = _known_files(sources, format), _path(titles), _path(heldout)
+    _known_files([path for path in (heldout,) if path], format, optional=True)
+    _known_files([path for path in (titles,) if path], None, optional=True)
     parts: tuple[Part, ...] = ("train", "heldout") if heldout else ("train",)
     has_values = keep_values or (value is not None and min_value is None)
     with publication(Path(out)) as folder, database(folder, memory, threads) as connection:
@@ -72,6 +70,16 @@ def ingest(
             has_weights=False,
             source={"sources": [path.name for path in files], "min_value": min_value, **tables.facts},
         )
+
+
+def _known_files(given: Sequence[Path | str], file_format: str | None, optional: bool = False) -> list[Path]:
+    """The files as paths, each there and of a known format."""
+    if not given and not optional:
+        raise OptionError("SOURCE must be at least one file; got none.")
+    files = [Path(path) for path in given]
+    for path in files:
+        format_of(path, file_format)
+    return files
 
 
 def _path(given: Path | str | None) -> Path | None:

@@ -16,7 +16,9 @@ _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 
-def split(source: Path | str, out: Path | str, *, heldout: float = 0.0, validation: float = 0.0, seed: int = 0, field: str = "items") -> Manifest:
+def split(
+    source: Path | str, out: Path | str, *, heldout: float = 0.0, validation: float = 0.0, seed: int = 0, field: str = "items"
+) -> Manifest:
     """Publish a dataset in which a share of each example's train entries has moved to another part.
 
     heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from widenet.spec.document import Document, Spec
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Strength = Annotated[float, Field(ge=0)]
 
 
@@ -67,10 +67,14 @@ class TrainingSpec(Document):
     keep: Literal["last", "best"] = "last"
     """Which weights the run ends with: the last, or those of the best evaluation."""
     checkpoints: Checkpoints = Checkpoints()
-    """What is kept while training."""
+    """When the whole state is saved, and how many of those stay."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":
             raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
+        if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
+            raise ValueError(
+                f"optimizer.learning_rate times l2 must be less than 1; got {self.optimizer.learning_rate * self.l2:g}. Lower one."
+            )
         return self

@@ -9,7 +9,7 @@ from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import NumericsError
 from widenet.runs import Model, Silence, train
-from widenet.train import loop
+from widenet.training import loop
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
 NETWORK = {

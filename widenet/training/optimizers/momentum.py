@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from widenet.spec.optimizers import Momentum
-from widenet.train.optimizers import multiply_rows
+from widenet.training.optimizers import multiply_rows
 
 _NEGLIGIBLE = 1e-20
 """A power of the momentum below this moves no float32 weight."""

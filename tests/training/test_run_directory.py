@@ -11,8 +11,8 @@ from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.train import run_directory
-from widenet.train.run_directory import RunDirectory
+from widenet.training import run_directory
+from widenet.training.run_directory import RunDirectory
 
 NETWORK = NetworkSpec.of(
     {

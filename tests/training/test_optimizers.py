@@ -8,7 +8,7 @@ from widenet.model.rule import StepNumbers
 from widenet.model.sharding import Shards
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.spec.training import TrainingSpec
-from widenet.train.optimizers import Optimizer
+from widenet.training.optimizers import Optimizer
 
 KINDS = {
     "sgd": (torch.optim.SGD, {}),

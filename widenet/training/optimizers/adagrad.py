@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from widenet.spec.optimizers import Adagrad
-from widenet.train.optimizers.still import StandsStill
+from widenet.training.optimizers.still import StandsStill
 
 
 class _Adagrad(StandsStill):

@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from widenet.spec.optimizers import Adam
-from widenet.train.optimizers.still import StandsStill
+from widenet.training.optimizers.still import StandsStill
 
 
 class AdamFormula(StandsStill):

@@ -15,10 +15,10 @@ from widenet.errors import NumericsError
 from widenet.model.draws import Draws
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
-from widenet.train.optimizers import Optimizer
-from widenet.train.run_directory import RunDirectory
-from widenet.train.schedules import rates
-from widenet.train.step import train_step
+from widenet.training.optimizers import Optimizer
+from widenet.training.run_directory import RunDirectory
+from widenet.training.schedules import rates
+from widenet.training.step import train_step
 
 
 @dataclass

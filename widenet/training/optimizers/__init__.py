@@ -35,6 +35,7 @@ class Optimizer:
         self.l1, self.l2 = l1, l2
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
+        self._shrunk: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def idles(self) -> bool:
@@ -67,11 +68,18 @@ class Optimizer:
         """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched."""
         since_U = since.cpu().numpy().astype(np.int64)
         if self._shrinks:
-            shrunk = np.concatenate([[0.0], np.cumsum(np.log1p(-rates[1 : until + 1] * self.l2))])
-            factor_U = np.exp(shrunk[until] - shrunk[since_U])
-            weight.mul_(torch.from_numpy(factor_U.astype(np.float32)).to(weight.device)[:, None])
+            shrunk = self._log_shrinkage(rates)
+            multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
         if self.formula.idles:
             self.formula.idle(weight, state, since_U, until, rates)
+
+    def _log_shrinkage(self, rates: np.ndarray) -> np.ndarray:
+        """The logarithm of what is left of a weight after n steps of l2 alone, float64 [steps + 1]."""
+        if self._shrunk is None or self._shrunk[0] is not rates:
+            steps = np.log1p(-rates * self.l2)
+            steps[0] = 0.0
+            self._shrunk = rates, np.cumsum(steps)
+        return self._shrunk[1]
 
     def _scale(self, gradient: Tensor, step: StepNumbers) -> None:
         if step.gradient_scale != 1.0:

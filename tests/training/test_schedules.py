@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from widenet.spec.training import TrainingSpec
-from widenet.train.schedules import rates
+from widenet.training.schedules import rates
 
 
 def rates_of(schedule, steps_per_epoch=4, epochs=3, warmup_steps=0, rate=0.5):

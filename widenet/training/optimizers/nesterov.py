@@ -1,7 +1,7 @@
 """Nesterov's accelerated gradient, in the form of Sutskever et al., ICML 2013, section 2.1, as torch has it."""
 
 from widenet.spec.optimizers import Nesterov
-from widenet.train.optimizers.momentum import Velocity
+from widenet.training.optimizers.momentum import Velocity
 
 
 def formula(spec: Nesterov) -> Velocity:

@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from widenet.spec.optimizers import Adadelta
-from widenet.train.optimizers import multiply_rows
+from widenet.training.optimizers import multiply_rows
 
 
 class _Adadelta:
