@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from torch import Tensor
 
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
+from widenet.parallel.group import by_leader
 
 FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
+_TRUNK = "trunk.safetensors"
 
 
 @dataclass(frozen=True)
@@ -82,25 +85,58 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     facts: plain JSON values to keep beside the tensors. with_state: the optimizer's state too.
     An earlier directory of that name is replaced.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
+    exchange = network.exchange
+    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid())[0]}")
+    files: dict[str, dict[str, Any]] = {}
+
+    def begin() -> None:
+        with _writing(path):
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
+
+    def finish() -> None:
+        with _writing(path):
+            manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
+            (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            _sealed(beside / _MANIFEST)
+            _replace(beside, path)
+
     try:
-        beside.mkdir(parents=True)
-        files = {}
-        for name, tensors in _files_of(network):
-            kept = {key: tensor for key, tensor in tensors.items() if with_state or not key.startswith(("state.", "moved"))}
-            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in kept.items()}, beside / name)
-            files[name] = _sealed(beside / name)
-        manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
-        (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        _sealed(beside / _MANIFEST)
-        _replace(beside, path)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(f"{path} cannot be written: {reason}. Free some space, or choose another place.") from None
+        by_leader(exchange, begin)
+        files = _all_written(path, network, beside, with_state)
+        by_leader(exchange, finish)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Checkpoint(path, files, facts)
+
+
+def _all_written(path: Path, network: Network, beside: Path, with_state: bool) -> dict[str, dict[str, Any]]:
+    """Write the files of every process; their sizes and checksums. Where one process fails, all raise its error."""
+    files: dict[str, dict[str, Any]] = {}
+    error: CheckpointError | None = None
+    try:
+        with _writing(path):
+            for name, tensors in _own_files_of(network):
+                kept = {key: tensor for key, tensor in tensors.items() if with_state or not key.startswith(("state.", "moved"))}
+                save_file({key: tensor.detach().cpu().contiguous() for key, tensor in kept.items()}, beside / name)
+                files[name] = _sealed(beside / name)
+    except CheckpointError as raised:
+        error = raised
+    for found, raised_there in network.exchange.collect((files, error)):
+        if raised_there is not None:
+            raise raised_there
+        files = {**files, **found}
+    return dict(sorted(files.items()))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What cannot be written within becomes one sentence about a path."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path} cannot be written: {reason}. Free some space, or choose another place.") from None
 
 
 def recover(folder: Path) -> None:
@@ -125,8 +161,11 @@ def fingerprint(network: Network) -> str:
     digest = hashlib.sha256()
     for name in sorted(network.wide):
         digest.update(f"{name}\n".encode())
-        for _, part in sorted(network.wide[name].parts.items()):
-            digest.update(_bytes(part.weight))
+        weight = network.wide[name]
+        for shard in range(weight.shards.count):
+            part = weight.parts.get(shard)
+            shape = (weight.shards.size(shard), *next(iter(weight.parts.values())).weight.shape[1:])
+            digest.update(_bytes(network.exchange.fetch(shard, None if part is None else part.weight, shape, network.device)))
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
@@ -150,7 +189,12 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
         tensors[f"weight.{name}"] = trunk.tensor
         tensors.update({f"state.{name}.{key}": tensor for key, tensor in trunk.state.items()})
     tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
-    yield "trunk.safetensors", tensors
+    yield _TRUNK, tensors
+
+
+def _own_files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """The files that this process writes: those of its shards, and the trunk if it leads."""
+    return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != _TRUNK)
 
 
 def _sealed(path: Path) -> dict[str, Any]:

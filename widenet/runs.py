@@ -3,13 +3,11 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
-
-import torch
 
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
@@ -18,10 +16,12 @@ from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import check_metric
+from widenet.model.binding import bind
 from widenet.model.build import build
+from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.local import LocalExchange
-from widenet.parallel.threads import available_threads, one_thread_an_operation
+from widenet.parallel.group import by_leader, device_for, exchange_for, joined
+from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
 from widenet.predict.top_k import Filter, top_k
@@ -81,27 +81,22 @@ def train(
     network_spec = network if isinstance(network, NetworkSpec) else _document(NetworkSpec, network)
     training_spec = training if isinstance(training, TrainingSpec) else _document(TrainingSpec, training)
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
-    chosen = _device(device)
-    metric_k = _check_evaluation(network_spec, training_spec, dataset)
-    exchange = _exchange(training_spec, chosen)
-    with one_thread_an_operation():
+    chosen = device_for(device)
+    metric_k = check_training(network_spec, training_spec, dataset)
+    with joined(chosen), one_thread_an_operation():
+        exchange = exchange_for(training_spec.shards, chosen)
+        run = _run_directory(Path(out), network_spec, training_spec, dataset, resume, exchange)
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
-        run = _run_directory(Path(out), network_spec, training_spec, dataset, resume)
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
-        with run.locked(), _signals(interrupted) as stop:
+        with ExitStack() as stack, _signals(interrupted) as stop:
+            by_leader(exchange, lambda: stack.enter_context(run.locked()))
             state = _state(run, net, dataset)
-            loop = Training(
-                run,
-                net,
-                rule,
-                _stream(network_spec, training_spec, dataset),
-                _evaluation(training_spec, dataset, metric_k),
-                report or Silence(),
-                state,
-            )
-            if not loop.loop(stop):
+            stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
+            evaluation = _evaluation(training_spec, dataset, metric_k)
+            teller = report if report is not None and exchange.leads else Silence()
+            if not Training(run, net, rule, stream, evaluation, teller, state).loop(stop):
                 raise KeyboardInterrupt
             if training_spec.keep == "best" and (run.path / "best").exists():
                 Checkpoint.open(run.path / "best").load_into(net, with_state=False)
@@ -122,8 +117,8 @@ class Model:
         Of a run that was cut short, it is the network as it stood at the newest checkpoint.
         """
         directory = RunDirectory.open(Path(run))
-        chosen = _device(device)
-        network = build(directory.network, directory.training, directory.fields, _exchange(directory.training, chosen), chosen)
+        chosen = device_for(device)
+        network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
         checkpoint = directory.model()
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
@@ -245,20 +240,10 @@ def _document(kind: Any, given: Any) -> Any:
     return kind.read(given) if isinstance(given, str | Path) else kind.of(dict(given))
 
 
-def _device(asked: str | None) -> torch.device:
-    if asked not in (None, "cpu", "cuda"):
-        raise OptionError(f'device must be "cpu" or "cuda"; got "{asked}".')
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise OptionError('device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".')
-    return torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-def _exchange(training: TrainingSpec, device: torch.device) -> LocalExchange:
-    return LocalExchange(training.shards, available_threads() if device.type == "cpu" else 1)
-
-
-def _check_evaluation(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> int:
-    """The k of the evaluation's metric, or 0; raises before hours are spent on a training that cannot be evaluated."""
+def check_training(network: NetworkSpec, training: TrainingSpec, data: Dataset | str | Path) -> int:
+    """Raise what would end a training before its first step; the k of its evaluation's metric, or 0 without an evaluation."""
+    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+    bind(network, dataset.fields)
     evaluation = training.evaluation
     if evaluation is None:
         return 0
@@ -289,10 +274,6 @@ def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Eval
     return lambda network: evaluate(network, dataset, evaluation.part, sorted({metric_k, 20}), evaluation.output)
 
 
-def _stream(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> Stream:
-    return Stream(dataset, network.fields, training.batch_size, training.seed, training.shuffle)
-
-
 def _state(run: RunDirectory, network: Network, dataset: Dataset) -> LoopState:
     """Where the training of a run stands; the network and the log are brought there."""
     state = LoopState()
@@ -302,7 +283,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset) -> LoopState:
             raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
         checkpoint.load_into(network, with_state=True)
         state = LoopState(**checkpoint.facts["state"])
-    run.rewind_log(state.epoch)
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch))
     return state
 
 
@@ -315,9 +296,11 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     settle(network, rule, rates(training, steps_per_epoch), state.epoch * steps_per_epoch + state.step)
 
 
-def _run_directory(path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool) -> RunDirectory:
+def _run_directory(
+    path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool, exchange: Exchange
+) -> RunDirectory:
     if not resume:
-        return RunDirectory.create(path, network, training, dataset)
+        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset))
     run = RunDirectory.open(path)
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
         if before != now:

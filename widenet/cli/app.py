@@ -48,7 +48,7 @@ def _options(
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command line; the process ends with status 0, with 2 after a user's mistake, with 130 after an interruption."""
     try:
-        app(arguments)
+        app(arguments, obj=arguments)
     except WidenetError as error:
         if os.environ.get("WIDENET_DEBUG"):
             raise

@@ -7,28 +7,40 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.processes import Processes, run_in_processes
+
 
 def train(
+    context: typer.Context,
     network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it.")],
     training: Annotated[Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")],
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
+    processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:
     """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened."""
     from widenet.cli.progress import TrainingReport
+    from widenet.parallel.group import device_for, is_leader, joined
+    from widenet.runs import check_training
     from widenet.runs import train as run
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
+    check_training(*documents, data)
+    run_in_processes(context, processes, device)
     report = TrainingReport(quiet)
     try:
-        model = run(*documents, data, out, resume=resume, device=device, report=report)
+        with joined(device_for(device)):
+            model = run(*documents, data, out, resume=resume, device=device, report=report)
+            digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
+        if not is_leader():
+            sys.exit(130)
         again = ["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out)]
         if (out / "checkpoints" / "latest").exists():
             typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
@@ -37,8 +49,8 @@ def train(
         sys.exit(130)
     finally:
         report.stop()
-    if not quiet:
-        typer.echo(f"{out}: trained. Fingerprint {model.fingerprint()}")
+    if not quiet and is_leader():
+        typer.echo(f"{out}: trained. Fingerprint {digest}")
         typer.echo(
             f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
         )

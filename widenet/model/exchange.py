@@ -1,8 +1,9 @@
 """What a layer may ask of the other shards, wherever they are computed."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 T = TypeVar("T")
@@ -10,6 +11,10 @@ T = TypeVar("T")
 
 class Exchange(Protocol):
     """Runs work on the shards at hand and combines what crosses shards. No result depends on who computes which shard."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that writes and speaks for all."""
 
     def each(self, work: Callable[[int], T]) -> list[T]:
         """`work(shard)` for every shard held here, in shard order; shards may run side by side."""
@@ -21,4 +26,13 @@ class Exchange(Protocol):
         """The elementwise maximum over all shards of one tensor a shard."""
 
     def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
-        """One tensor for every shard, in shard order."""
+        """One tensor of the same shape for every shard, in shard order."""
+
+    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """A shard's float32 tensor of a known shape, from the process that holds it. All processes must call it."""
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up in any process. All processes must call it."""
+
+    def collect(self, value: Any) -> list[Any]:
+        """A small plain value of every process, in order. All processes must call it; none goes on before all have."""

@@ -141,7 +141,10 @@ class Network:
             trunk.tensor.requires_grad_(True)
 
     def first_non_finite(self) -> str | None:
-        """The name of a weight that holds an infinite or undefined number; None where all are finite."""
+        """The name of a weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
+        return next((name for name in self.exchange.collect(self._first_non_finite_here()) if name is not None), None)
+
+    def _first_non_finite_here(self) -> str | None:
         for name, trunk in self.trunk.items():
             if not bool(torch.isfinite(trunk.tensor).all()):
                 return name

@@ -1,13 +1,13 @@
 """All shards in one process, side by side in threads."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from widenet.kernels import exact_sum
+from widenet.parallel.threads import Workers
 
 T = TypeVar("T")
 
@@ -15,21 +15,15 @@ T = TypeVar("T")
 class LocalExchange:
     """Holds every shard. Each shard's work runs in one thread, `num_threads` shards at a time; no result depends on that number."""
 
+    leads = True
+
     def __init__(self, num_shards: int, num_threads: int = 1) -> None:
-        self.num_shards = num_shards
-        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shard") if num_threads > 1 else None
+        self.shards = range(num_shards)
+        self.workers = Workers(num_threads)
 
     def each(self, work: Callable[[int], T]) -> list[T]:
         """See `model.exchange.Exchange.each`."""
-        if self.pool is None:
-            return [work(shard) for shard in range(self.num_shards)]
-        with_gradients = torch.is_grad_enabled()
-
-        def run(shard: int) -> T:
-            with torch.set_grad_enabled(with_gradients):
-                return work(shard)
-
-        return list(self.pool.map(run, range(self.num_shards)))
+        return self.workers.run(work, self.shards)
 
     def sum(self, terms: Sequence[Tensor]) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
@@ -42,3 +36,17 @@ class LocalExchange:
     def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
         return list(terms)
+
+    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """See `model.exchange.Exchange.fetch`."""
+        del shard, shape, device
+        assert term is not None
+        return term
+
+    def any(self, flag: bool) -> bool:
+        """See `model.exchange.Exchange.any`."""
+        return flag
+
+    def collect(self, value: Any) -> list[Any]:
+        """See `model.exchange.Exchange.collect`."""
+        return [value]

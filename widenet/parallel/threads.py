@@ -1,10 +1,14 @@
 """How many threads work on shards, and torch's own threads kept out of the arithmetic."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
+
+T = TypeVar("T")
 
 
 def available_threads() -> int:
@@ -22,3 +26,22 @@ def one_thread_an_operation() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class Workers:
+    """Runs work on shards, each in one thread, `num_threads` at a time."""
+
+    def __init__(self, num_threads: int) -> None:
+        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shard") if num_threads > 1 else None
+
+    def run(self, work: Callable[[int], T], shards: Sequence[int]) -> list[T]:
+        """`work(shard)` for every shard, in the order given."""
+        if self.pool is None:
+            return [work(shard) for shard in shards]
+        with_gradients = torch.is_grad_enabled()
+
+        def one(shard: int) -> T:
+            with torch.set_grad_enabled(with_gradients):
+                return work(shard)
+
+        return list(self.pool.map(one, shards))

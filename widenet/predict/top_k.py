@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.kernels import RunningTopK
 from widenet.kernels.running_top_k import best
@@ -97,7 +98,9 @@ class _Ranking:
                 low, high = part.edges([start, stop])
                 ranked_ET[part.examples_Z[low:high], part.units_Z[low:high] - start] = -torch.inf
             running.add(ranked_ET, first + start)
-        return running.result()
+        logits_EK, units_EK = running.result()
+        missing = self.k - logits_EK.shape[1]
+        return pad(logits_EK, (0, missing), value=-torch.inf), pad(units_EK, (0, missing), value=-1)
 
     def _scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         if total_E1 is None:

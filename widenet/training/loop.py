@@ -80,10 +80,12 @@ class Training:
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
         self.report.start(self.state, self.spec.epochs, self.stream.num_examples)
+        if not self.network.exchange.leads:
+            return self._run_epochs(None, interrupted)
         with closing(SummaryWriter(str(self.run.path / "tensorboard"), purge_step=self.state.epoch + 1)) as board:
             return self._run_epochs(board, interrupted)
 
-    def _run_epochs(self, board: SummaryWriter, interrupted: Callable[[], bool]) -> bool:
+    def _run_epochs(self, board: SummaryWriter | None, interrupted: Callable[[], bool]) -> bool:
         while self.state.epoch < self.spec.epochs and not self._has_stopped_early():
             if not self._run_epoch(interrupted):
                 self._check_weights()
@@ -108,11 +110,11 @@ class Training:
             state.examples += batch.num_examples
             state.seconds = earlier + time.monotonic() - started
             self.report.advance(batch.num_examples, loss)
-            if interrupted():
+            if self.network.exchange.any(interrupted()):
                 return False
         return True
 
-    def _end_epoch(self, board: SummaryWriter) -> None:
+    def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._check_weights()
         state = self.state
         seconds = max(state.seconds, 1e-9)
@@ -129,11 +131,12 @@ class Training:
             metrics = self.evaluate(self.network)
             record.update(metrics)
             self._judge(metrics)
-        self.run.log(record)
-        for name, value in record.items():
-            if name != "epoch":
-                board.add_scalar(name, value, record["epoch"])
-        board.flush()
+        if board is not None:
+            self.run.log(record)
+            for name, value in record.items():
+                if name != "epoch":
+                    board.add_scalar(name, value, record["epoch"])
+            board.flush()
         self.report.epoch(record)
         if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
             self._checkpoint()

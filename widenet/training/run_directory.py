@@ -16,6 +16,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
+from widenet.parallel.group import by_leader
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -130,13 +131,18 @@ class RunDirectory:
         folder = self.path / "checkpoints"
         name = f"epoch-{position[0]:05d}-step-{position[1]:09d}"
         checkpoint = publish(folder / name, network, dict(facts), with_state=True)
+        by_leader(network.exchange, lambda: self._point_to(name))
+        return checkpoint
+
+    def _point_to(self, name: str) -> None:
+        """Make a checkpoint the newest; drop those that are too many."""
+        folder = self.path / "checkpoints"
         _write_whole(folder / "latest", name + "\n")
         found = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in found if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in found:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
-        return checkpoint
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint; None where the run has none yet."""

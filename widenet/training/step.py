@@ -109,9 +109,9 @@ class _Update:
 
     def __init__(self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss]) -> None:
         self.network, self.deferred = network, deferred
-        self.rows: dict[str, list[Rows]] = {}
+        self.rows: dict[str, dict[int, Rows]] = {}
         for weight, uses in self._uses(activity).items():
-            self.rows[weight] = network.exchange.each(_row_gradients(prepared, activity, uses))
+            self.rows[weight] = dict(network.exchange.each(_row_gradients(prepared, activity, uses)))
         self.stepped: dict[str, list[WideLoss]] = {}
         for name, wide in deferred.items():
             self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
@@ -203,12 +203,12 @@ class _Update:
                     _limit_columns(self.network, weight, layer.weight_norm)
 
 
-def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], Rows]:
-    """What gives a shard's touched rows and their gradients, over all layers that read the weight."""
+def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, Rows]]:
+    """What gives a shard, its touched rows and their gradients, over all layers that read the weight."""
+    gradient_NH = torch.cat([_gradient(activity.gathered[key]) for key in uses])
 
-    def of(shard: int) -> Rows:
-        batch = stacked([prepared.sparse[source][shard] for _, source in uses])
-        return row_gradient(batch, torch.cat([_gradient(activity.gathered[key]) for key in uses]))
+    def of(shard: int) -> tuple[int, Rows]:
+        return shard, row_gradient(stacked([prepared.sparse[source][shard] for _, source in uses]), gradient_NH)
 
     return of
 

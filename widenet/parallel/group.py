@@ -1,0 +1,89 @@
+"""The group of processes that train one network: joined as torchrun, Slurm or `--processes` announce it, or as it already is."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from torch import distributed
+
+from widenet.errors import OptionError, WidenetError
+from widenet.model.exchange import Exchange
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.threads import available_threads
+
+TIMEOUT_SECONDS = 600
+"""How long a process waits for the others before it gives up."""
+
+_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID", "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR"}
+
+
+def announced(name: str) -> str | None:
+    """What the launcher says in an environment variable of torchrun, or in Slurm's place of it."""
+    return os.environ.get(name) or os.environ.get(_SLURM.get(name, ""), None)
+
+
+def num_processes() -> int:
+    """Processes in the group that this process belongs to; 1 without a launcher."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return int(announced("WORLD_SIZE") or 1)
+
+
+def is_leader() -> bool:
+    """Whether this process is the one that writes and speaks for its group."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank() == 0
+    return int(announced("RANK") or 0) == 0
+
+
+def device_for(asked: str | None) -> torch.device:
+    """The device of this process: cpu, or its own cuda device; raises OptionError."""
+    if asked not in (None, "cpu", "cuda"):
+        raise OptionError(f'device must be "cpu" or "cuda"; got "{asked}".')
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise OptionError('device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".')
+    if asked == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(announced("LOCAL_RANK") or 0) % torch.cuda.device_count())
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[None]:
+    """Within, this process belongs to the group that its launcher announced; a group that is joined already is left as it is."""
+    if num_processes() == 1 or distributed.is_initialized():
+        yield
+        return
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"):
+        os.environ.setdefault(name, announced(name) or "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=TIMEOUT_SECONDS))
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def exchange_for(num_shards: int, device: torch.device) -> Exchange:
+    """The exchange of this process: with the others of its group, or with itself."""
+    threads = available_threads() if device.type == "cpu" else 1
+    if num_processes() == 1:
+        return LocalExchange(num_shards, threads)
+    return ProcessExchange(num_shards, device, threads)
+
+
+def by_leader(exchange: Exchange, work: Callable[[], object]) -> None:
+    """Let one process do some work, the others wait for it; what it raises, all raise."""
+    error: WidenetError | None = None
+    if exchange.leads:
+        try:
+            work()
+        except WidenetError as raised:
+            error = raised
+    for raised_there in exchange.collect(error):
+        if raised_there is not None:
+            raise raised_there
