@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.processes import Processes, run_in_processes
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
 Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
@@ -19,6 +21,7 @@ class _Part(StrEnum):
 
 
 def evaluate(
+    context: typer.Context,
     run: Run,
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     part: Annotated[_Part, typer.Option(help="The part that was set aside.")] = _Part.heldout,
@@ -30,22 +33,28 @@ def evaluate(
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Device = None,
+    processes: Processes = None,
 ) -> None:
     """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its recommendations."""
     from widenet.cli.progress import Counter
     from widenet.cli.tables import metrics_table
     from widenet.data.dataset import Dataset
     from widenet.evaluate import DEFAULT_KS
+    from widenet.parallel.group import device_for, is_leader, joined
     from widenet.runs import Model
 
-    model, dataset = Model.load(run, device), Dataset.open(data)
-    ks = sorted(set(k)) if k else DEFAULT_KS
-    with Counter("evaluating", dataset.num_examples, quiet=as_json) as counter:
-        found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
-    typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
+    run_in_processes(context, processes, device)
+    with joined(device_for(device)):
+        model, dataset = Model.load(run, device), Dataset.open(data)
+        ks = sorted(set(k)) if k else DEFAULT_KS
+        with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
+            found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
+        if is_leader():
+            typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
 
 
 def predict(
+    context: typer.Context,
     run: Run,
     data: Annotated[Path, typer.Option(help="The dataset directory; every user in it gets recommendations.")],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")],
@@ -57,22 +66,30 @@ def predict(
     never_for: Annotated[Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")] = None,
     weights: Annotated[Path | None, typer.Option(help="CSV file (item,weight) of factors on the scores.")] = None,
     device: Device = None,
+    processes: Processes = None,
 ) -> None:
     """Write the best items for every user of a dataset: user, item, score, rank."""
     from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
+    from widenet.parallel.group import device_for, is_leader, joined
     from widenet.predict.files import open_results
     from widenet.runs import Model
 
-    model, dataset = Model.load(run, device), Dataset.open(data)
-    total = 0
-    filters = {"never": never, "never_for": never_for, "weights": weights}
-    blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, **filters)
-    with open_results(out, file_format) as results, Counter("predicting", dataset.num_examples) as counter:
-        for block in blocks:
-            results.write(block.users, block.counts, block.items, block.scores)
-            counter.advance(len(block.users))
-            total += len(block.items)
+    run_in_processes(context, processes, device)
+    with joined(device_for(device)):
+        model, dataset = Model.load(run, device), Dataset.open(data)
+        filters = {"never": never, "never_for": never_for, "weights": weights}
+        blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, **filters)
+        if not is_leader():
+            for _ in blocks:
+                pass
+            return
+        total = 0
+        with open_results(out, file_format) as results, Counter("predicting", dataset.num_examples) as counter:
+            for block in blocks:
+                results.write(block.users, block.counts, block.items, block.scores)
+                counter.advance(len(block.users))
+                total += len(block.items)
     typer.echo(f"{out}: {total:,} recommendations for {dataset.num_examples:,} users.")
 
 
