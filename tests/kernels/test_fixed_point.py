@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import exact_sum
+from widenet.kernels import exact_sum, sum_by
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -67,14 +67,45 @@ def test_the_sum_of_float64_terms_is_float64():
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_one_undefined_number_makes_the_whole_sum_undefined(bad):
+def test_one_undefined_number_makes_its_row_undefined_and_no_other(bad):
     terms = [torch.ones(3, 2), torch.ones(3, 2)]
     terms[1][2, 0] = bad
-    assert exact_sum(terms).isnan().all()
+    found = exact_sum(terms)
+    assert found[2].isnan().all()
+    assert found[:2].tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
-def test_the_terms_are_left_as_they_were():
-    terms = [torch.tensor([1.5]), torch.tensor([2.5])]
+def test_a_row_keeps_its_digits_beside_one_of_any_magnitude():
+    small, large = torch.tensor([[1.0, 2.0**-20]]), torch.tensor([[1e30, -1e30]])
+    found = exact_sum([torch.cat([small, large]), torch.cat([small, large])])
+    assert found[0].tolist() == [2.0, 2.0**-19]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnitude(dtype):
+    random = torch.Generator().manual_seed(3)
+    values = torch.randn(500, generator=random, dtype=dtype) * 10.0 ** torch.randint(-6, 7, (500,), generator=random)
+    groups = torch.randint(0, 7, (500,), generator=random)
+    values[groups == 5] *= 1e25
+    found = sum_by(values, groups, 8)
+    for group in range(8):
+        mine = values[groups == group].tolist()
+        true, peak = sum(map(Fraction, mine)), max(map(abs, mine), default=0.0)
+        rounding = abs(true) * Fraction(torch.finfo(dtype).eps)
+        assert abs(Fraction(found[group].item()) - true) <= rounding + len(values) * Fraction(peak) * Fraction(1, 2**51)
+    order = torch.randperm(500, generator=random)
+    assert torch.equal(sum_by(values[order], groups[order], 8), found)
+
+
+def test_an_undefined_number_makes_its_group_undefined_and_no_other():
+    found = sum_by(torch.tensor([1.0, float("nan"), 2.0]), torch.tensor([0, 1, 0]), 3)
+    assert found[1].isnan()
+    assert found[[0, 2]].tolist() == [3.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_terms_are_left_as_they_were(dtype):
+    terms = [torch.tensor([1.5], dtype=dtype), torch.tensor([2.5], dtype=dtype)]
     exact_sum(terms)
     assert [term.item() for term in terms] == [1.5, 2.5]
 

@@ -1,64 +1,67 @@
-"""Sums whose result does not depend on the order of addition: 64-bit fixed point."""
+"""Sums whose result does not depend on the order of addition: 64-bit fixed point, with a scale of its own for every row."""
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 _BITS = 62
+_DOUBLE_BIAS = 1023
+_DOUBLE_MANTISSA_BITS = 52
+_LARGEST_EXPONENT = 1000
 
 
-def scale_for(peak: float, num_terms: int) -> float:
-    """The power of two that turns terms up to `peak` into integers whose sum of `num_terms` fits 63 bits."""
-    if peak == 0.0 or not math.isfinite(peak):
-        return 1.0
-    exponent = math.frexp(peak)[1]
+def peaks_of(term: Tensor) -> Tensor:
+    """The largest magnitude of every row, float64; infinite where a number of the row is infinite or undefined.
+
+    A row is what the last dimension holds, [E, 1] of a term [E, H]; of a term with fewer dimensions, each number.
+    """
+    magnitude = term.abs() if term.dim() < 2 else term.abs().amax(dim=-1, keepdim=True)
+    return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+def scales_for(peaks: Tensor, num_terms: int) -> Tensor:
+    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits 63 bits."""
+    known = torch.where(torch.isfinite(peaks), peaks, 0.0)
     headroom = max(num_terms - 1, 0).bit_length()
-    return math.ldexp(1.0, min(_BITS - headroom - exponent, 1000))
+    exponent = (_BITS - headroom - torch.frexp(known).exponent).clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    return ((exponent.long() + _DOUBLE_BIAS) << _DOUBLE_MANTISSA_BITS).view(torch.float64)
 
 
-def to_fixed(term: Tensor, scale: float) -> Tensor:
+def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
     """The term in units of 1 / scale, int64; what is smaller is cut off."""
-    return term.to(torch.float64).mul_(scale).to(torch.int64)
+    return (term.to(torch.float64) * scales).to(torch.int64)
 
 
-def from_fixed(total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-    """The number that an int64 total stands for."""
-    return total.to(torch.float64).div_(scale).to(dtype)
-
-
-def peak_of(term: Tensor) -> float:
-    """The largest magnitude; NaN where a number is undefined, 0 where there is none."""
-    return float(term.abs().amax()) if term.numel() else 0.0
+def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:
+    """The numbers that an int64 total stands for; undefined where the peak is infinite."""
+    return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
 
 
 def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int) -> Tensor:
     """The sum of each group's values, the same bits in every order of the values, on every kind of device.
 
     values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values' type; cut off and
-    undefined as in `exact_sum`.
+    undefined as in `exact_sum`, each group by itself.
     """
-    peak = peak_of(values_Z)
-    if not math.isfinite(peak):
-        return values_Z.new_full((num_groups,), math.nan)
-    scale = scale_for(peak, len(values_Z))
+    peaks = torch.zeros(num_groups, dtype=torch.float64, device=values_Z.device)
+    peaks.scatter_reduce_(0, groups_Z, peaks_of(values_Z), "amax")
+    scales = scales_for(peaks, len(values_Z))
     total = torch.zeros(num_groups, dtype=torch.int64, device=values_Z.device)
-    return from_fixed(total.index_add_(0, groups_Z, to_fixed(values_Z, scale)), scale, values_Z.dtype)
+    total.index_add_(0, groups_Z, to_fixed(values_Z, scales[groups_Z]))
+    return from_fixed(total, scales, peaks, values_Z.dtype)
 
 
 def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     """The sum of equally shaped float tensors, the same bits in every order of the terms.
 
-    From each term is cut what lies below the largest magnitude of all, times 2^-60, times the number of terms; at the end the
-    sum is rounded to float64 and to the terms' type. Where a term is infinite or undefined the result is undefined throughout,
-    so that nobody mistakes it for a number.
+    Each row (`peaks_of`) is by itself. From each term is cut what lies below the row's largest magnitude of all terms, times
+    2^-60, times the number of terms; at the end the sum is rounded to float64 and to the terms' type. Where a number of a row
+    is infinite or undefined the row is undefined throughout, so that nobody mistakes it for numbers.
     """
-    peaks = [peak_of(term) for term in terms]
-    if not all(math.isfinite(peak) for peak in peaks):
-        return torch.full_like(terms[0], math.nan)
-    scale = scale_for(max(peaks, default=0.0), len(terms))
-    total = to_fixed(terms[0], scale)
+    peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
+    scales = scales_for(peaks, len(terms))
+    total = to_fixed(terms[0], scales)
     for term in terms[1:]:
-        total += to_fixed(term, scale)
-    return from_fixed(total, scale, terms[0].dtype)
+        total += to_fixed(term, scales)
+    return from_fixed(total, scales, peaks, terms[0].dtype)

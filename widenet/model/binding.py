@@ -1,6 +1,7 @@
 """A network document meets a dataset: widths of "auto" layers, and every rule that only both together can break."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from widenet.errors import FitError, did_you_mean
@@ -32,24 +33,37 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
     """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
     units = {}
     for index, layer in enumerate(spec.layers):
-        place = f'network.json: layers[{index}] ("{layer.name}")'
+        place = _Place(spec.where, index, layer.name)
         if isinstance(layer, HiddenLayer):
             units[layer.name] = layer.units
             continue
         if layer.field not in fields:
-            raise FitError(f'{place}: the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}')
+            raise FitError(f'{place.of("field")}: the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}')
         facts = fields[layer.field]
         if layer.units != "auto" and layer.units < facts.width:
-            rule = f'units must be at least the width of the field "{layer.field}", {facts.width}'
-            raise FitError(f'{place}: {rule}; got {layer.units}. Use "auto".')
+            rule = f'must be at least the width of the field "{layer.field}", {facts.width}'
+            raise FitError(f'{place.of("units")} {rule}; got {layer.units}. Use "auto".')
         units[layer.name] = facts.width if layer.units == "auto" else layer.units
         if isinstance(layer, InputLayer):
             _check_input(place, layer, facts)
         else:
             _check_output(place, layer, facts)
     for index, layer in enumerate(spec.layers):
-        _check_weights(f'network.json: layers[{index}] ("{layer.name}")', layer, spec, fields, units)
+        _check_weights(_Place(spec.where, index, layer.name), layer, spec, fields, units)
     return units
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A layer, as messages name it."""
+
+    document: str
+    index: int
+    name: str
+
+    def of(self, key: str) -> str:
+        """Where a setting of the layer stands: document, JSON path, and the layer's name."""
+        return f'{self.document}: layers[{self.index}].{key} ("{self.name}")'
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
@@ -58,33 +72,33 @@ def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFact
     return isinstance(layer, InputLayer) and fields[layer.field].kind == "sparse"
 
 
-def _check_input(place: str, layer: InputLayer, facts: FieldFacts) -> None:
+def _check_input(place: _Place, layer: InputLayer, facts: FieldFacts) -> None:
     sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
     for name, value in sparse_only.items():
         if value and facts.kind == "dense":
-            raise FitError(f'{place}: {name} needs a sparse field; "{layer.field}" is dense. Remove it.')
+            raise FitError(f'{place.of(name)} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.dropout and facts.kind == "sparse":
-        raise FitError(f'{place}: dropout needs a dense field; "{layer.field}" is sparse. Use "denoise".')
+        raise FitError(f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".')
     if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
-        raise FitError(f'{place}: units of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
+        raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
 
 
-def _check_output(place: str, layer: OutputLayer, facts: FieldFacts) -> None:
+def _check_output(place: _Place, layer: OutputLayer, facts: FieldFacts) -> None:
     if layer.values == "ignore" and facts.kind == "sparse":
         return
     low, high = facts.min_value, facts.max_value
     remedy = 'Use "values": "ignore", or another loss.' if facts.kind == "sparse" else "Use another loss."
     if layer.loss.kind == "cross_entropy" and layer.activation.kind == "sigmoid" and not 0 <= low <= high <= 1:
-        raise FitError(f"{place}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}. {remedy}")
+        raise FitError(f"{place.of('loss')}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}. {remedy}")
     if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
-        raise FitError(f"{place}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}. {remedy}")
+        raise FitError(f"{place.of('loss')}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}. {remedy}")
 
 
-def _check_weights(place: str, layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: dict[str, int]) -> None:
+def _check_weights(place: _Place, layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: dict[str, int]) -> None:
     if isinstance(layer, OutputLayer):
         for source in spec.sources(layer):
             if is_sparse_input(spec, source, fields):
-                raise FitError(f'{place}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.')
+                raise FitError(f'{place.of("source")}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.')
     if isinstance(layer, InputLayer) or layer.weights is None:
         return
     share = layer.weights
@@ -97,9 +111,9 @@ def _check_weights(place: str, layer: Layer, spec: NetworkSpec, fields: Mapping[
     if wanted != offered:
         turned = " transposed" if share.transposed else ""
         sizes = f"{wanted[0]} x {wanted[1]} weights; those of {owner.name!r}{turned} are {offered[0]} x {offered[1]}"
-        raise FitError(f'{place}: weights must match in size. It needs {sizes}. Change "units" or "transposed".')
+        raise FitError(f'{place.of("weights")} must match in size. It needs {sizes}. Change "units" or "transposed".')
     wide = [isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields) for start, end in ((source, layer), (owner_source, owner))]
     if wide[0] != wide[1]:
-        raise FitError(f"{place}: weights of sparse inputs and of outputs are cut into shards and can be shared only among themselves.")
+        raise FitError(f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be shared only among themselves.")
     if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
-        raise FitError(f'{place}: an input and an output share weights with "transposed": true, two of a kind with false.')
+        raise FitError(f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a kind with false.')

@@ -21,6 +21,8 @@ from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 
+_BLOCK_ROWS = 16_384
+
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, or dense float32 [E, width]."""
 
@@ -149,7 +151,8 @@ class Network:
             if not bool(torch.isfinite(trunk.tensor).all()):
                 return name
         for name, weight in self.wide.items():
-            if not all(bool(torch.isfinite(part.weight).all()) for part in weight.parts.values()):
+            blocks = (block for part in weight.parts.values() for block in torch.split(part.weight, _BLOCK_ROWS))
+            if not all(bool(torch.isfinite(block).all()) for block in blocks):
                 return name
         return None
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -29,10 +30,14 @@ def one_thread_an_operation() -> Iterator[None]:
 
 
 class Workers:
-    """Runs work on shards, each in one thread, `num_threads` at a time."""
+    """Runs work on shards, each in one thread, `num_threads` at a time.
+
+    A thread keeps the number of torch threads that it had at its first operation, whatever others set later; so each begins with one.
+    """
 
     def __init__(self, num_threads: int) -> None:
-        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shard") if num_threads > 1 else None
+        single = partial(torch.set_num_threads, 1)
+        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shard", initializer=single) if num_threads > 1 else None
 
     def run(self, work: Callable[[int], T], shards: Sequence[int]) -> list[T]:
         """`work(shard)` for every shard, in the order given."""

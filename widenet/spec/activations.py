@@ -40,5 +40,8 @@ class Elu(Spec):
 ROW_WISE = ("softmax", "relu_max", "linear_max")
 """The activations that divide by a sum over the whole layer."""
 
+SIGNED = ("tanh", "selu", "softsign", "linear", "gelu", "silu", "linear_max", "leaky_relu", "elu")
+"""The activations that can be below 0."""
+
 Activation = PlainActivation | LeakyRelu | Elu
 ActivationField = named(Activation, *PlainActivation.model_fields["kind"].annotation.__args__, "leaky_relu", "elu")  # type: ignore[union-attr]

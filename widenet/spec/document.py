@@ -2,12 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from widenet.errors import DocumentError, did_you_mean
+
+_SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""The smallest magnitude that a float32 holds in full precision, and the largest."""
 
 
 class Spec(BaseModel):
@@ -15,9 +19,30 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
+    @field_validator("*")
+    @classmethod
+    def _fits_float32(cls, value: Any) -> Any:
+        """Every number is computed with as a float32: refuse those that would become infinite, or zero."""
+        if isinstance(value, float) and value != 0 and not _SMALLEST <= abs(value) <= _LARGEST:
+            raise PydanticCustomError("float32", "a number of float32")
+        return value
+
 
 class Document(Spec):
     """A whole document, read from a file, from text or from plain Python values."""
+
+    usual_name: ClassVar[str] = "document"
+    """What messages call a document that was not read from a file."""
+    _path: str = PrivateAttr("")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, wherever they were read from."""
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    @property
+    def where(self) -> str:
+        """What begins a message about this document: the path it was read from, or its usual name."""
+        return self._path or self.usual_name
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -32,7 +57,9 @@ class Document(Spec):
             raise DocumentError(f"{path}: byte {error.start} is not UTF-8 text. Save the file as UTF-8.") from None
         except OSError as error:
             raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
-        return cls.parse(text, str(path))
+        document = cls.parse(text, str(path))
+        document._path = str(path)
+        return document
 
     @classmethod
     def parse(cls, text: str, where: str = "document") -> Self:
@@ -154,6 +181,7 @@ _RULES = {
     "int_from_float": "a whole number",
     "float_type": "a number, without quotes",
     "finite_number": "a finite number",
+    "float32": "0, or a number that a float32 can hold: of magnitude 1.2e-38 to 3.4e38",
     "int_parsing_size": "a smaller whole number",
     "string_pattern_mismatch": 'text without "/", "\\" and control characters',
 }

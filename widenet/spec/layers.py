@@ -99,7 +99,10 @@ class HiddenLayer(Spec):
     sparseness: Sparseness | None = None
     """Penalty on the units' mean activation; needs activations in (0, 1)."""
     weight_norm: Limit | None = None
-    """Largest Euclidean length of a unit's incoming weights, per source; longer ones are shortened after each step."""
+    """Largest Euclidean length of a unit's incoming weights, per source; longer ones are shortened after each step.
+
+    Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately count as they were left.
+    """
 
 
 class Cosine(Spec):

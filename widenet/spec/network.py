@@ -1,6 +1,6 @@
 """network.json: the layers of a network and how they are wired."""
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from widenet.spec.wiring import check_wiring, in_order, sources_of
 class NetworkSpec(Document):
     """What is trained: layers from sparse or dense inputs over hidden layers to outputs."""
 
+    usual_name: ClassVar[str] = "network.json"
     name: str = ""
     """A name for people."""
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]

@@ -1,6 +1,6 @@
 """training.json: how a network is trained."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,7 +17,7 @@ class Evaluation(Spec):
     every_epochs: Count = 1
     """Epochs between two evaluations; the last epoch is always evaluated."""
     metric: str = "ndcg@20"
-    """The metric that decides which checkpoint is best: NAME@K."""
+    """The metric that decides which checkpoint is best, the largest: NAME@K, of any metric but popularity."""
     part: Literal["validation", "heldout"] = "validation"
     """The part of the dataset to rank. Choosing by "heldout" makes its figures too good."""
     output: str | None = None
@@ -38,6 +38,7 @@ class Checkpoints(Spec):
 class TrainingSpec(Document):
     """How it is trained: optimizer, schedule, batches, epochs, seed."""
 
+    usual_name: ClassVar[str] = "training.json"
     epochs: Count = 10
     """Passes over the training examples."""
     batch_size: Count = 256
@@ -59,7 +60,7 @@ class TrainingSpec(Document):
     gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the matrix products of wide outputs; sums and weights are float32."""
+    """Precision of the matrix products of wide outputs. bfloat16 rounds their operands and results; weights stay float32."""
     shards: Annotated[int, Field(ge=1, le=1024)] = 8
     """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
     evaluation: Evaluation | None = None

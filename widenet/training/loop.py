@@ -161,6 +161,7 @@ class Training:
 
     def _checkpoint(self) -> None:
         facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
+        facts["device"] = self.network.device.type
         self.run.save_checkpoint(self.network, facts, (self.state.epoch, self.state.step))
 
     def _numbers(self, step: int) -> StepNumbers:

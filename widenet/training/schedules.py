@@ -1,7 +1,5 @@
 """Learning-rate schedules: the rate of every step of a training, known before it begins."""
 
-import math
-
 import numpy as np
 
 from widenet.spec.optimizers import CosineSchedule, ExponentialSchedule, InverseSchedule, Schedule, StepSchedule
@@ -11,24 +9,25 @@ from widenet.spec.training import TrainingSpec
 def rates(spec: TrainingSpec, steps_per_epoch: int) -> np.ndarray:
     """float64 [epochs * steps_per_epoch + 1]: the learning rate of step n at place n; place 0 is unused."""
     total = spec.epochs * steps_per_epoch
-    factors = [0.0] + [_factor(spec.schedule, step, steps_per_epoch, total) for step in range(total)]
-    if spec.warmup_steps:
-        for number in range(1, min(spec.warmup_steps, total) + 1):
-            factors[number] *= number / spec.warmup_steps
-    rate: float = spec.optimizer.learning_rate
-    return np.array(factors) * rate
+    found = np.zeros(total + 1)
+    found[1:] = _factors(spec.schedule, np.arange(total, dtype=np.float64), steps_per_epoch, total)
+    warm = min(spec.warmup_steps, total)
+    if warm:
+        found[1 : warm + 1] *= np.arange(1, warm + 1) / spec.warmup_steps
+    found *= spec.optimizer.learning_rate
+    return found
 
 
-def _factor(schedule: Schedule, step: int, steps_per_epoch: int, total: int) -> float:
-    """The share of the full rate after `step` finished steps."""
+def _factors(schedule: Schedule, steps: np.ndarray, steps_per_epoch: int, total: int) -> np.ndarray:
+    """The shares of the full rate after so many finished steps."""
+    factors = np.ones_like(steps)
     match schedule:
         case StepSchedule(every_epochs=every, factor=factor):
-            return float(factor ** (step // steps_per_epoch // every))
+            factors *= factor ** (steps // steps_per_epoch // every)
         case ExponentialSchedule(factor=factor):
-            return float(factor ** (step / steps_per_epoch))
+            factors *= factor ** (steps / steps_per_epoch)
         case InverseSchedule(decay=decay):
-            return 1 / (1 + decay * step)
+            factors /= 1 + decay * steps
         case CosineSchedule(floor=floor):
-            return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * step / total))
-        case _:
-            return 1.0
+            factors *= floor + (1 - floor) * 0.5 * (1 + np.cos(np.pi * steps / total))
+    return factors

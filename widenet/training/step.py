@@ -15,6 +15,8 @@ from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch, stacked
 
+_BLOCK_ROWS = 16_384
+
 Rows = tuple[Tensor, Tensor]
 """Touched rows int64 [U], ascending, and their gradients float32 [U, H]."""
 
@@ -218,8 +220,16 @@ def _gradient(gathered_EH: Tensor) -> Tensor:
     return gathered_EH.grad
 
 
+def _column_squares(weight_RH: Tensor) -> Tensor:
+    """Sum of squares of every column, float64 [H], a block of rows at a time."""
+    total_H = torch.zeros(weight_RH.shape[1], dtype=torch.float64, device=weight_RH.device)
+    for block_RH in torch.split(weight_RH, _BLOCK_ROWS):
+        total_H += block_RH.double().square().sum(dim=0)
+    return total_H
+
+
 def _limit_columns(network: Network, weight: WideWeight, limit: float) -> None:
-    squares_H = network.exchange.sum(network.exchange.each(lambda shard: weight.parts[shard].weight.double().square().sum(dim=0)))
+    squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)))
     factor_H = (limit / squares_H.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))

@@ -7,9 +7,6 @@ from torch import Tensor
 from widenet.spec.optimizers import Momentum
 from widenet.training.optimizers import multiply_rows
 
-_NEGLIGIBLE = 1e-20
-"""A power of the momentum below this moves no float32 weight."""
-
 
 class Velocity:
     """Momentum, and Nesterov's with its look ahead."""
@@ -19,6 +16,7 @@ class Velocity:
 
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
+        self._ahead: tuple[np.ndarray, np.ndarray] | None = None
 
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         """One step."""
@@ -29,20 +27,27 @@ class Velocity:
 
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *= momentum^skipped."""
-        starts, place_U = np.unique(since_U, return_inverse=True)
-        skipped = until - starts
-        distance = np.zeros(len(starts))
-        longest = int(skipped.max(initial=0))
-        if self.momentum > 0:
-            longest = min(longest, int(np.ceil(np.log(_NEGLIGIBLE) / np.log(self.momentum))))
-            for later in range(1, longest + 1):
-                still = skipped >= later
-                distance[still] += rates[starts[still] + later] * self.momentum**later
+        ahead = self._roads_ahead(rates)
+        fade_U = self.momentum ** (until - since_U).astype(np.float64)
+        distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
-            distance *= self.momentum
-        factor_U1 = torch.from_numpy(distance[place_U].astype(np.float32)).to(weight.device)[:, None]
+            distance_U *= self.momentum
+        factor_U1 = torch.from_numpy(distance_U.astype(np.float32)).to(weight.device)[:, None]
         weight.addcmul_(state["velocity"], factor_U1, value=-1)
-        multiply_rows(state["velocity"], self.momentum ** (until - since_U).astype(np.float64))
+        multiply_rows(state["velocity"], fade_U)
+
+    def _roads_ahead(self, rates: np.ndarray) -> np.ndarray:
+        """For every step n the sum over all later ones of rate[n + j] * momentum^j, float64 [steps + 1].
+
+        The part of it up to step m is ahead[n] - momentum^(m - n) * ahead[m].
+        """
+        if self._ahead is None or self._ahead[0] is not rates:
+            found, road = [0.0] * len(rates), 0.0
+            for step in range(len(rates) - 1, 0, -1):
+                road = self.momentum * (float(rates[step]) + road)
+                found[step - 1] = road
+            self._ahead = rates, np.array(found)
+        return self._ahead[1]
 
 
 def formula(spec: Momentum) -> Velocity:
