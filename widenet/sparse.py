@@ -16,7 +16,7 @@ class SparseBatch:
     indptr: int64 [E + 1]; example e owns entries indptr[e] to indptr[e + 1].
     indices: int32 or int64 [Z], each in [0, width); ascending order is not required.
     values: float32 [Z], or None where every value is one.
-    Trusted as it is: `checked` validates where data enters.
+    Trusted as it is; `checked` validates what comes from outside, such as lists.
     """
 
     indptr: Tensor

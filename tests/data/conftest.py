@@ -1,9 +1,14 @@
 """What the tests of data share: real data if there is any, and small sources."""
 
+import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.data.manifest import sha256_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,5 +29,41 @@ def source(tmp_path):
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
+
+    return write
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A dataset directory as another program might write it: some columns and keys of the manifest differ, the checksums are right."""
+
+    def write(columns=None, **keys):
+        folder = tmp_path / "foreign"
+        dataset_from_lists(
+            folder,
+            [[0, 2], [], [1]],
+            values=[[1.0, 5.0], [], [2.0]],
+            weights=[1, 1, 1],
+            heldout=[[1], [], []],
+            dense={"age": [[1], [2], [3]]},
+        )
+        path = folder / "examples-00000.arrow"
+        table = pa.ipc.open_file(path.read_bytes()).read_all()
+        for name, values in (columns or {}).items():
+            values = values if isinstance(values, pa.Array) else pa.array(values, table.schema.field(name).type)
+            table = table.set_column(table.schema.names.index(name), name, values)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.slice(0, 1))
+            writer.write_table(table.slice(1))
+        document = json.loads((folder / "dataset.json").read_text())
+        document["files"][path.name] |= {"size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for key, value in keys.items():
+            *way, last = key.split("__")
+            place = document
+            for step in way:
+                place = place[step]
+            place[last] = value
+        (folder / "dataset.json").write_text(json.dumps(document))
+        return folder
 
     return write

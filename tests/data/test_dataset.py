@@ -7,7 +7,8 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.data.writer import FieldLayout, write_contents
+from widenet.data.rules import FieldLayout
+from widenet.data.writer import write_contents
 from widenet.errors import DataError, FitError
 
 WIDTH = 50
@@ -57,7 +58,6 @@ def test_any_rows_in_any_order_equal_the_lists_however_the_files_are_divided(tmp
     assert dataset.weights(rows).tolist() == rows.tolist()
     assert dataset.ids(rows) == [f"user {row}" for row in rows]
     assert dataset.entry_counts("items", rows).tolist() == [len(lists[row]) for row in rows]
-    assert dataset.row_of("user 33") == 33
 
 
 def test_counts_are_those_of_the_lists(tmp_path, lists):
@@ -93,8 +93,6 @@ def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path)
         dataset.counts("age")
     with pytest.raises(FitError, match="'items' must be dense here; it is sparse"):
         dataset.dense("items", slice(None))
-    with pytest.raises(DataError, match="no example has the id 'x' among 2"):
-        dataset.row_of("x")
 
 
 def test_a_compressed_file_is_refused(tmp_path):

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from widenet.data.dataset import Dataset
 from widenet.data.formats import adjacency, csv, parquet
 from widenet.data.formats.table import format_of
 from widenet.data.ingest import ingest
@@ -105,6 +106,37 @@ def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
     assert format_of(source("d", "PAR1...")) is parquet
     zipped = source("a.csv.gz", gzip.compress(b"\xef\xbb\xbfuser,item\na,x\n"))
     assert ingest([zipped], tmp_path / "ds").num_examples == 1
+
+
+def write_pair(path, suffix, user, item):
+    if suffix == "parquet":
+        pq.write_table(pa.table({"user": [user], "item": [item]}), path)
+    else:
+        path.write_text(f"user,item\n{user},{item}\n" if suffix == "csv" else f"{user} {item}\n")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "adj"])
+@pytest.mark.parametrize(("name", "beside"), [("data[1]", "data1"), ("data*", "data-all"), ("data?", "data2"), ("da[t]a", "data")])
+def test_a_path_with_signs_of_a_pattern_means_that_file_alone(tmp_path, suffix, name, beside):
+    write_pair(tmp_path / f"{name}.{suffix}", suffix, "right", "x")
+    write_pair(tmp_path / f"{beside}.{suffix}", suffix, "wrong", "y")
+    ingest([tmp_path / f"{name}.{suffix}"], tmp_path / "ds")
+    assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["right"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "adj"])
+def test_the_names_of_folders_are_no_columns_and_no_patterns(tmp_path, suffix):
+    for folder, user in (("user=[5]", "right"), ("user=5", "wrong")):
+        (tmp_path / folder).mkdir()
+        write_pair(tmp_path / folder / f"r.{suffix}", suffix, user, "x")
+    ingest([tmp_path / "user=[5]" / f"r.{suffix}"], tmp_path / "ds")
+    assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["right"]
+
+
+def test_a_mistake_in_a_parquet_file_is_looked_for_in_that_file(tmp_path):
+    pq.write_table(pa.table({"user": ["a", None], "item": ["x", "y"]}), tmp_path / "r[1].parquet")
+    pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), tmp_path / "r1.parquet")
+    assert refusal(tmp_path / "r[1].parquet", tmp_path).startswith('r[1].parquet: row 2: column "user" must not be empty')
 
 
 def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):

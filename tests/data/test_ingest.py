@@ -130,6 +130,13 @@ def test_several_sources_are_one_and_ids_keep_their_text(tmp_path, source):
     assert rows_of(Dataset.open(tmp_path / "ds")) == {'Smith, "J"': {"é x": 1.0}, "Smith, J": {"y": 1.0}}
 
 
+def test_a_source_given_twice_changes_nothing(tmp_path, source):
+    path = source("r.csv", "user,item,rating\na,x,2\nb,x,3\n")
+    for name, sources in (("once", [path]), ("twice", [path, path])):
+        ingest(sources, tmp_path / name, value="rating")
+    assert Dataset.open(tmp_path / "twice").digest == Dataset.open(tmp_path / "once").digest
+
+
 def test_titles_are_joined_by_id(tmp_path, source):
     books = source("books.csv", 'id,title\n1,"One, two"\n2,\n9,Nine\n')
     manifest = ingest([source("r.csv", "user,item\na,1\na,2\n")], tmp_path / "ds", titles=books)
@@ -168,6 +175,8 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
     for options, message in (
         ({"time": "rating"}, "--time and --keep-values need --value"),
         ({"memory": "lots"}, '--memory must be a size such as "8GB"'),
+        ({"min_value": float("nan")}, "--min-value must be a finite number; got nan"),
+        ({"min_value": float("-inf")}, "--min-value must be a finite number; got -inf"),
         ({"format": "cvs"}, '--format must be one of csv, parquet, adjacency; got "cvs". Did you mean "csv"?'),
     ):
         with pytest.raises(OptionError) as caught:

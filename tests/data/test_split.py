@@ -107,6 +107,16 @@ def test_a_wrong_share_is_refused(tmp_path, whole, shares, message):
         split(whole.path, tmp_path / "ds", **shares)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**23])
+def test_a_wrong_seed_is_refused(tmp_path, whole, seed):
+    with pytest.raises(OptionError, match=r"--seed must be 0 to 9,223,372,036,854,775,807; got -?\d"):
+        split(whole.path, tmp_path / "ds", heldout=0.1, seed=seed)
+
+
+def test_the_largest_seed_is_right(tmp_path, whole):
+    assert split(whole.path, tmp_path / "ds", heldout=0.1, seed=2**63 - 1).source["split"]["seed"] == 2**63 - 1
+
+
 def test_a_dense_field_cannot_be_split(tmp_path, whole):
     with pytest.raises(DataError, match="only a sparse field can be split; 'age' is dense"):
         split(whole.path, tmp_path / "ds", heldout=0.1, field="age")

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import BATCHES_AHEAD, Stream
 from widenet.errors import DataError, FitError, OptionError
@@ -112,6 +113,12 @@ def test_batches_are_prepared_a_bounded_way_ahead(dataset, monkeypatch):
     next(batches)
     batches.close()
     assert max(prepared) < BATCHES_AHEAD
+
+
+def test_an_index_beyond_the_width_ends_the_epoch_with_a_sentence(foreign):
+    stream = Stream(Dataset.open(foreign({"items": [[0, 3], [], [1]]})), ["items"], 3, seed=0)
+    with pytest.raises(DataError, match=r"foreign: field 'items': indices must lie in \[0, 3\); got 3"):
+        list(stream.batches(0))
 
 
 def test_what_cannot_be_streamed_is_refused_at_once(dataset, tmp_path):

@@ -5,8 +5,9 @@ import pytest
 
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.data.writer import FieldLayout, publication, rebatched, write_dataset
-from widenet.errors import DataError, OptionError
+from widenet.data.rules import FieldLayout
+from widenet.data.writer import publication, rebatched, write_dataset
+from widenet.errors import DataError
 
 
 def batch(rows, values=None):
@@ -23,17 +24,26 @@ def write(out, batches, **layout):
 @pytest.mark.parametrize(
     ("rows", "values", "message"),
     [
-        ([[0], [2, 1]], None, "must ascend without repeats within a row; the row of example '1' does not"),
-        ([[0, 1], [], [3, 3]], None, "must ascend without repeats within a row; the row of example '2' does not"),
+        ([[0], [2, 1]], None, "must ascend without repeats within a row; example '1' has others"),
+        ([[0, 1], [], [3, 3]], None, "must ascend without repeats within a row; example '2' has others"),
         ([[0, 5]], None, r"must lie in \[0, 5\); got 5"),
         ([[0, 1]], [[1.0]], "must have one value beside each index"),
         ([[0]], [[float("nan")]], "must be finite numbers"),
         ([[0], None], None, "must hold no nulls"),
+        ([[0], [None]], None, "must hold no nulls"),
     ],
 )
 def test_rows_that_break_a_rule_are_refused(tmp_path, rows, values, message):
     with pytest.raises(DataError, match=message):
         write(tmp_path / "ds", [batch(rows, values)], has_values=values is not None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_a_weight_that_is_no_finite_number_of_at_least_zero_is_refused(tmp_path, weight):
+    rows = batch([[0], [1]]).append_column("weight", pa.array([0.0, weight], pa.float32()))
+    with pytest.raises(DataError, match="an example's weight must be a finite number of at least 0; example '1' has"):
+        write_dataset(tmp_path / "ds", layouts=[FieldLayout("items", 5)], batches=[rows], vocabularies={}, has_weights=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,22 +88,3 @@ def test_rebatching_keeps_every_row_in_order():
     again = list(rebatched(pieces, schema, 4))
     assert [piece.num_rows for piece in again] == [4, 4, 4]
     assert [x for piece in again for x in piece.column(0).to_pylist()] == list(range(12))
-
-
-def test_lists_are_sorted_with_their_values_and_described(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "ds", [[3, 1], []], values=[[0.5, 4.0], []], heldout=[[0], []], titles=["a", "b", None, "d"])
-    field = dataset.fields["items"]
-    rows = dataset.sparse("items", slice(None))
-    assert (rows.indices.tolist(), rows.values.tolist()) == ([1, 3], [4.0, 0.5])
-    assert (field.width, field.has_values, field.min_value, field.max_value) == (4, True, 0.5, 4.0)
-    assert dataset.vocabulary("items").titles([0, 2]) == ["a", "2"]
-    assert dataset.vocabulary("items").counts.tolist() == [0, 1, 0, 1]
-
-
-def test_lists_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"column 'items\.heldout' must have one row for each of 2 examples; got 1"):
-        dataset_from_lists(tmp_path / "ds", [[0], [1]], heldout=[[1]])
-    with pytest.raises(OptionError, match="values must have one number beside each index of 'items'"):
-        dataset_from_lists(tmp_path / "ds", [[0], [1]], values=[[1], []])
-    with pytest.raises(DataError, match="must name 3 features; got 1 and 3"):
-        dataset_from_lists(tmp_path / "ds", [[0], [1]], width=3, item_ids=["x"])

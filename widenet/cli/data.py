@@ -73,7 +73,7 @@ def split(
 
 @app.command("verify")
 def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")]) -> None:
-    """Compare every file of a dataset with its checksum."""
+    """Read every file of a dataset: compare its checksum, and check every rule of what it holds."""
     from widenet.data.manifest import Manifest
 
     manifest = Manifest.read(source)

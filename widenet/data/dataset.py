@@ -12,6 +12,7 @@ from torch import Tensor
 
 from widenet.data.manifest import Field, Manifest, Part, column, value_column
 from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
+from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, did_you_mean
 from widenet.sparse import SparseBatch
@@ -80,8 +81,8 @@ class Dataset:
 
         rows: int64 [E], each in [0, num_examples), or a slice.
         Returns a SparseBatch (indices int32, or int64 from a width of 2^31 on; ascending within a row) for a sparse
-        field, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown field, FitError for a part
-        that was never set aside.
+        field, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown field or an index
+        that is not below its width, FitError for a part that was never set aside.
         """
         return self.sparse(field, rows, part) if self.field(field).kind == "sparse" else self.dense(field, rows)
 
@@ -89,7 +90,7 @@ class Dataset:
         """As `rows`, for a sparse field; raises FitError for a dense one."""
         known = self._sparse_field(field, part)
         wanted = self._wanted(rows)
-        entries, indptr = self._lists[column(field, part)].gather(wanted)
+        entries, indptr = self._entries(known, part, wanted)
         indices = entries.view(np.int32) if known.width <= _INT32_WIDTHS else entries.astype(np.int64)
         values = None
         if known.has_values:
@@ -113,14 +114,6 @@ class Dataset:
         """The examples' own names."""
         return self._ids.texts(self._wanted(rows))
 
-    def row_of(self, example_id: str) -> int:
-        """The row of the example with this name; raises DataError when there is none. Reads all names."""
-        for start in range(0, self.num_examples, _ROWS_PER_COUNT):
-            names = self.ids(slice(start, start + _ROWS_PER_COUNT))
-            if example_id in names:
-                return start + names.index(example_id)
-        raise DataError(f"{self.path}: no example has the id {example_id!r} among {self.num_examples:,}.")
-
     def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
         """Stored entries of some examples, int64 [E]; reads no entry."""
         self._sparse_field(field, part)
@@ -130,7 +123,7 @@ class Dataset:
         """Interactions of each feature over all examples, int64 [width]."""
         counts = np.zeros(self._sparse_field(field, part).width, dtype=np.int64)
         for start in range(0, self.num_examples, _ROWS_PER_COUNT):
-            entries, _ = self._lists[column(field, part)].gather(self._wanted(slice(start, start + _ROWS_PER_COUNT)))
+            entries, _ = self._entries(self.fields[field], part, self._wanted(slice(start, start + _ROWS_PER_COUNT)))
             np.add.at(counts, entries, 1)
         return counts
 
@@ -155,6 +148,12 @@ class Dataset:
             remedy = f"Set one aside with `widenet data split {self.path} --out DIR --{part} 0.1`."
             raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
         return field
+
+    def _entries(self, field: Field, part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Indices (uint32 [Z], below the width) and row starts (int64 [E + 1]); raises DataError for an index that is not."""
+        entries, indptr = self._lists[column(field.name, part)].gather(rows)
+        check_indices(entries, field.width, f"{self.path}: field {field.name!r}")
+        return entries, indptr
 
     def _wanted(self, rows: np.ndarray | slice) -> np.ndarray:
         return np.arange(*rows.indices(self.num_examples), dtype=np.int64) if isinstance(rows, slice) else rows

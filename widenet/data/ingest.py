@@ -1,13 +1,15 @@
 """From files of interactions to a dataset directory: out of core, on DuckDB."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.table import format_of
 from widenet.data.manifest import Manifest, Part
+from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.tables import Tables, database
-from widenet.data.writer import FieldLayout, publication, write_contents
+from widenet.data.writer import publication, write_contents
 from widenet.errors import OptionError
 
 
@@ -34,7 +36,7 @@ def ingest(
 ) -> Manifest:
     """Publish the dataset of some files of interactions; see docs/architecture.md for its order and form.
 
-    sources: files of one meaning; their rows are put together.
+    sources: files of one meaning; their rows are put together. A file given twice changes nothing.
     user, item, value, time: columns; user and item are guessed from the obvious names. Ids are kept as text.
     value: a number for each interaction, stored as float32. Without it an interaction is just there.
     time: a number or a timestamp; where a user has an item several times the last one counts, without it the largest value.
@@ -47,8 +49,8 @@ def ingest(
     on_progress: is told each phase.
     Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
     """
-    if (time is not None or keep_values) and value is None and min_value is None:
-        raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
+    _check_options(value, min_value, time is not None or keep_values)
+    check_field_name(field)
     say = on_progress or _in_silence
     files, titles, heldout = _known_files(sources, format), _path(titles), _path(heldout)
     _known_files([path for path in (heldout,) if path], format, optional=True)
@@ -70,6 +72,13 @@ def ingest(
             has_weights=False,
             source={"sources": [path.name for path in files], "min_value": min_value, **tables.facts},
         )
+
+
+def _check_options(value: str | None, min_value: float | None, needs_value: bool) -> None:
+    if needs_value and value is None and min_value is None:
+        raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
+    if min_value is not None and not math.isfinite(min_value):
+        raise OptionError(f"--min-value must be a finite number; got {min_value}.")
 
 
 def _known_files(given: Sequence[Path | str], file_format: str | None, optional: bool = False) -> list[Path]:

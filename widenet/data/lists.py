@@ -1,18 +1,25 @@
 """A dataset from lists in Python: for tests, notebooks, and data that is small."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part, column, value_column
-from widenet.data.writer import VOCABULARY_SCHEMA, FieldLayout, write_dataset
+from widenet.data.rules import FieldLayout, check_names
+from widenet.data.writer import VOCABULARY_SCHEMA, write_dataset
 from widenet.errors import DataError, OptionError
+from widenet.sparse import SparseBatch
 
 Rows = Sequence[Sequence[int]]
 Numbers = Sequence[Sequence[float]]
+_Number = TypeVar("_Number", int, float)
+
+_LONGEST_SHOWN = 60
 
 
 def dataset_from_lists(
@@ -41,29 +48,32 @@ def dataset_from_lists(
     width: number of features; the least that fits by default, or the length of `item_ids` or `titles`.
     ids, item_ids: names; "0", "1", ... by default. titles: of the features.
     sparse, dense: further fields by name; rows of indices (train part only), rows of numbers of one length.
-    Raises DataError when a length or an index does not fit.
+    weights: how much each example counts in the loss, finite and at least 0.
+    Raises DataError for a row, an index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
     """
     parts: dict[Part, Rows] = {"train": items}
     if validation is not None:
         parts["validation"] = validation
     if heldout is not None:
         parts["heldout"] = heldout
-    columns: dict[str, pa.Array] = {"id": pa.array(ids if ids is not None else [str(row) for row in range(len(items))], pa.string())}
+    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in parts.items()}
+    further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
+    columns: dict[str, pa.Array] = {"id": _names("ids", ids if ids is not None else [str(row) for row in range(len(items))])}
     if weights is not None:
-        columns["weight"] = pa.array(weights, pa.float32())
+        columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
     layout = FieldLayout(field, _width(parts.values(), width, item_ids, titles), parts=tuple(parts), has_values=values is not None)
-    layouts = [layout]
-    vocabularies = {field: [_vocabulary(items, layout.width, item_ids, titles)]}
+    layouts = [layout, *(FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items())]
     for part, rows in parts.items():
         beside = values if part == "train" else None if values is None else [[1.0] * len(row) for row in rows]
-        columns |= _sorted_columns(field, part, rows, beside)
-    for name, rows in (sparse or {}).items():
-        layouts.append(FieldLayout(name, _width([rows], None, None, None)))
-        vocabularies[name] = [_vocabulary(rows, layouts[-1].width, None, None)]
-        columns |= _sorted_columns(name, "train", rows, None)
+        columns |= _sorted_columns(layout, part, rows, beside)
+    for other in layouts[1:]:
+        columns |= _sorted_columns(other, "train", further[other.name], None)
+    vocabularies = {field: [_vocabulary(parts["train"], layout.width, item_ids, titles)]}
+    vocabularies |= {other.name: [_vocabulary(further[other.name], other.width, None, None)] for other in layouts[1:]}
     for name, numbers in (dense or {}).items():
-        layouts.append(FieldLayout(name, len(numbers[0]) if numbers else 1, kind="dense"))
-        columns[name] = pa.array(numbers, pa.list_(pa.float32(), layouts[-1].width))
+        layouts.append(FieldLayout(name, _dense_width(name, numbers), kind="dense"))
+        columns[name] = pa.array(_numbers(name, numbers, _real), pa.list_(pa.float32(), layouts[-1].width))
+    check_names(layouts)
     for name, values_of_column in columns.items():
         if len(values_of_column) != len(items):
             raise DataError(f"column {name!r} must have one row for each of {len(items)} examples; got {len(values_of_column)}.")
@@ -80,16 +90,64 @@ def _width(parts: Iterable[Rows], width: int | None, item_ids: Sequence[str] | N
     for names in (item_ids, titles):
         if names is not None:
             return len(names)
-    return 1 + max((index for rows in parts for row in rows for index in row), default=0)
+    return 1 + max((index for rows in parts for row in rows for index in row if index > 0), default=0)
 
 
-def _sorted_columns(field: str, part: Part, rows: Rows, values: Numbers | None) -> dict[str, pa.Array]:
-    columns = {column(field, part): pa.array([sorted(row) for row in rows], pa.list_(pa.uint32()))}
-    if values is not None:
-        if [len(row) for row in values] != [len(row) for row in rows]:
-            raise OptionError(f"values must have one number beside each index of {column(field, part)!r}.")
-        paired = [[number for _, number in sorted(zip(row, beside, strict=True))] for row, beside in zip(rows, values, strict=True)]
-        columns[value_column(field, part)] = pa.array(paired, pa.list_(pa.float32()))
+def _dense_width(name: str, rows: Numbers) -> int:
+    """The length of every row."""
+    lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else 0 for row in rows]
+    for row, length in enumerate(lengths):
+        if length != lengths[0] or not length:
+            rule = "must be a list of numbers, as many as in row 0 and at least one"
+            raise DataError(f"column {name!r}: row {row} {rule}; got {_shown(rows[row])}. Correct the row.")
+    return lengths[0] if lengths else 1
+
+
+def _numbers(name: str, rows: Sequence[Iterable[object]], read: Callable[[Any], _Number]) -> list[list[_Number]]:
+    """The rows as lists of what `read` makes of each number."""
+    numbers: list[list[_Number]] = []
+    for number, row in enumerate(rows):
+        try:
+            if isinstance(row, str | bytes):
+                raise TypeError
+            numbers.append([read(entry) for entry in row])
+        except (TypeError, ValueError) as error:
+            what = "whole numbers" if read is operator.index else "numbers"
+            raise DataError(f"column {name!r}: row {number} must be a list of {what}; got {_shown(row)}. Correct the row.") from error
+    return numbers
+
+
+def _real(entry: Any) -> float:
+    if isinstance(entry, str | bytes):
+        raise TypeError
+    return float(entry)
+
+
+def _names(what: str, names: Sequence[str]) -> pa.Array:
+    """The names as a column; raises DataError for one that is no text, or that stands twice."""
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or name in seen:
+            raise DataError(f"{what} must be texts that differ; got {_shown(name)}{' twice' if isinstance(name, str) else ''}. Rename it.")
+        seen.add(name)
+    return pa.array(list(names), pa.string())
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _sorted_columns(layout: FieldLayout, part: Part, rows: Rows, values: Numbers | None) -> dict[str, pa.Array]:
+    name, beside = column(layout.name, part), value_column(layout.name, part)
+    numbers = None if values is None else _numbers(beside, values, _real)
+    if numbers is not None and [len(row) for row in numbers] != [len(row) for row in rows]:
+        raise OptionError(f"values must have one number beside each index of {name!r}.")
+    SparseBatch.from_lists(rows, numbers).checked(layout.width, f"column {name!r}")
+    columns = {name: pa.array([sorted(row) for row in rows], pa.list_(pa.uint32()))}
+    if numbers is not None:
+        paired = [[number for _, number in sorted(zip(row, others, strict=True))] for row, others in zip(rows, numbers, strict=True)]
+        columns[beside] = pa.array(paired, pa.list_(pa.float32()))
     return columns
 
 
@@ -100,5 +158,5 @@ def _vocabulary(rows: Rows, width: int, ids: Sequence[str] | None, titles: Seque
     shown = list(titles) if titles is not None else [None] * width
     if not len(names) == len(shown) == width:
         raise DataError(f"item_ids and titles must name {width} features; got {len(names)} and {len(shown)}.")
-    columns = [pa.array(names, pa.string()), pa.array(shown, pa.string()), pa.array(counts, pa.int64())]
+    columns = [_names("item_ids", names), pa.array(shown, pa.string()), pa.array(counts, pa.int64())]
     return pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)

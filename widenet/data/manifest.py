@@ -118,11 +118,14 @@ class Manifest(_Frozen):
             raise DataError(f"{path}: {place}: {first['msg']}; got {first['input']!r}. Restore the file, or ingest again.") from error
 
     def verify(self, folder: Path) -> None:
-        """Read every file and compare its checksum; raises DataError naming the first file that changed."""
+        """Read every file: compare its checksum, then check what it holds; raises DataError naming the first file and rule broken."""
+        from widenet.data.contents import check_contents  # reads by the manifest, so that it cannot be imported before it
+
         for name, file in self.files.items():
             _check_size(folder / name, file.size_bytes)
             if sha256_of(folder / name) != file.sha256:
                 raise DataError(f"{folder / name}: must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again.")
+        check_contents(folder, self)
 
     def write(self, folder: Path) -> None:
         """Write `dataset.json` into a folder that is not yet published."""

@@ -1,6 +1,7 @@
 """Set aside a random share of every example's entries, for tuning or for the final evaluation."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,11 @@ import pyarrow as pa
 from widenet import randomness
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
-from widenet.data.writer import FieldLayout, write_dataset
+from widenet.data.rules import FieldLayout
+from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
+
+LARGEST_SEED = 2**63 - 1
 
 _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
@@ -23,13 +27,15 @@ def split(
 
     heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
     one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
-    seed: with the row of the example and the index of the feature it decides alone what moves.
+    seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
     The vocabulary's counts are those of the entries that stay; the order of features does not change.
-    Raises DataError when the part exists already, OptionError for a wrong share.
+    Raises DataError when the part exists already, OptionError for a wrong share or seed.
     """
     asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
     shares = {part: share for part, share in asked.items() if share}
     _check_shares(asked)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = Dataset.open(source)
     known = dataset.field(field)
     if known.kind != "sparse":
@@ -38,7 +44,8 @@ def split(
         if part in known.parts:
             raise DataError(f"{source}: field {field!r} has a {part} part already. Split the dataset that it was made from.")
     parts = tuple(part for part in PARTS if part in known.parts or part in shares)
-    layouts = [_layout(each, parts if each.name == field else each.parts) for each in dataset.fields.values()]
+    layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
+    layouts = [replace(layout, parts=parts) if layout.name == field else layout for layout in layouts]
     counts = np.zeros(known.width, dtype=np.int64)
     vocabularies = {
         name: dataset.vocabulary(name).record_batches(counts if name == field else None)
@@ -63,10 +70,6 @@ def _check_shares(asked: Mapping[Part, float]) -> None:
     total = sum(asked.values())
     if not 0 < total < 1:
         raise OptionError(f"--heldout and --validation must add up to more than 0 and less than 1; got {total:g}.")
-
-
-def _layout(field: Field, parts: tuple[Part, ...]) -> FieldLayout:
-    return FieldLayout(field.name, field.width, field.kind, parts, field.has_values)
 
 
 def _divided(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int, counts: np.ndarray) -> Iterator[pa.RecordBatch]:

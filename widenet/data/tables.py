@@ -12,11 +12,11 @@ from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
 from widenet.data.formats.table import Format, format_of
 from widenet.data.manifest import Facts, Part
+from widenet.data.rules import MAX_WIDTH
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
 
 ENTRIES_PER_BATCH = 2**20
-MAX_WIDTH = 2**32
 
 _INTEGER = "-?[0-9]{1,38}"
 _EXAMPLES = 'SELECT DISTINCT "user" AS name FROM train UNION SELECT "user" FROM heldout UNION SELECT "user" FROM users_without_items'

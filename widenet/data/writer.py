@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.manifest import Facts, Field, File, Manifest, Part, column, sha256_of, value_column
+from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
+from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
@@ -21,17 +21,6 @@ BYTES_PER_FILE = 4 * 2**30
 """A file is closed at the first record batch that makes it larger, so that the division depends on the content alone."""
 
 VOCABULARY_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("count", pa.int64())])
-
-
-@dataclass(frozen=True)
-class FieldLayout:
-    """What the writer must know of a field before the first batch."""
-
-    name: str
-    width: int
-    kind: Literal["sparse", "dense"] = "sparse"
-    parts: tuple[Part, ...] = ("train",)
-    has_values: bool = False
 
 
 @dataclass
@@ -62,20 +51,6 @@ class _Statistics:
 def vocabulary_file(name: str) -> str:
     """The file that names the features of a field."""
     return f"{name}.vocabulary.arrow"
-
-
-def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
-    """The columns of the example files, in order."""
-    columns = [("id", pa.string())] + ([("weight", pa.float32())] if has_weights else [])
-    for layout in layouts:
-        if layout.kind == "dense":
-            columns.append((layout.name, pa.list_(pa.float32(), layout.width)))
-            continue
-        for part in layout.parts:
-            columns.append((column(layout.name, part), pa.list_(pa.uint32())))
-            if layout.has_values:
-                columns.append((value_column(layout.name, part), pa.list_(pa.float32())))
-    return pa.schema(columns)
 
 
 @contextmanager
@@ -147,9 +122,10 @@ def write_contents(
     The files depend on the rows alone, not on how the batches divide them.
     Raises DataError naming example and column when a row breaks a rule.
     """
+    check_names(layouts)
     statistics = {layout.name: _Statistics(dict.fromkeys(layout.parts, 0)) for layout in layouts}
     schema = examples_schema(layouts, has_weights)
-    checked = _checked(rebatched(batches, schema, rows_per_batch), layouts, statistics)
+    checked = _checked(rebatched(batches, schema, rows_per_batch), layouts, statistics, name)
     files = _write_examples(folder, checked, schema, bytes_per_file)
     num_examples = sum(file.num_rows for file in files.values())
     vocabulary_of: dict[str, str] = {}
@@ -215,49 +191,12 @@ def _write_vocabulary(path: Path, batches: Iterable[pa.RecordBatch]) -> File:
 
 
 def _checked(
-    batches: Iterable[pa.RecordBatch], layouts: Sequence[FieldLayout], statistics: Mapping[str, _Statistics]
+    batches: Iterable[pa.RecordBatch], layouts: Sequence[FieldLayout], statistics: Mapping[str, _Statistics], name: str
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for name in batch.schema.names:
-            if batch.column(name).null_count:
-                raise DataError(f"column {name!r} must hold no nulls; an absent row is an empty list.")
-        for layout in layouts:
-            for part in layout.parts:
-                num_entries, values = _check_part(batch, layout, part)
-                statistics[layout.name].add(part, num_entries, values)
+        for layout, part, num_entries, values in checked_parts(batch, layouts, name):
+            statistics[layout.name].add(part, num_entries, values)
         yield batch
-
-
-def _check_part(batch: pa.RecordBatch, layout: FieldLayout, part: Part) -> tuple[int, np.ndarray | None]:
-    name = column(layout.name, part)
-    if layout.kind == "dense":
-        values = batch.column(name).flatten().to_numpy()
-        _require(bool(np.isfinite(values).all()), name, "must be finite numbers")
-        return len(values), values
-    rows = batch.column(name)
-    indices, offsets = rows.flatten().to_numpy(), rows.offsets.to_numpy()
-    rising = np.ones(len(indices), dtype=bool)
-    rising[1:] = indices[1:] > indices[:-1]
-    starts = offsets[:-1] - offsets[0]
-    rising[starts[starts < len(indices)]] = True
-    if not rising.all():
-        row = int(np.searchsorted(starts, int(np.argmin(rising)), side="right")) - 1
-        _require(False, name, f"must ascend without repeats within a row; the row of example {batch.column('id')[row].as_py()!r} does not")
-    highest = int(indices.max()) if len(indices) else -1
-    _require(highest < layout.width, name, f"must lie in [0, {layout.width}); got {highest}")
-    if not layout.has_values:
-        return len(indices), None
-    beside = batch.column(value_column(layout.name, part))
-    same = np.array_equal(np.diff(beside.offsets.to_numpy()), np.diff(offsets))
-    _require(same, name, "must have one value beside each index")
-    values = beside.flatten().to_numpy()
-    _require(bool(np.isfinite(values).all()), value_column(layout.name, part), "must be finite numbers")
-    return len(indices), values
-
-
-def _require(holds: bool, name: str, rule: str) -> None:
-    if not holds:
-        raise DataError(f"column {name!r}: entries {rule}.")
 
 
 def _described(path: Path, num_rows: int) -> File:

@@ -19,11 +19,12 @@ def column_names(path: Path) -> list[str]:  # noqa: ARG001
 
 def scan(path: Path) -> str:
     """The SQL table of `user` and `item`; a user without items has one row without an item."""
-    lines = (
-        f"read_csv({sql.literal(path)}, columns = {{'line': 'VARCHAR'}}, delim = '{_NO_DELIMITER}', quote = '', escape = '', comment = '', "
+    options = (
+        f"columns = {{'line': 'VARCHAR'}}, delim = '{_NO_DELIMITER}', quote = '', escape = '', comment = '', "
         f"header = false, auto_detect = false, strict_mode = false, "
-        f"max_line_size = {LONGEST_LINE_BYTES}, buffer_size = {2 * LONGEST_LINE_BYTES})"
+        f"max_line_size = {LONGEST_LINE_BYTES}, buffer_size = {2 * LONGEST_LINE_BYTES}"
     )
+    lines = sql.read("read_csv", path, options)
     words = f"SELECT list_filter(string_split_regex(line, '\\s+'), lambda word: word <> '') AS words FROM {lines}"  # noqa: S608
     items = "unnest(CASE WHEN len(words) > 1 THEN words[2:] ELSE [NULL] END)"
     return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'  # noqa: S608

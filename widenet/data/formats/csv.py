@@ -34,7 +34,7 @@ def scan(path: Path) -> str:
     """The SQL table of all columns, as text."""
     columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in column_names(path))
     options = "header = true, auto_detect = false, quote = '\"', escape = '\"'"
-    return f"read_csv({sql.literal(path)}, columns = {{{columns}}}, delim = {sql.literal(_delimiter(path))}, {options})"
+    return sql.read("read_csv", path, f"columns = {{{columns}}}, delim = {sql.literal(_delimiter(path))}, {options}")
 
 
 def first_mistake(path: Path, columns: Columns) -> str | None:

@@ -24,7 +24,7 @@ def column_names(path: Path) -> list[str]:
 
 def scan(path: Path) -> str:
     """The SQL table of all columns."""
-    return f"read_parquet({sql.literal(path)})"
+    return sql.read("read_parquet", path)
 
 
 def first_mistake(path: Path, columns: Columns) -> str | None:
@@ -32,7 +32,7 @@ def first_mistake(path: Path, columns: Columns) -> str | None:
     mistakes = []
     with duckdb.connect() as database:
         for role, (column, expression) in columns.expressions().items():
-            table = f"read_parquet({sql.literal(path)}, file_row_number = true)"
+            table = sql.read("read_parquet", path, "file_row_number = true")
             cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"  # noqa: S608
             row = database.execute(f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1").fetchone()
             if row:

@@ -1,5 +1,8 @@
 """Quoting for the SQL that the formats are written in, and the rules of numbers and times."""
 
+import re
+from pathlib import Path
+
 LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
@@ -11,6 +14,15 @@ def name(text: str) -> str:
 def literal(text: object) -> str:
     """An SQL string."""
     return "'" + str(text).replace("'", "''") + "'"
+
+
+def read(function: str, path: Path, options: str = "") -> str:
+    """The SQL table that a DuckDB reader makes of one file; its path is taken letter by letter.
+
+    DuckDB would read `*`, `?` and `[` as a pattern, `~` and `s3://` at the start as another place, and a folder `user=5` as a column.
+    """
+    escaped = re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", str(path.absolute()))
+    return f"{function}({literal(escaped)}, hive_partitioning = false{options and ', '}{options})"
 
 
 def number(expression: str) -> str:

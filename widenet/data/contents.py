@@ -1,0 +1,81 @@
+"""Check what the files of a dataset directory hold, whichever program wrote them; loads no torch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
+from widenet.data.mapped import MappedFile
+from widenet.data.rules import FieldLayout, checked_parts, examples_schema
+from widenet.data.vocabulary import Vocabulary
+from widenet.errors import DataError
+
+_REMEDY = "Write both again, or ingest again."
+
+
+def check_contents(folder: Path, manifest: Manifest) -> None:
+    """Read every example and compare it with the rules of docs/data.md and with the manifest; raises DataError for the first that differs.
+
+    Costs one pass over the example files, a record batch at a time.
+    """
+    for name, field in manifest.fields.items():
+        _compare(folder / FILE_NAME, f"the name of field {name!r}", name, field.name)
+    layouts = [FieldLayout.of(field) for field in manifest.fields.values()]
+    num_entries: dict[str, dict[Part, int]] = {name: dict.fromkeys(field.parts, 0) for name, field in manifest.fields.items()}
+    num_examples = 0
+    for path, batch in _batches(folder, manifest, layouts):
+        num_examples += batch.num_rows
+        for layout, part, entries, values in checked_parts(batch, layouts, str(path)):
+            if layout.kind == "sparse":
+                num_entries[layout.name][part] += entries
+            if values is not None and len(values):
+                _check_range(path, manifest.fields[layout.name], values)
+    _compare(folder / FILE_NAME, "num_examples", num_examples, manifest.num_examples)
+    for name, field in manifest.fields.items():
+        if field.kind == "sparse":
+            _compare(folder / FILE_NAME, f"num_entries of field {name!r}", num_entries[name], field.num_entries)
+        if field.vocabulary is not None:
+            _check_vocabulary(folder, manifest, field, field.vocabulary)
+
+
+def _batches(folder: Path, manifest: Manifest, layouts: list[FieldLayout]) -> Iterator[tuple[Path, pa.RecordBatch]]:
+    """Every record batch that is not empty, with the columns of `layouts` alone; memory-mapped."""
+    schema = examples_schema(layouts, manifest.has_weights)
+    for name in manifest.example_files:
+        file = MappedFile(folder / name)
+        for wanted in schema:
+            found = file.schema.field(wanted.name).type if wanted.name in file.schema.names else None
+            if found != wanted.type:
+                raise DataError(f"{file.path}: column {wanted.name!r} must be {wanted.type}; got {found}. Write it again.")
+        _compare(folder / FILE_NAME, f"num_rows of {name}", sum(batch.num_rows for batch in file.batches), manifest.files[name].num_rows)
+        for batch in file.batches:
+            chosen = batch.select(schema.names)
+            try:
+                chosen.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise DataError(f"{file.path}: must hold whole Arrow columns; {error}. Write it again.") from error
+            if chosen.num_rows:
+                yield file.path, chosen
+
+
+def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
+    """Values lie between the manifest's extremes, both as float32."""
+    low, high = np.float32(field.min_value), np.float32(field.max_value)
+    for value in (values.min(), values.max()):
+        if not low <= value <= high:
+            rule = f"values must lie in [{low:g}, {high:g}], as min_value and max_value of {FILE_NAME} say"
+            raise DataError(f"{path}: field {field.name!r}: {rule}; got {value:g}. {_REMEDY}")
+
+
+def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str) -> None:
+    if name not in manifest.files:
+        raise DataError(f"{folder / FILE_NAME}: files must list the vocabulary of field {field.name!r}; {name!r} is missing. Add it.")
+    if field.kind == "sparse":
+        _compare(folder / name, f"features of field {field.name!r}", len(Vocabulary.open(folder / name)), field.width)
+
+
+def _compare(place: Path, what: str, found: object, stated: object) -> None:
+    if found != stated:
+        raise DataError(f"{place}: {what} must be what the files hold, {found}; got {stated}. {_REMEDY}")
