@@ -142,3 +142,28 @@ def test_a_mistake_in_a_parquet_file_is_looked_for_in_that_file(tmp_path):
 def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):
     path = source("it's.csv", 'user,"it\'em ""x"""\na,b\n')
     assert ingest([path], tmp_path / "ds", item='it\'em "x"').num_examples == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("sessions.txt", '{"session": "s0", "items": [4, 5]}'),
+        ("matrix.mtx", "%%MatrixMarket matrix coordinate real general"),
+        ("movielens.txt", "1\t2,1112486027:29,1112484676:32,1112484819"),
+        ("tags.txt", "user7\tjazz:blues"),
+        ("train.svm", "3 0:0.5 7:1.25"),
+    ],
+)
+def test_a_first_line_of_another_format_is_refused_in_one_short_sentence(tmp_path, name, line):
+    (tmp_path / name).write_text(line + "\n" + line + "\n")
+    with pytest.raises(DataError, match="line 1 is that of another format") as raised:
+        ingest([tmp_path / name], tmp_path / "out")
+    assert len(str(raised.value)) < 250 + len(str(tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_ingest_says_how_it_reads_a_file_whose_format_it_has_guessed(tmp_path):
+    (tmp_path / "train.txt").write_text("1 2 3\n4 5\n")
+    said = []
+    ingest([tmp_path / "train.txt"], tmp_path / "out", on_progress=said.append)
+    assert "reading train.txt as adjacency" in said

@@ -160,7 +160,7 @@ def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, so
 def test_progress_names_each_phase(tmp_path, source):
     phases = []
     ingest([source("a.txt", "1 2\n")], tmp_path / "ds", heldout=source("b.txt", "1 3\n"), on_progress=phases.append)
-    assert phases == ["reading a.txt", "reading b.txt", "numbering examples and features", "writing"]
+    assert phases == ["reading a.txt as adjacency", "reading b.txt", "numbering examples and features", "writing"]
 
 
 def test_a_refused_source_leaves_nothing_behind(tmp_path, source):

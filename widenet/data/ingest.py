@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from widenet.data.assemble import SortedEntries, assembled
-from widenet.data.formats.table import format_of
+from widenet.data.formats.table import format_of, name_of
 from widenet.data.manifest import Manifest, Part
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.tables import Tables, database
@@ -97,7 +97,7 @@ def _path(given: Path | str | None) -> Path | None:
 
 def _prepare(tables: Tables, sources: Sequence[Path], heldout: Path | None, format_name: str | None, say: Callable[[str], None]) -> int:
     """Merge both parts and number them; gives the number of features."""
-    say(f"reading {', '.join(path.name for path in sources)}")
+    say(", ".join(f"reading {path.name} as {name_of(format_of(path, format_name))}" for path in sources))
     tables.merge("train", sources, format_name)
     if heldout:
         say(f"reading {heldout.name}")

@@ -55,17 +55,23 @@ class Columns:
         return f"SELECT {listed} FROM {table}"  # noqa: S608
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names for a message: the first dozen, each of a readable length."""
+    shown = [name if len(name) <= 30 else f"{name[:29]}…" for name in names[:12]]
+    return ", ".join([*shown, *([f"and {len(names) - 12} more"] if len(names) > 12 else [])])
+
+
 def chosen(path: Path, found: Sequence[str], role: str, named: str | None) -> str:
     """The column of a role: the one named, or else the obvious one; raises DataError listing the columns found."""
     if named is not None:
         if named not in found:
             raise DataError(f'{path}: column "{named}" does not exist.{did_you_mean(named, found)} Choose with --{role}.')
         return named
-    plain = {column.lower().replace("_", "").replace("-", ""): column for column in reversed(found)}
+    plain = {column.lower().replace("_", "").replace("-", "").replace(" ", ""): column for column in reversed(found)}
     for name in OBVIOUS[role]:
         if name in plain:
             return plain[name]
-    raise DataError(f"{path}: no column is obviously the {role}; it has {', '.join(found)}. Name one with --{role}.")
+    raise DataError(f"{path}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}.")
 
 
 def broken(column: str, role: str, text: str | None) -> str:

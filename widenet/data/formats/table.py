@@ -1,5 +1,6 @@
 """The table of source formats, and which of them a file has."""
 
+import re
 from pathlib import Path
 from typing import Protocol
 
@@ -8,6 +9,8 @@ from widenet.data.formats.columns import Columns
 from widenet.errors import DataError, OptionError, did_you_mean
 
 _SAMPLE_BYTES = 4096
+_FOREIGN = re.compile(r"^\s*[\[{]|^%%MatrixMarket|^\S+\t[^\t,:]+(,[^\t,:]*)?:|^\S+( \d+:\S+)+\s*$")
+"""How a first line of JSON lines, MatrixMarket, DSSTNE text or libsvm looks."""
 
 
 class Format(Protocol):
@@ -51,10 +54,18 @@ def format_of(path: Path, named: str | None = None) -> Format:
     return FORMATS[_format_of_bytes(path)]
 
 
+def name_of(known: Format) -> str:
+    """The name of a format, as --format takes it."""
+    return next(name for name, each in FORMATS.items() if each is known)
+
+
 def _format_of_bytes(path: Path) -> str:
     with path.open("rb") as file:
         sample = file.read(_SAMPLE_BYTES)
     if sample.startswith(b"PAR1"):
         return "parquet"
     first = sample.split(b"\n", 1)[0].decode(errors="replace")
+    if _FOREIGN.search(first):
+        known = ", ".join(FORMATS)
+        raise DataError(f"{path}: line 1 is that of another format (JSON, DSSTNE, libsvm or MatrixMarket). Convert it to one of {known}.")
     return "csv" if any(delimiter in first for delimiter in csv.DELIMITERS) else "adjacency"
