@@ -2,7 +2,9 @@
 
 import errno
 import json
+import os
 import resource
+from pathlib import Path
 
 import pytest
 import torch
@@ -161,6 +163,19 @@ def test_a_file_that_the_system_will_not_let_grow_is_one_sentence_too(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_of_a_checkpoint_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    synced, rename = [], Path.rename
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file))
+    seen = {}
+    monkeypatch.setattr(Path, "rename", lambda path, to: seen.update({path: ({*path.iterdir(), path}, list(synced))}) or rename(path, to))
+    publish(tmp_path / "saved", network(), {}, with_state=True)
+    ((there, forced),) = seen.values()
+    assert there <= set(forced)
+    assert len(there) == 1 + 1 + 1 + 3 * 3
+    assert synced[-1] == tmp_path
 
 
 def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinished(tmp_path):

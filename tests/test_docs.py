@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -112,6 +113,25 @@ def test_the_help_of_evaluate_names_the_lengths_it_takes_by_default():
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_leads_somewhere(page):
     assert [target for target in relative_links(PAGES[page]) if not (DOCS / target).exists()] == []
+
+
+def modules_named(text):
+    """The paths of Python files that a text names in backticks, up to a part that stands for any name, such as KIND.py."""
+    return [re.sub(r"/[A-Z]+\.py$", "", path) for path in re.findall(r"`([\w/.-]+\.py)\b[^`]*`", text)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_python_file_that_is_named_is_there(page):
+    def is_there(path):
+        return any((folder / path).exists() for folder in (ROOT, ROOT / "widenet", ROOT / "widenet" / "kernels"))
+
+    assert [path for path in modules_named(PAGES[page]) if not is_there(path)] == []
+
+
+def test_python_files_are_found_in_a_text():
+    text = "see `a/b.py`, `c/KIND.py` with `d`, `e.py --check`, b.py"
+    assert modules_named(text) == ["a/b.py", "c", "e.py"]
+    assert len(modules_named(PAGES["architecture.md"])) > 20
 
 
 @pytest.mark.parametrize(("model", "values"), DOCUMENTS)

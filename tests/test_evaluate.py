@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError
+from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, evaluate_popularity
+from widenet.metrics import RankingMetrics
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.runs import train
@@ -107,10 +108,44 @@ def test_progress_counts_every_example_with_a_truth_once(data):
 
 def test_the_metrics_do_not_depend_on_blocks(data, monkeypatch):
     whole = evaluate(fixed(data, SCORES), data, ks=[1, 3])
-    monkeypatch.setattr("widenet.evaluate.BATCH_SIZE", 1)
+    monkeypatch.setattr("widenet.predict.rows._LARGEST_BLOCK", 1)
     steps = []
     assert evaluate(fixed(data, SCORES), data, ks=[1, 3], advance=steps.append) == whole
     assert steps == [1, 1, 1]
+
+
+@pytest.mark.parametrize("k", [4, 10**9])
+def test_blocks_shrink_as_lists_grow_and_lists_end_with_the_catalogue(k, data, monkeypatch):
+    monkeypatch.setattr("widenet.predict.rows._RECOMMENDATIONS_A_BLOCK", 10)
+    widths, steps = [], []
+    add = RankingMetrics.add
+    monkeypatch.setattr(RankingMetrics, "add", lambda self, top, *truth: widths.append(top.shape[1]) or add(self, top, *truth))
+    evaluate(fixed(data, SCORES), data, ks=[k], advance=steps.append)
+    assert (steps, widths) == ([2, 1], [min(k, 5)] * 2)
+    evaluate_popularity(data, "items", ks=[k])
+    assert widths == [min(k, 5)] * 4
+
+
+@pytest.mark.parametrize("part", ["test", "train", None])
+def test_only_parts_that_were_set_aside_can_be_evaluated(part, data):
+    for ask in (lambda: evaluate(fixed(data, SCORES), data, part), lambda: evaluate_popularity(data, "items", part)):
+        with pytest.raises(OptionError, match=f"part must be one of validation, heldout; got {part!r}") as caught:
+            ask()
+        assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ks", [[0], [2, 2], [], 5, "5", ["5"], [2.0], [True], None])
+def test_lengths_that_are_no_whole_numbers_are_refused(ks, data):
+    with pytest.raises(OptionError, match="ks must be whole numbers of at least 1 without repeats; got"):
+        evaluate(fixed(data, SCORES), data, ks=ks)
+
+
+def test_what_was_set_aside_is_known_in_the_final_evaluation_and_not_before(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0]], validation=[[1]], heldout=[[2]], width=5)
+    network = fixed(data, SCORES)
+    assert evaluate(network, data, "heldout", ks=[1])["recall@1"] == 1.0
+    assert evaluate(network, data, "validation", ks=[1])["recall@1"] == 1.0
+    assert evaluate(fixed(data, SCORES[::-1]), data, "validation", ks=[3])["recall@3"] == 0.0
 
 
 def test_popularity_recommends_the_most_frequent_unseen_units_ties_to_the_lower(data):

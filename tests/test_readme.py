@@ -1,11 +1,16 @@
 """The README is short, its file tree and links are true, and its commands exist."""
 
+import json
+import random
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.commands import blocks, commands, complaint, relative_links
+from widenet.cli.app import main
+from widenet.spec.training import TrainingSpec
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -47,3 +52,45 @@ def test_a_command_or_option_that_does_not_exist_is_seen(line):
 def test_commands_are_found_among_comments_continuations_variables_and_pipes():
     text = "# widenet is small\nA=1 widenet train a.json \\\n  --out runs/a  # slow\npip install widenet\nwidenet plan b.json | head -3"
     assert commands(text) == [["train", "a.json", "--out", "runs/a"], ["plan", "b.json"]]
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """An empty folder with the files that the README begins from, as the current directory."""
+    chance = random.Random(0)
+    rows = [f"{user},{book},{chance.choice((3, 4, 5))}" for user in range(40) for book in chance.sample(range(30), 15)]
+    (tmp_path / "ratings.csv").write_text("\n".join(["user_id,book_id,rating", *rows, ""]), "utf-8")
+    titles = ["The Hobbit", "Emma", *(f"Book {book}" for book in range(2, 30))]
+    (tmp_path / "books.csv").write_text("\n".join(["id,title", *(f"{book},{title}" for book, title in enumerate(titles)), ""]), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def in_one_epoch(path):
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "epochs": 1}), "utf-8")
+
+
+def test_what_it_shows_to_use_works_with_the_documents_it_names(sources, capsys):
+    shutil.copytree(ROOT / "examples", sources / "examples")
+    for path in sources.glob("examples/goodbooks/*training.json"):
+        in_one_epoch(path)
+    block = next(block for block in blocks(README, "bash") if "widenet data ingest" in block)
+    for words in commands(block):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code in (0, None), (words, capsys.readouterr().err)
+    out = capsys.readouterr().out.splitlines()
+    assert (sources / "recommendations.parquet").stat().st_size > 0
+    assert [int(line.split()[0]) for line in out[-10:]] == list(range(1, 11))
+
+
+def test_what_it_shows_of_python_works_with_the_documents_it_shows(sources, capsys):
+    network, training = (block for block in blocks(README, "json"))
+    (sources / "network.json").write_text(network, "utf-8")
+    (sources / "training.json").write_text(training, "utf-8")
+    assert TrainingSpec.read(sources / "training.json").epochs > 1
+    in_one_epoch(sources / "training.json")
+    exec(compile(next(block for block in blocks(README, "python")), "README.md", "exec"), {})
+    out = capsys.readouterr().out.splitlines()
+    assert 0 <= float(out[0]) <= 1
+    assert out[1].count("Recommendation(") == 10

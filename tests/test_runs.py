@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, DocumentError, FitError, NumericsError
+from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
 from widenet.predict import rows
 from widenet.runs import Model, Silence, train
 from widenet.training.run_directory import RunDirectory
@@ -273,6 +275,63 @@ def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
         train(*changed(*settings), data, tmp_path / "run", resume=True)
 
 
+class Heard(Silence):
+    """A report that remembers what it was told."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture
+def two_checkpoints(data, tmp_path):
+    """A run cut short, with checkpoints after one epoch and after two steps of the next one."""
+    network, training = SETTINGS["momentum"]
+    training = {**training, "checkpoints": {"keep_last": 3}}
+    with pytest.raises(KeyboardInterrupt):
+        train(network, training, data, tmp_path / "run", interrupted=After(STEPS + 2))
+    return network, training, data, tmp_path / "run"
+
+
+DAMAGES = {
+    "weights": lambda newest: (newest / "trunk.safetensors").write_bytes(b"half"),
+    "manifest": lambda newest: (newest / "manifest.json").unlink(),
+    "pointer": lambda newest: (newest.parent / "latest").write_text("epoch-00007"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_resuming_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_so(damage, two_checkpoints, undisturbed):
+    *_, out = two_checkpoints
+    older, newest, _ = sorted((out / "checkpoints").iterdir())
+    DAMAGES[damage](newest)
+    report = Heard()
+    model = train(*two_checkpoints, resume=True, report=report)
+    assert len(report.said) == 1
+    assert report.said[0].endswith(f"Going on from {newest.name if damage == 'pointer' else older.name} instead.")
+    assert (model.fingerprint(), log(out)) == undisturbed("momentum")
+
+
+def test_resuming_without_any_whole_checkpoint_is_refused_and_changes_nothing(two_checkpoints):
+    *_, out = two_checkpoints
+    before = log(out)
+    for folder in (out / "checkpoints").glob("epoch-*"):
+        (folder / "manifest.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"epoch-00001-step-000000002/manifest\.json is damaged"):
+        train(*two_checkpoints, resume=True)
+    assert log(out) == before
+
+
+def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_checkpoints, monkeypatch):
+    opened = Checkpoint.open
+    assert RunDirectory.open(two_checkpoints[-1]).latest().facts["device"] == "cpu"
+    monkeypatch.setattr(Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"}))
+    with pytest.raises(OptionError, match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with --device cuda\.'):
+        train(*two_checkpoints, resume=True, device="cpu")
+
+
 OTHERS = {
     "wider": ({"width": WIDTH + 1}, "32 features for 31"),
     "reordered": ({"item_ids": [str(index) for index in reversed(range(WIDTH))]}, "other features, or in another order"),
@@ -309,32 +368,6 @@ def test_a_run_without_weights_cannot_be_loaded(data, tmp_path):
         train(linear, document({"kind": "sgd", "learning_rate": 1e30}), data, tmp_path / "run")
     with pytest.raises(CheckpointError, match="holds no weights yet"):
         Model.load(tmp_path / "run")
-
-
-EVALUATIONS = {
-    "no such part": ({"part": "heldout"}, FitError, "has no heldout part"),
-    "unknown metric": ({"metric": "ndgc@20"}, DocumentError, 'training.json: evaluation.metric: .* Did you mean "ndcg@20"?'),
-    "metric without k": ({"metric": "recall"}, DocumentError, 'training.json: evaluation.metric: .* Write "recall@10"'),
-    "unknown output": ({"output": "nxt"}, FitError, 'evaluation.output must be one of next; got "nxt"'),
-}
-
-
-@pytest.mark.parametrize("case", EVALUATIONS)
-def test_an_evaluation_that_cannot_be_done_is_refused_before_anything_is_written(case, data, tmp_path):
-    evaluation, error, message = EVALUATIONS[case]
-    with pytest.raises(error, match=message):
-        train(UNTIED, document("adam", evaluation=evaluation), data, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anything_is_written(tmp_path):
-    empty = dataset_from_lists(tmp_path / "data", [[0], [1]], validation=[[], []], dense={"age": [[1.0], [2.0]]})
-    with pytest.raises(FitError, match='the validation part of field "items" has no entries'):
-        train(UNTIED, document("adam"), empty, tmp_path / "run")
-    network = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "field": "age", "activation": "linear", "loss": "l2"}]}
-    with pytest.raises(FitError, match='output "next" asks for the dense "age"'):
-        train(network, document("adam"), empty, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("names", ["Model, train", "train, Model", "Dataset, Model, Network, Training, dataset_from_lists, train"])

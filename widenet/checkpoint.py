@@ -18,7 +18,7 @@ from torch import Tensor
 
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader
+from widenet.parallel.group import by_all, by_leader
 
 FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -53,7 +53,10 @@ class Checkpoint:
         return cls(path, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
-        """Fill a network of the same documents; with_state: the optimizer's state too."""
+        """Fill a network of the same documents; with_state: the optimizer's state too. Where one process fails, all raise its error."""
+        by_all(network.exchange, lambda: self._load_own(network, with_state))
+
+    def _load_own(self, network: Network, with_state: bool) -> None:
         for name, tensors in _files_of(network):
             read = self._read(name)
             for key, tensor in tensors.items():
@@ -212,6 +215,7 @@ def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
 
 def _replace(beside: Path, path: Path) -> None:
     """Put a finished directory in its place; a crash leaves the earlier one, this one, or for a moment neither name."""
+    sync_folder(beside)
     if path.exists():
         old = path.with_name(f".{path.name}.old")
         shutil.rmtree(old, ignore_errors=True)
@@ -220,6 +224,13 @@ def _replace(beside: Path, path: Path) -> None:
         shutil.rmtree(old)
     else:
         beside.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Force to disk which names a folder holds."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

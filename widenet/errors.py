@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 
 class WidenetError(Exception):
-    """The base of every error that a user can cause and mend. The command line prints it and exits with status 2."""
+    """The base of every error that a user can cause and mend. The command line prints it and exits with `status`."""
+
+    status = 2
 
 
 class DocumentError(WidenetError):
@@ -30,6 +32,12 @@ class CheckpointError(WidenetError):
 
 class NumericsError(WidenetError):
     """Training met an infinite or undefined number; the message names step and layer."""
+
+
+class GroupError(WidenetError):
+    """Another process of the group was lost, or did not answer in time."""
+
+    status = 3
 
 
 class MissingExtraError(WidenetError):

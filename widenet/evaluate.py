@@ -1,21 +1,21 @@
 """Ranking metrics of a network on a set-aside part of a dataset."""
 
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
-from widenet.errors import FitError
-from widenet.metrics import RankingMetrics
+from widenet.errors import FitError, OptionError
+from widenet.metrics import RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.filters import joined
+from widenet.predict.rows import had, rows_a_block
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 
 DEFAULT_KS = (5, 10, 20, 50, 100)
-BATCH_SIZE = 512
 
 
 def evaluate(
@@ -32,23 +32,26 @@ def evaluate(
     The network sees each example's training part and ranks every unit of an output; `part` is the truth.
     exclude_seen: units in the example's training part are not ranked; for "heldout", those of its validation part neither.
     output: the output layer's name; None where the network has one. advance: called with the number of examples done.
-    Raises FitError where the dataset lacks the part.
+    Raises FitError where the dataset lacks the part, OptionError for a part or a k that cannot be evaluated.
     """
+    check_part(part)
+    ks = check_ks(ks)
     name = output_name(network, output)
     field = network.outputs[name].spec.field
     if dataset.field(field).kind == "dense":
         raise FitError(f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".')
     metrics = RankingMetrics(ks, dataset.counts(field))
-    truths = Stream(dataset, [field], BATCH_SIZE, seed=0, shuffle=False, part=part, skip_empty=field)
+    longest = min(max(ks), network.outputs[name].width)
+    truths = Stream(dataset, [field], rows_a_block(longest), seed=0, shuffle=False, part=part, skip_empty=field)
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     input_fields = [layer.field for layer in network.spec.inputs]
     for batch in truths.batches(0):
         truth = batch.fields[field]
         assert isinstance(truth, SparseBatch)
         fields = {name: dataset.rows(name, batch.rows).to(network.device) for name in input_fields}
-        seen = _seen(dataset, field, part, batch.rows).to(network.device) if exclude_seen else None
-        _, units_EK = top_k(network, fields, name, max(ks), excluded=seen, allowed=allowed, scores=False)
-        metrics.add(_padded(units_EK.cpu().numpy(), max(ks)), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
+        seen = had(dataset, field, batch.rows, _known_parts(dataset, field, part)).to(network.device) if exclude_seen else None
+        _, units_EK = top_k(network, fields, name, longest, excluded=seen, allowed=allowed, scores=False)
+        metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
         if advance is not None:
             advance(batch.num_examples)
     return metrics.result()
@@ -65,26 +68,30 @@ def output_name(network: Network, asked: str | None) -> str:
     return asked
 
 
-def _seen(dataset: Dataset, field: str, part: Part, rows: np.ndarray) -> SparseBatch:
-    """What the examples are known to have besides the part that is asked for."""
-    seen = dataset.sparse(field, rows)
+def check_part(part: str) -> None:
+    """Raise OptionError for a part that is not set aside from training."""
+    set_aside = [name for name in get_args(Part) if name != "train"]
+    if part not in set_aside:
+        raise OptionError(f"part must be one of {', '.join(set_aside)}; got {part!r}. The train part is what the network learned from.")
+
+
+def _known_parts(dataset: Dataset, field: str, part: Part) -> list[Part]:
+    """What examples are known to have: for the final evaluation everything else, for choosing between trainings the training part."""
+    known: list[Part] = ["train"]
     if part == "heldout" and "validation" in dataset.field(field).parts:
-        seen = joined(seen, dataset.sparse(field, rows, "validation"))
-    return seen
-
-
-def _padded(units_EK: np.ndarray, k: int) -> np.ndarray:
-    return np.pad(units_EK, ((0, 0), (0, k - units_EK.shape[1])), constant_values=-1)
+        known.append("validation")
+    return known
 
 
 def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
     """The metrics of recommending everybody the most popular items that they have not had: what a model must beat."""
+    check_part(part)
     counts = dataset.counts(field)
     metrics = RankingMetrics(ks, counts)
     ranking = np.argsort(-counts, kind="stable")
-    longest = max(ks)
-    for batch in Stream(dataset, [field], BATCH_SIZE, seed=0, shuffle=False, part=part, skip_empty=field).batches(0):
-        truth, seen = batch.fields[field], _seen(dataset, field, part, batch.rows)
+    longest = min(max(ks), len(counts))
+    for batch in Stream(dataset, [field], rows_a_block(longest), seed=0, shuffle=False, part=part, skip_empty=field).batches(0):
+        truth, seen = batch.fields[field], had(dataset, field, batch.rows, _known_parts(dataset, field, part))
         assert isinstance(truth, SparseBatch)
         indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
         candidates = ranking[: longest + int(np.diff(indptr).max())]

@@ -1,7 +1,8 @@
 """Ranking metrics: how well the k best units of every example meet its true ones."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ MEANS = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
 
 TOTALS = ("coverage", "popularity")
 """Metrics of all recommendations together."""
+
+LARGER_IS_BETTER = (*MEANS, "coverage")
+"""Metrics that a training may be judged by."""
 
 _ONE = 2**53
 """The number 1 in the fixed point of sums."""
@@ -37,6 +41,15 @@ def check_metric(name: str) -> int:
     return int(k)
 
 
+def check_ks(ks: Sequence[int]) -> list[int]:
+    """Some list lengths as plain numbers; raises OptionError where they are not whole numbers of at least 1 without repeats."""
+    lengths = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else []
+    whole = all(isinstance(k, Integral) and not isinstance(k, bool) and k >= 1 for k in lengths)
+    if not lengths or not whole or len(set(lengths)) < len(lengths):
+        raise OptionError(f"ks must be whole numbers of at least 1 without repeats; got {lengths or repr(ks)}.")
+    return [int(k) for k in lengths]
+
+
 class RankingMetrics:
     """Metrics over blocks of examples, added one after the other.
 
@@ -48,9 +61,7 @@ class RankingMetrics:
     """
 
     def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
-        if not ks or min(ks) < 1 or len(set(ks)) < len(ks):
-            raise OptionError(f"ks must be whole numbers of at least 1 without repeats; got {list(ks)}.")
-        self._ks = list(ks)
+        self._ks = ks = check_ks(ks)
         self._popularity = popularity
         self._num_examples = 0
         self._sums = {f"{metric}@{k}": 0 for k in ks for metric in MEANS}
@@ -61,13 +72,13 @@ class RankingMetrics:
     def add(self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]) -> None:
         """Count a block of examples.
 
-        top_EK: int64 [E, K], K at least max(ks): the items recommended to each example, best first, without repeats;
-            -1 after the last one where fewer than K were possible.
+        top_EK: int64 [E, K], K at least max(ks) or the catalogue's width: the items recommended to each example, best first, without
+            repeats; -1 after the last one where fewer than K were possible.
         truth_indptr, truth_indices: int64 [E + 1] and [Z], the true items of each example in CSR form, without repeats.
         """
         longest = max(self._ks)
         assert top_EK.shape == (len(truth_indptr) - 1, top_EK.shape[1]), "one row of recommendations for each example"
-        assert top_EK.shape[1] >= longest, "K must reach the largest k"
+        assert top_EK.shape[1] >= min(longest, len(self._popularity)), "K must reach the largest k, or the whole catalogue"
         top_EK = top_EK[:, :longest]
         hit_EK = _hits(top_EK, truth_indptr, truth_indices, len(self._popularity))
         counted = np.diff(truth_indptr) > 0
@@ -120,11 +131,12 @@ def _means(hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequenc
     first_E = np.where(num_hits_EK[:, -1] > 0, hit_EK.argmax(axis=1) + 1, np.inf)
     values = {}
     for k in ks:
-        num_hits_E, reachable_E = num_hits_EK[:, k - 1], np.minimum(num_true_E, k)
+        last = min(k, hit_EK.shape[1]) - 1
+        num_hits_E, reachable_E = num_hits_EK[:, last], np.minimum(num_true_E, k)
         values[f"precision@{k}"] = num_hits_E / k
         values[f"recall@{k}"] = num_hits_E / num_true_E
-        values[f"ndcg@{k}"] = gain_EK[:, k - 1] / ideal_K[reachable_E - 1]
-        values[f"map@{k}"] = precision_EK[:, k - 1] / reachable_E
+        values[f"ndcg@{k}"] = gain_EK[:, last] / ideal_K[reachable_E - 1]
+        values[f"map@{k}"] = precision_EK[:, last] / reachable_E
         values[f"mrr@{k}"] = np.where(first_E <= k, 1 / first_E, 0.0)
         values[f"hit_rate@{k}"] = (num_hits_E > 0).astype(np.float64)
     return values

@@ -1,12 +1,10 @@
 """What a person does with a run: train it, resume it, load it, evaluate it, recommend from it."""
 
-import signal
-import threading
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from widenet.checkpoint import Checkpoint, fingerprint
@@ -15,19 +13,21 @@ from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
-from widenet.metrics import check_metric
-from widenet.model.binding import bind
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader, device_for, exchange_for, joined
+from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, joined
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.predict.arguments import checked_items, checked_k, checked_values
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
+from widenet.spec.activations import SIGNED
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.check import check_training
+from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Training, settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
@@ -78,24 +78,22 @@ def train(
     checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Raises DocumentError, DataError, FitError, CheckpointError, NumericsError.
     """
-    network_spec = network if isinstance(network, NetworkSpec) else _document(NetworkSpec, network)
-    training_spec = training if isinstance(training, TrainingSpec) else _document(TrainingSpec, training)
-    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+    network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)
+    dataset, path = _dataset(data), _path("out", out)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
-    with joined(chosen), one_thread_an_operation():
+    with joined(chosen), one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
-        run = _run_directory(Path(out), network_spec, training_spec, dataset, resume, exchange)
+        run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
-        with ExitStack() as stack, _signals(interrupted) as stop:
-            by_leader(exchange, lambda: stack.enter_context(run.locked()))
-            state = _state(run, net, dataset)
+        teller = report if report is not None and exchange.leads else Silence()
+        with interruption(interrupted) as stop:
+            state = _state(run, net, dataset, teller)
             stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
             evaluation = _evaluation(training_spec, dataset, metric_k)
-            teller = report if report is not None and exchange.leads else Silence()
             if not Training(run, net, rule, stream, evaluation, teller, state).loop(stop):
                 raise KeyboardInterrupt
             if training_spec.keep == "best" and (run.path / "best").exists():
@@ -116,7 +114,7 @@ class Model:
 
         Of a run that was cut short, it is the network as it stood at the newest checkpoint.
         """
-        directory = RunDirectory.open(Path(run))
+        directory = RunDirectory.open(_path("run", run))
         chosen = device_for(device)
         network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
         checkpoint = directory.model()
@@ -144,7 +142,7 @@ class Model:
         advance: Callable[[int], None] | None = None,
     ) -> dict[str, float]:
         """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
-        dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+        dataset = _dataset(data)
         self.run.check_dataset(dataset)
         with one_thread_an_operation():
             return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
@@ -162,11 +160,10 @@ class Model:
 
         items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value.
         values: one number an item, for networks trained with values.
-        Raises DataError for an item that is not known, FitError where the network takes more than one field.
+        Raises DataError for an item that is not known, FitError where the network takes more than one field, OptionError.
         """
-        _check_k(k)
-        if values is not None and len(values) != len(items):
-            raise OptionError(f"values must be one number for each of {len(items)} items; got {len(values)}.")
+        k, items = checked_k(k), checked_items(items)
+        numbers = None if values is None else checked_values(values, len(items))
         name = output_name(self.network, output)
         fields = {layer.field for layer in self.run.network.inputs}
         if len(fields) != 1:
@@ -174,7 +171,7 @@ class Model:
         vocabulary = self.run.vocabulary(fields.pop())
         found = {vocabulary.find(item)[0]: position for position, item in enumerate(items)}
         rows = sorted(found)
-        batch = SparseBatch.from_lists([rows], None if values is None else [[float(values[found[row]]) for row in rows]])
+        batch = SparseBatch.from_lists([rows], None if numbers is None else [[numbers[found[row]] for row in rows]])
         inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if exclude_seen else None
@@ -189,7 +186,7 @@ class Model:
     def understood(self, items: Sequence[str]) -> list[str]:
         """The titles of the items that `recommend` takes some ids or titles for."""
         vocabulary = self.run.vocabulary(self.run.network.inputs[0].field)
-        return vocabulary.titles([vocabulary.find(item)[0] for item in items])
+        return vocabulary.titles([vocabulary.find(item)[0] for item in checked_items(items)])
 
     def predict(
         self,
@@ -201,24 +198,30 @@ class Model:
         never: str | Path | None = None,
         never_for: str | Path | None = None,
         weights: str | Path | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> Iterator[Block]:
         """The k best items for every example of a dataset, block by block, in its order.
 
+        exclude_seen: leave out what an example is known to have: its training part, and what was set aside for validation or the end.
         never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
-        weights: a CSV file (item, weight) of factors on the scores. Raises FitError, DataError, OptionError.
+        weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0 either; 0: never shown.
+        say: told after the last block how many users of never_for the dataset does not have.
+        Raises FitError, DataError, OptionError.
         """
-        _check_k(k)
-        dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+        k, dataset = checked_k(k), _dataset(data)
         self.run.check_dataset(dataset)
         name = output_name(self.network, output)
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
         width, device = self.network.outputs[name].width, self.network.device
+        activation = self.network.outputs[name].spec.activation.kind
+        if weights is not None and activation in SIGNED:
+            raise FitError(f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has "{activation}".')
         allowed = Filter(
-            banned_L=None if never is None else read_banned(Path(never), names, width).to(device),
-            weight_L=None if weights is None else read_weights(Path(weights), names, width).to(device),
+            banned_L=None if never is None else read_banned(_path("never", never), names, width).to(device),
+            weight_L=None if weights is None else read_weights(_path("weights", weights), names, width).to(device),
         )
-        personal = None if never_for is None else PerUser(Path(never_for), names)
-        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal))
+        personal = None if never_for is None else PerUser(_path("never_for", never_for), names)
+        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal, say))
 
 
 def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -231,40 +234,24 @@ def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
         yield block
 
 
-def _check_k(k: int) -> None:
-    if k < 1:
-        raise OptionError(f"k must be at least 1; got {k}.")
-
-
 def _document(kind: Any, given: Any) -> Any:
-    return kind.read(given) if isinstance(given, str | Path) else kind.of(dict(given))
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return kind.read(given)
+    if isinstance(given, Mapping):
+        return kind.of(dict(given), kind.usual_name)
+    raise DocumentError(f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got {given!r}.")
 
 
-def check_training(network: NetworkSpec, training: TrainingSpec, data: Dataset | str | Path) -> int:
-    """Raise what would end a training before its first step; the k of its evaluation's metric, or 0 without an evaluation."""
-    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
-    bind(network, dataset.fields)
-    evaluation = training.evaluation
-    if evaluation is None:
-        return 0
-    names = [layer.name for layer in network.outputs]
-    if evaluation.output is None and len(names) > 1:
-        raise FitError(f"training.json: evaluation.output must name one of the outputs: {', '.join(names)}.")
-    name = evaluation.output or names[0]
-    if name not in names:
-        raise FitError(f'training.json: evaluation.output must be one of {", ".join(names)}; got "{name}".')
-    field = next(layer.field for layer in network.outputs if layer.name == name)
-    if field in dataset.fields:
-        if dataset.field(field).kind == "dense":
-            raise FitError(f'training.json: evaluation needs a sparse field; output "{name}" asks for the dense "{field}". Remove it.')
-        dataset.entry_counts(field, slice(0), evaluation.part)
-        if not dataset.field(field).num_entries[evaluation.part]:
-            where = f'{dataset.path}: the {evaluation.part} part of field "{field}"'
-            raise FitError(f"{where} has no entries. Split again, with a larger share.")
-    try:
-        return check_metric(evaluation.metric)
-    except OptionError as error:
-        raise DocumentError(f"training.json: evaluation.metric: {error}") from None
+def _path(name: str, given: object) -> Path:
+    if not isinstance(given, str | os.PathLike):
+        raise OptionError(f"{name} must be a path; got {given!r}.")
+    return Path(given)
+
+
+def _dataset(given: Dataset | str | Path) -> Dataset:
+    return given if isinstance(given, Dataset) else Dataset.open(_path("data", given))
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
@@ -274,17 +261,50 @@ def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Eval
     return lambda network: evaluate(network, dataset, evaluation.part, sorted({metric_k, 20}), evaluation.output)
 
 
-def _state(run: RunDirectory, network: Network, dataset: Dataset) -> LoopState:
-    """Where the training of a run stands; the network and the log are brought there."""
+def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
+    """Where the training of a run stands; the network and the log are brought there.
+
+    Where the newest checkpoint is damaged or gone, the next older one that is whole serves, and the report is told.
+    """
     state = LoopState()
-    checkpoint = run.latest()
-    if checkpoint is not None:
-        if checkpoint.facts["examples"] != dataset.digest:
-            raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
-        checkpoint.load_into(network, with_state=True)
+    problem: CheckpointError | None = None
+    for find in run.candidates():
+        try:
+            checkpoint = _filled(network, find, lambda found: _check_resumable(run, found, dataset, network))
+        except CheckpointError as error:
+            problem = problem or error
+            continue
+        if checkpoint is None:
+            continue
+        if problem is not None:
+            report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
         state = LoopState(**checkpoint.facts["state"])
+        break
+    else:
+        if problem is not None:
+            raise problem
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch))
     return state
+
+
+def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
+    """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
+    found: list[Checkpoint | None] = []
+    by_all(network.exchange, lambda: found.append(find()))
+    checkpoint = found[0]
+    if checkpoint is not None:
+        check(checkpoint)
+        checkpoint.load_into(network, with_state=True)
+    return checkpoint
+
+
+def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
+    """Raise where going on from a checkpoint would not give the bits of an undisturbed training."""
+    if checkpoint.facts["examples"] != dataset.digest:
+        raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
+    before, now = checkpoint.facts.get("device"), network.device.type
+    if before not in (None, now):
+        raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')
 
 
 def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:
@@ -297,10 +317,13 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
 
 
 def _run_directory(
-    path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool, exchange: Exchange
+    path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool, exchange: Exchange, stack: ExitStack
 ) -> RunDirectory:
+    """The directory of a training, new or begun before, which stays locked until the stack is left."""
     if not resume:
         by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset))
+    run = RunDirectory.open(path)
+    by_leader(exchange, lambda: stack.enter_context(run.locked()))
     run = RunDirectory.open(path)
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
         if before != now:
@@ -308,26 +331,3 @@ def _run_directory(
             raise CheckpointError(f'{path} was begun with another {name}.json: "{changed[0]}" differs. Resume with {path / name}.json.')
     run.check_dataset(dataset)
     return run
-
-
-@contextmanager
-def _signals(interrupted: Callable[[], bool] | None) -> Iterator[Callable[[], bool]]:
-    """What tells whether to stop: the caller's function, or Ctrl-C and SIGTERM. A second signal stops at once."""
-    if interrupted is not None or threading.current_thread() is not threading.main_thread():
-        yield interrupted or (lambda: False)
-        return
-    asked = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        del frame
-        if asked.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        asked.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

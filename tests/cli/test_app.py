@@ -1,6 +1,7 @@
 """The application: help everywhere, quick to start, and every mistake one line, status 2, nothing half-written."""
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,8 @@ DOCUMENTS = {
     ),
     "banned-unknown.txt": "nobody-knows\n",
     "weights-bad.csv": "item,weight\n1,heavy\n",
+    "biased.json": '{"evaluation": {"metric": "popularity@20"}}',
+    "weights-negative.csv": "item,weight\n1,-2\n",
     "weights-no-column.csv": "item,wait\n1,2\n",
     "personal-bad.csv": "usr,item\nu1,1\n",
     "no-user.csv": "a,b\n1,2\n",
@@ -118,7 +121,8 @@ MISTAKES = {
     "train network.json BAD/no-metric.json --data data --out OUT": 'evaluation.metric: "ndgc@20" is not a known metric. Did you mean "ndcg',
     "train network.json BAD/no-k.json --data data --out OUT": 'Write "recall@10"',
     "train network.json BAD/validated.json --data whole --out OUT": "has no validation part, only train. Set one aside with `widenet",
-    "train BAD/misspelt.json training.json --data data --out OUT": 'network.json: layers[0] ("a"): the dataset has no field "item". Did',
+    "train network.json BAD/biased.json --data data --out OUT": "evaluation.metric must be one of which more is better",
+    "train BAD/misspelt.json training.json --data data --out OUT": 'layers[0].field ("a"): the dataset has no field "item". Did',
     "train BAD/direct.json training.json --data data --out OUT": "Put a hidden layer between them.",
     "train network.json training.json --data nowhere --out OUT": "nowhere: a dataset must be a directory; this does not exist",
     "train network.json training.json --data run --out OUT": "run: a dataset must hold dataset.json; it is missing",
@@ -141,6 +145,7 @@ MISTAKES = {
     "predict run --data data --out OUT.csv --never nowhere.txt": "nowhere.txt cannot be read: No such file or directory",
     "predict run --data data --out OUT.csv --never BAD/banned-unknown.txt": "the id 'nobody-knows' is not in the vocabulary",
     "predict run --data data --out OUT.csv --weights BAD/weights-bad.csv": 'line 2: column "weight" must be a finite number; got "heavy"',
+    "predict run --data data --out OUT.csv --weights BAD/weights-negative.csv": 'line 2: column "weight" must be at least 0',
     "predict run --data data --out OUT.csv --weights BAD/weights-no-column.csv": 'column "weight" is missing; the first line has item',
     "predict run --data data --out OUT.csv --never-for BAD/personal-bad.csv": 'column "user" is missing; the first line has usr, item',
     "recommend run --items Hobitt": "no id and no title matches 'Hobitt'. Nearest: The Hobbit",
@@ -255,3 +260,37 @@ def test_what_the_operating_system_refuses_is_one_line(widenet, monkeypatch):
     monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
     ended = widenet("evaluate", "run", "--data", "data")
     assert (ended.status, ended.err) == (2, "widenet: data: Permission denied. Check the path and the disk.\n")
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls its own."""
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OutOfMemoryError("CUDA out of memory"), RuntimeError("alloc: can't allocate memory: 8 TB")]
+)
+def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error, widenet, monkeypatch):
+    def refuse(_):
+        raise error
+
+    monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
+    ended = widenet("evaluate", "run", "--data", "data")
+    message = 'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by --processes.\n'
+    assert (ended.status, ended.err) == (2, message)
+    error = RuntimeError("a defect")
+    with pytest.raises(RuntimeError, match="a defect"):
+        call("evaluate", "run", "--data", "data")
+
+
+def test_units_beyond_any_memory_are_one_line(widenet, inside, tmp_path):
+    layers = json.loads((inside / "network.json").read_text())["layers"]
+    (tmp_path / "vast.json").write_text(json.dumps({"layers": [layers[0], {**layers[1], "units": 2**31 - 1}, layers[2]]}))
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (64 * 2**30, limits[1]))
+    try:
+        ended = widenet("train", tmp_path / "vast.json", "training.json", "--data", "data", "--out", tmp_path / "run", "--device", "cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert ended.err.startswith("widenet: there is not enough memory. Lower")

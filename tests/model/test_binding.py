@@ -51,34 +51,50 @@ TIED = {"weights": {"layer": "mid", "transposed": True}}
 LINEAR = {"activation": "linear", "loss": "l2"}
 
 MISTAKES = {
-    "unknown field": (layers({"field": "item"}), 'layers[0] ("in"): the dataset has no field "item". Did you mean "items"?'),
+    "unknown field": (layers({"field": "item"}), 'layers[0].field ("in"): the dataset has no field "item". Did you mean "items"?'),
     "unknown field of an output": (
         layers(out={"field": "x"}),
-        'layers[2] ("out"): the dataset has no field "x". Known: items, tags, rated, age.',
+        'layers[2].field ("out"): the dataset has no field "x". Known: items, tags, rated, age.',
     ),
-    "narrow input": (layers({"units": 29}), 'units must be at least the width of the field "items", 30; got 29. Use "auto".'),
-    "narrow output": (layers(out={"units": 1}), 'layers[2] ("out"): units must be at least the width of the field "items", 30; got 1.'),
-    "wide dense input": (layers({"field": "age", "units": 4}), "units of a dense field must be its width, 3; got 4."),
-    "denoised dense input": (layers({"field": "age", "denoise": 0.5}), 'denoise needs a sparse field; "age" is dense. Remove it.'),
-    "damped dense input": (layers({"field": "age", "popularity_damping": 1}), 'popularity_damping needs a sparse field; "age" is dense.'),
-    "dropout of a sparse input": (layers({"dropout": 0.5}), 'dropout needs a dense field; "items" is sparse. Use "denoise".'),
+    "narrow input": (
+        layers({"units": 29}),
+        'layers[0].units ("in") must be at least the width of the field "items", 30; got 29. Use "auto".',
+    ),
+    "narrow output": (layers(out={"units": 1}), 'layers[2].units ("out") must be at least the width of the field "items", 30; got 1.'),
+    "wide dense input": (layers({"field": "age", "units": 4}), 'layers[0].units ("in") of a dense field must be its width, 3; got 4.'),
+    "denoised dense input": (
+        layers({"field": "age", "denoise": 0.5}),
+        'layers[0].denoise ("in") needs a sparse field; "age" is dense. Remove it.',
+    ),
+    "damped dense input": (
+        layers({"field": "age", "popularity_damping": 1}),
+        'layers[0].popularity_damping ("in") needs a sparse field; "age" is dense.',
+    ),
+    "dropout of a sparse input": (
+        layers({"dropout": 0.5}),
+        'layers[0].dropout ("in") needs a dense field; "items" is sparse. Use "denoise".',
+    ),
     "sigmoid of large values": (
         layers(out={"field": "rated", "activation": "sigmoid"}),
-        'cross_entropy under a sigmoid needs targets from 0 to 1; got -1 to 5. Use "values": "ignore", or another loss.',
+        'layers[2].loss ("out"): cross_entropy under a sigmoid needs targets from 0 to 1; got -1 to 5. '
+        'Use "values": "ignore", or another loss.',
     ),
     "sigmoid of dense values": (layers(out={"field": "age", "activation": "sigmoid"}), "got -2 to 2. Use another loss."),
-    "softmax of negative values": (layers(out={"field": "rated"}), "cross_entropy under a softmax needs targets of at least 0; got -1."),
+    "softmax of negative values": (
+        layers(out={"field": "rated"}),
+        'layers[2].loss ("out"): cross_entropy under a softmax needs targets of at least 0; got -1.',
+    ),
     "output on a sparse input": (
         [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}],
-        'an output cannot take the sparse input "in" directly. Put a hidden layer between them.',
+        'layers[1].source ("out"): an output cannot take the sparse input "in" directly. Put a hidden layer between them.',
     ),
     "tied to another width": (
         layers(out={**TIED, "field": "tags"}),
-        "weights must match in size. It needs 5 x 7 weights; those of 'mid' transposed are 5 x 30.",
+        "layers[2].weights (\"out\") must match in size. It needs 5 x 7 weights; those of 'mid' transposed are 5 x 30.",
     ),
     "tied the wrong way round": (
         layers(out={"weights": {"layer": "mid"}}),
-        "weights must match in size. It needs 5 x 30 weights; those of 'mid' are 30 x 5.",
+        "layers[2].weights (\"out\") must match in size. It needs 5 x 30 weights; those of 'mid' are 30 x 5.",
     ),
     "wide and narrow weights": (
         layers(
@@ -87,11 +103,11 @@ MISTAKES = {
             {"field": "tags", "weights": {"layer": "deep", "transposed": True}},
             [{"name": "deep", "units": 7}],
         ),
-        "are cut into shards and can be shared only among themselves.",
+        'layers[3].weights ("out"): those of sparse inputs and of outputs are cut into shards and can be shared only among themselves.',
     ),
     "square but not transposed": (
         layers({"field": "tags"}, {"units": 7}, {"field": "tags", "weights": {"layer": "mid"}}),
-        'an input and an output share weights with "transposed": true, two of a kind with false.',
+        'layers[2].weights ("out"): an input and an output share weights with "transposed": true, two of a kind with false.',
     ),
 }
 

@@ -38,8 +38,8 @@ def test_banned_items_are_one_id_a_line(names, file):
 
 
 def test_weights_are_factors_of_the_items_named_and_one_elsewhere(names, file):
-    weights = read_weights(file('weight,note,item\n0.5,x,d\n-2,y,"b,c"\n'), names, 5)
-    assert weights.tolist() == [1.0, -2.0, 0.5, 1.0, 1.0]
+    weights = read_weights(file('weight,note,item\n0.5,x,d\n2,y,"b,c"\n0,z,a\n'), names, 5)
+    assert weights.tolist() == [0.0, 2.0, 0.5, 1.0, 1.0]
     assert weights.dtype == torch.float32
 
 
@@ -47,6 +47,14 @@ def test_items_of_single_users_come_row_by_row(names, file):
     barred = PerUser(file('user,item\nbob,d\nann,a\nbob,a\nbob,d\n"x,y","b,c"\n'), names)
     assert rows(barred.of(["ann", "none", "bob", "x,y"])) == [[0], [], [0, 2], [1]]
     assert rows(barred.of([])) == []
+
+
+def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
+    barred = PerUser(file("user,item\nbob,d\nann,a\nbob,a\neve,d\n"), names)
+    barred.of(["bob", "none"])
+    assert barred.not_asked_for().endswith('filter.csv: 2 of 3 users are not in the dataset, such as "ann"; their lines had no effect.')
+    barred.of(["eve", "ann"])
+    assert barred.not_asked_for() == ""
 
 
 def test_entries_of_two_batches_are_joined_example_by_example():
@@ -72,6 +80,8 @@ MISTAKES = [
     ("weights", "item,weight\na,nan\n", 'filter.csv: line 2: column "weight" must be a finite number; got "nan". Fix the line.'),
     ("weights", "item,weight\na,1e999\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e999". Fix the line.'),
     ("weights", "item,weight\na,1e39\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e39". Fix the line.'),
+    ("weights", "item,weight\na,-0.5\n", 'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-0.5". Write'),
+    ("weights", "item,weight\na,-inf\n", 'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-inf". Write'),
     ("never", "a,b\n", "filter.csv: line 1: must have 1 column; got 2. Fix the line."),
     ("never", b"\xff\xfe\n", "filter.csv cannot be read: 'utf-8' codec can't decode byte 0xff .* Check the path and the file."),
 ]

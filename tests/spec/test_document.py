@@ -95,6 +95,17 @@ def test_a_document_is_read_from_a_file_of_utf_8(tmp_path):
     assert NetworkSpec.read(str(path)).layer("taste").units == 256
 
 
+def test_a_document_knows_where_it_was_read_and_is_equal_to_the_same_one_read_elsewhere(tmp_path):
+    (tmp_path / "mine.json").write_text("{}")
+    read = TrainingSpec.read(tmp_path / "mine.json")
+    assert (read.where, TrainingSpec.of({}).where) == (str(tmp_path / "mine.json"), "training.json")
+    assert NetworkSpec.of(DESIGN).where == "network.json"
+    assert read == TrainingSpec.of({})
+    assert hash(read) == hash(TrainingSpec.of({}))
+    assert read != TrainingSpec.of({"epochs": 3})
+    assert read.to_json() == TrainingSpec.of({}).to_json()
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DocumentError) as caught:
         NetworkSpec.read(tmp_path / "no.json")

@@ -15,6 +15,7 @@ def network(entry=(), hidden=(), output=(), more=()):
     return {"layers": [{**IN, **dict(entry)}, {**H, **dict(hidden)}, {**OUT, **dict(output)}, *more]}
 
 
+FLOAT32 = "must be 0, or a number that a float32 can hold: of magnitude 1.2e-38 to 3.4e38"
 ACTIVATIONS = "sigmoid, tanh, relu, selu, softplus, softsign, linear, gelu, silu, softmax, relu_max, linear_max, leaky_relu, elu"
 NETWORK_MISTAKES = [
     (5, " must be a JSON object with named fields; got 5."),
@@ -93,6 +94,20 @@ NETWORK_MISTAKES = [
         network({"field": "other", "denoise": 0.5}, {}, {"predict": "hidden"}),
         ': layers[2].predict "hidden" needs one input layer of the field "items" with "denoise" above 0.',
     ),
+    (
+        {"layers": [{**IN, "denoise": 0.5}, {**IN, "name": "had"}, {**H, "source": ["in", "had"]}, {**OUT, "predict": "hidden"}]},
+        ': layers[3].predict "hidden" must not be fed by an input that shows all of "items"; got "had". '
+        'Take it from the sources, or set "predict": "all".',
+    ),
+    (network({}, {"bias_start": 1e300}), f": layers[1].bias_start {FLOAT32}; got 1e+300."),
+    (network({}, {"bias_start": -1e-40}), f": layers[1].bias_start {FLOAT32}; got -1e-40."),
+    (network({}, {"initializer": {"kind": "constant", "value": 1e300}}), f": layers[1].initializer.value {FLOAT32}; got 1e+300."),
+    (network({}, {}, {"loss_weight": 1e300}), f": layers[2].loss_weight {FLOAT32}; got 1e+300."),
+    (
+        network({}, {"weight_norm": 1e300}),
+        f": layers[1].weight_norm {FLOAT32}; got 1e+300.",
+    ),
+    (network({}, {}, {"cosine": {"temperature": 1e-300}}), f": layers[2].cosine.temperature {FLOAT32}; got 1e-300."),
     (network({}, {}, {"loss": "hinge"}), ': layers[2].loss "hinge" needs an activation of single units, such as "linear"; got "softmax".'),
     (
         network({}, {}, {"loss": "cosine_contrastive", "activation": "relu_max"}),
@@ -172,6 +187,9 @@ TRAINING_MISTAKES = [
     ({"schedule": "cosin"}, ': schedule must be a known name; got "cosin". Did you mean "cosine"?'),
     ({"seed": -1}, ": seed must be at least 0; got -1."),
     ({"seed": 2**63}, ": seed must be less than 9223372036854775808; got 9223372036854775808."),
+    ({"l2": 1e300}, f": l2 {FLOAT32}; got 1e+300."),
+    ({"optimizer": {"kind": "adam", "learning_rate": 1e39}}, f": optimizer.learning_rate {FLOAT32}; got 1e+39."),
+    ({"schedule": {"kind": "inverse", "decay": 3.5e38}}, f": schedule.decay {FLOAT32}; got 3.5e+38."),
     ({"l2": float("nan")}, ": l2 must be a finite number; got NaN."),
     ({"gradient_norm_limit": 0}, ": gradient_norm_limit must be more than 0.0; got 0."),
     ({"precision": "float16"}, ': precision must be one of float32, bfloat16; got "float16". Did you mean "bfloat16"?'),
@@ -197,3 +215,14 @@ def test_a_mistake_in_a_training_gives_one_sentence(values, message):
     with pytest.raises(DocumentError) as caught:
         TrainingSpec.of(values, "training.json")
     assert str(caught.value) == f"training.json{message}"
+
+
+def test_an_input_that_shows_everything_may_feed_another_output():
+    apart = {"name": "apart", "kind": "output", "field": "tags", "source": "g"}
+    layers = [{**IN, "denoise": 0.5}, H, {**OUT, "predict": "hidden"}, {**IN, "name": "had"}, {"name": "g", "units": 2}, apart]
+    assert len(NetworkSpec.of({"layers": layers}).outputs) == 2
+
+
+def test_the_numbers_at_the_edges_of_float32_are_welcome():
+    for number in (3.4028234663852886e38, 1.1754943508222875e-38, 0.0, 0):
+        assert TrainingSpec.of({"l2": number}).l2 == number

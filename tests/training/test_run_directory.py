@@ -1,6 +1,7 @@
 """The run directory: made whole or refused, locked, its checkpoints counted, its log rewound."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,45 @@ def test_an_empty_directory_may_become_a_run(tmp_path, data):
     assert (tmp_path / "run" / "network.json").exists()
 
 
-def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data):
-    RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_path, data, run):
+    with run.locked():
+        run.log({"epoch": 1})
+    (run.path / "tensorboard").mkdir()
+    other = TrainingSpec.of({"seed": 7})
+    RunDirectory.create(tmp_path / "run", NETWORK, other, data)
+    assert RunDirectory.open(tmp_path / "run").training == other
+    assert sorted(path.name for path in run.path.iterdir()) == ["fields.json", "network.json", "training.json", "vocabulary"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
+
+
+@pytest.mark.parametrize("kept", ["model/manifest.json", "best/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"])
+def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_path, data, run):
+    (run.path / kept).parent.mkdir(parents=True, exist_ok=True)
+    (run.path / kept).write_text("mine")
+    with pytest.raises(CheckpointError, match="run exists already"):
+        RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    assert (run.path / kept).read_text() == "mine"
+
+
+def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
+    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"):
+        RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    assert (run.path / "network.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
+
+
+def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, monkeypatch):
+    def replaced(*_):
+        (run.path / ".lock").unlink()
+        (run.path / ".lock").touch()
+
+    monkeypatch.setattr(run_directory.fcntl, "flock", replaced)
+    with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+        pass
+
+
+def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, network):
+    RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data).save_model("model", network, {})
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
@@ -140,6 +178,20 @@ def test_a_pointer_to_nothing_names_the_checkpoints_that_are_there(name, run, ne
     (run.path / "checkpoints" / "latest").write_bytes(name.encode("utf-8", "surrogateescape"))
     with pytest.raises(CheckpointError, match=r"latest must name a checkpoint beside it; got .* \(there: epoch-00001-step-000000000\)"):
         run.latest()
+
+
+def test_the_pointer_is_on_disk_before_an_earlier_checkpoint_goes(run, network, monkeypatch):
+    for epoch in (1, 2):
+        save(run, network, epoch)
+    happened = []
+    fsync, rename, rmtree = os.fsync, Path.rename, run_directory.shutil.rmtree
+    monkeypatch.setattr(os, "fsync", lambda file: happened.append(("sync", str(Path(f"/proc/self/fd/{file}").readlink()))) or fsync(file))
+    monkeypatch.setattr(Path, "rename", lambda path, to: happened.append(("rename", str(to))) or rename(path, to))
+    monkeypatch.setattr(run_directory.shutil, "rmtree", lambda path, **more: happened.append(("drop", str(path))) or rmtree(path, **more))
+    save(run, network, 3)
+    folder = str(run.path / "checkpoints")
+    pointed = happened.index(("rename", f"{folder}/latest"))
+    assert ("sync", folder) in happened[pointed : happened.index(("drop", f"{folder}/epoch-00001-step-000000000"))]
 
 
 def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, network):

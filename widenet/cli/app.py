@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from widenet.cli import data, demo, model, schema, train
+from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
 
 app = typer.Typer(
@@ -46,22 +47,37 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run a command line; the process ends with status 0, with 2 after a user's mistake, with 130 after an interruption."""
+    """Run a command line.
+
+    The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with 130 after an interruption.
+    """
     try:
         app(arguments, obj=arguments)
     except WidenetError as error:
         if os.environ.get("WIDENET_DEBUG"):
             raise
-        typer.echo(f"widenet: {error}", err=True)
-        sys.exit(2)
+        if speaks() or error.status != 2:
+            typer.echo(f"widenet: {error}", err=True)
+        sys.exit(error.status)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if os.environ.get("WIDENET_DEBUG") or not _is_out_of_memory(error):
+            raise
+        typer.echo('widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by --processes.', err=True)
+        sys.exit(2)
     except OSError as error:
         if os.environ.get("WIDENET_DEBUG"):
             raise
         typer.echo(f"widenet: {error.filename or 'a file'}: {error.strerror or error}. Check the path and the disk.", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("widenet: interrupted.", err=True)
+        if speaks():
+            typer.echo("widenet: interrupted.", err=True)
         sys.exit(130)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, as Python, numpy and torch say it on a CPU or a GPU; torch is not loaded to know."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from widenet.cli.processes import Processes, run_in_processes
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
 Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
-IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items of the user's own history appear.")]
+IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")]
 
 
 class _Part(StrEnum):
@@ -64,7 +65,9 @@ def predict(
     include_seen: IncludeSeen = False,
     never: Annotated[Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")] = None,
     never_for: Annotated[Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="CSV file (item,weight) of factors on the scores.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown.")
+    ] = None,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
@@ -79,7 +82,8 @@ def predict(
     with joined(device_for(device)):
         model, dataset = Model.load(run, device), Dataset.open(data)
         filters = {"never": never, "never_for": never_for, "weights": weights}
-        blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, **filters)
+        speak = partial(typer.echo, err=True)
+        blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)
         if not is_leader():
             for _ in blocks:
                 pass

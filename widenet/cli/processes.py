@@ -1,9 +1,12 @@
 """`--processes`: the same command line in several processes of one group."""
 
+import os
 import sys
 from typing import Annotated
 
 import typer
+
+from widenet.errors import OptionError
 
 Processes = Annotated[
     int | None,
@@ -11,11 +14,21 @@ Processes = Annotated[
 ]
 
 
+def speaks() -> bool:
+    """Whether this process says what every process of its machine would say: the first one here, or one whose launcher sifts."""
+    local = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0"
+    return local == "0" or "WIDENET_LAUNCHER" in os.environ
+
+
 def run_in_processes(context: typer.Context, asked: int | None, device: str | None) -> None:
     """Run this command line in as many processes and exit with their status; return where one is enough, or this is one of them."""
     from widenet.parallel.group import device_for, num_processes
+    from widenet.parallel.launch import end_with_launcher, launch
 
     if num_processes() > 1:
+        if asked not in (None, num_processes()):
+            raise OptionError(f"--processes must be left out in a group of {num_processes()} processes, or be their number; got {asked}.")
+        end_with_launcher()
         return
     if asked is None and device_for(device).type == "cuda":
         import torch
@@ -23,8 +36,6 @@ def run_in_processes(context: typer.Context, asked: int | None, device: str | No
         asked = torch.cuda.device_count()
     if asked is None or asked == 1:
         return
-    from widenet.parallel.launch import launch
-
     status, problem = launch(asked, context.obj or sys.argv[1:])
     if problem is not None:
         typer.echo(f"widenet: {problem}", err=True)

@@ -23,14 +23,15 @@ def train(
 ) -> None:
     """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened."""
     from widenet.cli.progress import TrainingReport
+    from widenet.data.dataset import Dataset
     from widenet.parallel.group import device_for, is_leader, joined
-    from widenet.runs import check_training
     from widenet.runs import train as run
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
+    from widenet.training.check import check_training
 
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
-    check_training(*documents, data)
+    check_training(*documents, Dataset.open(data))
     run_in_processes(context, processes, device)
     report = TrainingReport(quiet)
     try:

@@ -98,7 +98,9 @@ def _check_weights(place: _Place, layer: Layer, spec: NetworkSpec, fields: Mappi
     if isinstance(layer, OutputLayer):
         for source in spec.sources(layer):
             if is_sparse_input(spec, source, fields):
-                raise FitError(f'{place.of("source")}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.')
+                raise FitError(
+                    f'{place.of("source")}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.'
+                )
     if isinstance(layer, InputLayer) or layer.weights is None:
         return
     share = layer.weights
@@ -114,6 +116,8 @@ def _check_weights(place: _Place, layer: Layer, spec: NetworkSpec, fields: Mappi
         raise FitError(f'{place.of("weights")} must match in size. It needs {sizes}. Change "units" or "transposed".')
     wide = [isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields) for start, end in ((source, layer), (owner_source, owner))]
     if wide[0] != wide[1]:
-        raise FitError(f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be shared only among themselves.")
+        raise FitError(
+            f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be shared only among themselves."
+        )
     if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
         raise FitError(f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a kind with false.')

@@ -7,9 +7,11 @@ from datetime import timedelta
 
 import torch
 from torch import distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from widenet.errors import OptionError, WidenetError
+from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
+from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import available_threads
@@ -17,11 +19,19 @@ from widenet.parallel.threads import available_threads
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
 
-_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID", "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR"}
+_SLURM = {
+    "RANK": "SLURM_PROCID",
+    "WORLD_SIZE": "SLURM_STEP_NUM_TASKS",
+    "LOCAL_RANK": "SLURM_LOCALID",
+    "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR",
+}
 
 
 def announced(name: str) -> str | None:
-    """What the launcher says in an environment variable of torchrun, or in Slurm's place of it."""
+    """What the launcher says in an environment variable of torchrun, or in Slurm's place of it.
+
+    Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has it too.
+    """
     return os.environ.get(name) or os.environ.get(_SLURM.get(name, ""), None)
 
 
@@ -36,7 +46,7 @@ def is_leader() -> bool:
     """Whether this process is the one that writes and speaks for its group."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank() == 0
-    return int(announced("RANK") or 0) == 0
+    return num_processes() == 1 or int(announced("RANK") or 0) == 0
 
 
 def device_for(asked: str | None) -> torch.device:
@@ -61,11 +71,23 @@ def joined(device: torch.device) -> Iterator[None]:
     os.environ.setdefault("MASTER_PORT", "29500")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=TIMEOUT_SECONDS))
+    try:
+        _join(device)
+    except (RuntimeError, ValueError) as error:
+        raise GroupError(f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes: {error}") from error
     try:
         yield
     finally:
         distributed.destroy_process_group()
+
+
+def _join(device: torch.device) -> None:
+    timeout, store = timedelta(seconds=TIMEOUT_SECONDS), None
+    if LAUNCHER in os.environ:
+        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timeout)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=size)
 
 
 def exchange_for(num_shards: int, device: torch.device) -> Exchange:
@@ -78,12 +100,16 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
 
 def by_leader(exchange: Exchange, work: Callable[[], object]) -> None:
     """Let one process do some work, the others wait for it; what it raises, all raise."""
+    by_all(exchange, work if exchange.leads else lambda: None)
+
+
+def by_all(exchange: Exchange, work: Callable[[], object]) -> None:
+    """Let every process do some work that asks nothing of the others; what one raises, all raise."""
     error: WidenetError | None = None
-    if exchange.leads:
-        try:
-            work()
-        except WidenetError as raised:
-            error = raised
+    try:
+        work()
+    except WidenetError as raised:
+        error = raised
     for raised_there in exchange.collect(error):
         if raised_there is not None:
             raise raised_there

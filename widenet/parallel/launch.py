@@ -1,15 +1,21 @@
 """Several local processes of one command: started together, watched, and ended together."""
 
 import os
+import shutil
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
+from typing import IO
 
-from widenet.errors import OptionError
+from widenet.errors import GroupError, OptionError, WidenetError
+
+LAUNCHER = "WIDENET_LAUNCHER"
+"""Environment variable in which a process that `launch` has started finds a pipe that ends with the one that did."""
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
@@ -18,61 +24,133 @@ _GRACE_SECONDS = 20.0
 def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | None]:
     """Run `python -m widenet ARGUMENTS` in several processes of one group; the exit status, and what went wrong in a sentence.
 
-    Ctrl-C and SIGTERM go to every process, which then save and end. Where one process is lost the others are ended at once:
-    they could only wait for it.
+    The first process speaks for all; of another one only what it said when it failed alone is shown.
+    Ctrl-C and SIGTERM go to every process, which then save and end; so they do where this process is killed.
+    Where one process is lost the others are ended: they could only wait for it.
     """
     if num_processes < 1:
         raise OptionError(f"the number of processes must be at least 1; got {num_processes}.")
-    processes = [
-        subprocess.Popen([sys.executable, "-m", "widenet", *arguments], env=environment, start_new_session=True)  # noqa: S603 our own command
-        for environment in _environments(num_processes)
-    ]
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        del frame
-        for process in processes:
-            if process.poll() is None:
-                process.send_signal(number)
-
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    group = _Group()
+    before = {number: signal.signal(number, group.forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return _watched(processes)
+        group.start(num_processes, arguments)
+        return group.watch()
     finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+        group.end()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _environments(num_processes: int) -> list[dict[str, str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    threads = os.environ.get("WIDENET_THREADS") or str(max(1, len(os.sched_getaffinity(0)) // num_processes))
-    group = {"WORLD_SIZE": str(num_processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WIDENET_THREADS": threads}
-    return [{**os.environ, **group, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num_processes)]
+def end_with_launcher() -> None:
+    """Let this process, where `launch` has started it, get SIGTERM as soon as the one that did is gone.
+
+    prctl(2) has a signal for that too, but sends it once for every thread of the parent, and a second SIGTERM stops at once.
+    """
+    launcher = os.environ.get(LAUNCHER)
+    if launcher is not None:
+        threading.Thread(target=_terminate_after, args=(int(launcher),), name="launcher", daemon=True).start()
 
 
-def _watched(processes: "list[subprocess.Popen[bytes]]") -> tuple[int, str | None]:
-    """Wait until all have ended, or one has failed and the others have had their time to end too."""
-    while any(process.poll() is None for process in processes):
-        failed = [(rank, process.returncode) for rank, process in enumerate(processes) if process.returncode not in (None, 0)]
-        if failed:
-            return _ended(processes, *failed[0])
-        time.sleep(_LOOK_SECONDS)
-    failed = [(rank, process.returncode) for rank, process in enumerate(processes) if process.returncode != 0]
-    return _ended(processes, *failed[0]) if failed else (0, None)
+def _terminate_after(pipe: int) -> None:
+    os.read(pipe, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _ended(processes: "list[subprocess.Popen[bytes]]", rank: int, status: int) -> tuple[int, str | None]:
-    if status > 0:
-        deadline = time.monotonic() + _GRACE_SECONDS
-        while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
+class _Group:
+    """The processes, in order of their ranks."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.said: list[IO[bytes] | None] = []
+        self.asked: int | None = None
+        self.pipe = os.pipe()
+
+    def start(self, num_processes: int, arguments: Sequence[str]) -> None:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        self.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # held here, so that no port is ever taken twice
+        told = {
+            LAUNCHER: str(self.pipe[0]),
+            "WORLD_SIZE": str(num_processes),
+            "LOCAL_WORLD_SIZE": str(num_processes),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.store.port),
+        }
+        for rank in range(num_processes):
+            self.said.append(tempfile.TemporaryFile() if rank else None)  # noqa: SIM115 closed in `end`
+            environment = {**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            command = [sys.executable, "-m", "widenet", *arguments]
+            process = subprocess.Popen(  # noqa: S603 our own command
+                command, env=environment, stderr=self.said[rank], pass_fds=self.pipe[:1], start_new_session=True
+            )
+            self.processes.append(process)
+        if self.asked is not None:
+            self._send(self.asked)
+
+    def forward(self, number: int, frame: FrameType | None) -> None:
+        """Hand a signal to every process."""
+        del frame
+        self.asked = number
+        self._send(number)
+
+    def watch(self) -> tuple[int, str | None]:
+        """Wait until all have ended, or one has failed and the others have had their time to end too."""
+        while (statuses := self._statuses()) and None in statuses:
+            failed = [status for status in statuses if status]
+            if failed:
+                self._wait(_GRACE_SECONDS if self.asked is not None or min(failed) > 0 else 0.0)
+                break
             time.sleep(_LOOK_SECONDS)
+        ended = [(rank, status) for rank, status in enumerate(self._statuses()) if status]
+        if not ended:
+            return 0, None
+        return self._judged(*min(ended, key=_blame))
+
+    def end(self) -> None:
+        """Leave nothing running."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for end in self.pipe:
+            os.close(end)
+        for said in self.said:
+            if said is not None:
+                said.close()
+
+    def _judged(self, rank: int, status: int) -> tuple[int, str | None]:
+        """The group's exit status and a sentence, when this process is the one that failed."""
+        size, first = len(self.processes), self.processes[0].returncode
+        if self.asked is not None and status in (-self.asked, 130):
+            return 130, None if first == 130 else "interrupted."
+        said = self.said[rank]
+        if said is not None and status > 0 and status != first:
+            said.seek(0)
+            sys.stderr.flush()
+            shutil.copyfileobj(said, sys.stderr.buffer)
+            sys.stderr.buffer.flush()
         if status in (2, 130):
             return status, None
-    name = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-    others = "the others were ended" if len(processes) > 1 else "nothing is left running"
-    return 1, f"process {rank} of {len(processes)} was lost ({name}); {others}. Go on with --resume."
+        if status == GroupError.status:
+            return 1, None
+        name = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        return 1, f"process {rank} of {size} was lost ({name}); the others were ended. Start again; a training goes on with --resume."
+
+    def _statuses(self) -> list[int | None]:
+        return [process.poll() for process in self.processes]
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while None in self._statuses() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+
+    def _send(self, number: int) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(number)
+
+
+def _blame(ended: tuple[int, int]) -> int:
+    """Less for a likelier cause: a signal, then a failure, then a user's mistake; last, that another process was lost."""
+    status = ended[1]
+    return -1 if status < 0 else {GroupError.status: 3, 130: 2, WidenetError.status: 1}.get(status, 0)

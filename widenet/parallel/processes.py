@@ -1,16 +1,29 @@
 """Shards over several processes: the same integers travel that one process adds, and so the bits are the same."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
-from widenet.errors import OptionError
-from widenet.kernels.fixed_point import from_fixed, peak_of, scale_for, to_fixed
+from widenet.errors import GroupError, OptionError
+from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
 from widenet.parallel.threads import Workers
 
 T = TypeVar("T")
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """What fails within, where every process takes part, becomes one sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        rank, size = distributed.get_rank(), distributed.get_world_size()
+        reason = str(error).strip().split("\n")[0]
+        lost = f"process {rank} of {size}: another process of the group was lost, or did not answer in time"
+        raise GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.") from error
 
 
 class ProcessExchange:
@@ -36,45 +49,50 @@ class ProcessExchange:
 
     def sum(self, terms: Sequence[Tensor]) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
-        peaks = torch.tensor([peak_of(term) for term in terms], dtype=torch.float64)
-        peak = peaks.nan_to_num(nan=torch.inf).amax().to(terms[0].device)
-        distributed.all_reduce(peak, distributed.ReduceOp.MAX)
-        if not bool(torch.isfinite(peak)):
-            return torch.full_like(terms[0], torch.nan)
-        scale = scale_for(float(peak), self.num_shards)
-        total = to_fixed(terms[0], scale)
+        peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
+        with _together():
+            distributed.all_reduce(peaks, distributed.ReduceOp.MAX)
+        scales = scales_for(peaks, self.num_shards)
+        total = to_fixed(terms[0], scales)
         for term in terms[1:]:
-            total += to_fixed(term, scale)
-        distributed.all_reduce(total)
-        return from_fixed(total, scale, terms[0].dtype)
+            total += to_fixed(term, scales)
+        with _together():
+            distributed.all_reduce(total)
+        return from_fixed(total, scales, peaks, terms[0].dtype)
 
     def max(self, terms: Sequence[Tensor]) -> Tensor:
         """See `model.exchange.Exchange.max`."""
-        largest = torch.stack(list(terms)).amax(dim=0)
-        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
-        return largest
+        own = torch.stack(list(terms)).amax(dim=0)
+        largest = torch.stack([own.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf), own.isnan().to(own.dtype)])
+        with _together():
+            distributed.all_reduce(largest, distributed.ReduceOp.MAX)  # of NaN and a number it would keep either
+        return largest[0].masked_fill(largest[1] > 0, torch.nan)
 
     def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
         own = torch.stack(list(terms)).contiguous()
         found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-        distributed.all_gather(found, own)
+        with _together():
+            distributed.all_gather(found, own)
         return [term for process in found for term in process]
 
     def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
         """See `model.exchange.Exchange.fetch`."""
         found = torch.empty(shape, device=device) if term is None else term.contiguous()
-        distributed.broadcast(found, src=shard * distributed.get_world_size() // self.num_shards)
+        with _together():
+            distributed.broadcast(found, src=shard * distributed.get_world_size() // self.num_shards)
         return found
 
     def any(self, flag: bool) -> bool:
         """See `model.exchange.Exchange.any`."""
         raised = torch.tensor([int(flag)], device=self.device)
-        distributed.all_reduce(raised, distributed.ReduceOp.MAX)
+        with _together():
+            distributed.all_reduce(raised, distributed.ReduceOp.MAX)
         return bool(raised)
 
     def collect(self, value: Any) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""
         found: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(found, value)
+        with _together():
+            distributed.all_gather_object(found, value)
         return found

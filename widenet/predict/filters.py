@@ -23,7 +23,10 @@ def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
 
 
 def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """float32 [width]: the factors of a CSV file with the columns item and weight; 1 for items that it does not name."""
+    """float32 [width]: the factors of a CSV file with the columns item and weight, at least 0; 1 for items that it does not name.
+
+    Raises DataError for an unknown id, and for a weight that is no number of at least 0.
+    """
     rows = list(_rows(path, ("item", "weight"), header=True))
     numbers = [_number(path, line, weight) for line, (_, weight) in rows]
     weights = torch.ones(width)
@@ -35,15 +38,25 @@ class PerUser:
     """Items that one user must not be shown: a CSV file with the columns user and item."""
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
+        self._path = path
         rows = [row for _, row in _rows(path, ("user", "item"), header=True)]
         units = _indices(path, vocabulary, [item for _, item in rows])
         self.units: dict[str, list[int]] = {}
         for (user, _), unit in zip(rows, units.tolist(), strict=True):
             self.units.setdefault(user, []).append(unit)
+        self._waiting = set(self.units)
 
     def of(self, users: Sequence[str]) -> SparseBatch:
         """The items of some users, one row a user."""
+        self._waiting.difference_update(users)
         return SparseBatch.from_lists([sorted(set(self.units.get(user, []))) for user in users])
+
+    def not_asked_for(self) -> str:
+        """A sentence about the file's users whom nobody has asked for so far; empty where there are none."""
+        if not self._waiting:
+            return ""
+        number = f"{len(self._waiting):,} of {len(self.units):,} users"
+        return f'{self._path}: {number} are not in the dataset, such as "{min(self._waiting)}"; their lines had no effect.'
 
 
 def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
@@ -79,7 +92,10 @@ def _number(path: Path, line: int, text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not abs(number) <= torch.finfo(torch.float32).max:
+    if number < 0:
+        rule = 'column "weight" must be at least 0, for never shown'
+        raise DataError(f'{path}: line {line}: {rule}; got "{text}". Write a number below 1 to show an item less.')
+    if not number <= torch.finfo(torch.float32).max:
         raise DataError(f'{path}: line {line}: column "weight" must be a finite number; got "{text}". Fix the line.')
     return number
 

@@ -1,19 +1,34 @@
 """Recommendations for every example of a dataset, block by block."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.model.network import Network
 from widenet.predict.filters import PerUser, joined
 from widenet.predict.top_k import Filter, top_k
+from widenet.sparse import SparseBatch
 
 _LARGEST_BLOCK = 512
 _RECOMMENDATIONS_A_BLOCK = 2**21
+
+
+def rows_a_block(k: int) -> int:
+    """How many examples are ranked together, so that k units for each fit in memory."""
+    return max(1, min(_LARGEST_BLOCK, _RECOMMENDATIONS_A_BLOCK // k))
+
+
+def had(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch:
+    """What some examples are known to have, in some parts of a field; values do not matter."""
+    found = dataset.sparse(field, rows, parts[0])
+    for part in parts[1:]:
+        found = joined(found, dataset.sparse(field, rows, part))
+    return found
 
 
 @dataclass(frozen=True)
@@ -38,23 +53,28 @@ def recommendations(
     exclude_seen: bool = True,
     allowed: Filter | None = None,
     never_for: PerUser | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Iterator[Block]:
     """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
 
-    names: the output's items. exclude_seen: leave out what is in the example's training part. allowed, never_for: further filters.
+    names: the output's items. allowed, never_for: further filters.
+    exclude_seen: leave out what the example is known to have, in whatever part.
+    say: told, after the last block, which users of `never_for` the dataset does not have.
     """
     field = network.outputs[output].spec.field
     input_fields = [layer.field for layer in network.spec.inputs]
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
-    rows_a_block = max(1, min(_LARGEST_BLOCK, _RECOMMENDATIONS_A_BLOCK // k))
-    for start in range(0, dataset.num_examples, rows_a_block):
-        rows = np.arange(start, min(start + rows_a_block, dataset.num_examples))
+    step = rows_a_block(min(k, network.outputs[output].width))
+    for start in range(0, dataset.num_examples, step):
+        rows = np.arange(start, min(start + step, dataset.num_examples))
         users = dataset.ids(rows)
         fields = {name: dataset.rows(name, rows).to(network.device) for name in input_fields}
-        seen = dataset.sparse(field, rows) if exclude_seen else None
+        seen = had(dataset, field, rows, dataset.field(field).parts) if exclude_seen else None
         never = None if never_for is None else never_for.of(users)
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
         scores_EK, units_EK = top_k(network, fields, output, k, None if excluded is None else excluded.to(network.device), allowed)
         kept_EK = units_EK >= 0
         counts_E = kept_EK.sum(dim=1).cpu().numpy()
         yield Block(users, counts_E, names.ids(units_EK[kept_EK].cpu().numpy()), scores_EK[kept_EK].cpu().to(torch.float32).numpy())
+    if never_for is not None and say is not None and (stray := never_for.not_asked_for()):
+        say(stray)

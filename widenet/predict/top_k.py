@@ -25,7 +25,8 @@ _RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_r
 class Filter:
     """What must not be recommended, and what counts more or less.
 
-    banned_L: bool [L], units that nobody is shown. weight_L: float32 [L], factors on the scores.
+    banned_L: bool [L], units that nobody is shown.
+    weight_L: float32 [L], factors of at least 0 on the scores; a unit of weight 0 is shown to nobody.
     """
 
     banned_L: Tensor | None = None
@@ -90,7 +91,8 @@ class _Ranking:
             if not self.by_logit:
                 ranked_ET = self._scores(ranked_ET, total_E1)
                 if self.allowed.weight_L is not None:
-                    ranked_ET = ranked_ET * self.allowed.weight_L[first + start : first + stop]
+                    weight_T = self.allowed.weight_L[first + start : first + stop]
+                    ranked_ET = (ranked_ET * weight_T).masked_fill(weight_T == 0, -torch.inf)
             if self.allowed.banned_L is not None:
                 ranked_ET = ranked_ET.masked_fill(self.allowed.banned_L[first + start : first + stop], -torch.inf)
             if self.excluded is not None:

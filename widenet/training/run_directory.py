@@ -5,13 +5,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, publish, recover
+from widenet.checkpoint import Checkpoint, publish, recover, sync_folder
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import CheckpointError, FitError
@@ -21,6 +22,8 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _BLOCK = 65_536
+_WITHOUT_WEIGHTS = {"network.json", "training.json", "fields.json", "vocabulary", "log.jsonl", "tensorboard", "checkpoints", ".lock"}
+"""What a run directory may hold before its first checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,14 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> "RunDirectory":
-        """A new directory with the documents and the vocabularies; raises CheckpointError where the path is taken."""
+        """A new directory with the documents and the vocabularies; raises CheckpointError where the path is taken.
+
+        A run that ended before its first checkpoint is replaced.
+        """
         if not path.name:
             raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        vain = _holds_no_work(path)
+        if path.exists() and not vain and (not path.is_dir() or any(path.iterdir())):
             remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
             raise CheckpointError(f"{path} exists already. {remedy}")
         fields = {name: _record(dataset, name) for name in network.fields}
@@ -64,9 +71,14 @@ class RunDirectory:
             for name, record in fields.items():
                 if record.vocabulary_digest is not None:
                     shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
-            if path.exists():
-                path.rmdir()
-            beside.rename(path)
+            _sync_all(beside)
+            with _locked(path) if vain else nullcontext():
+                if vain:
+                    shutil.rmtree(path)
+                elif path.exists():
+                    path.rmdir()
+                beside.rename(path)
+            sync_folder(path.parent)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
         finally:
@@ -88,13 +100,7 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends."""
-        with _writing(self.path):
-            file = (self.path / ".lock").open("w")
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(f"{self.path} is being trained by another process. Wait for it, or choose another --out.") from None
+        with _locked(self.path):
             with _writing(self.path):
                 recover(self.path)
                 recover(self.path / "checkpoints")
@@ -156,6 +162,14 @@ class RunDirectory:
             raise CheckpointError(f'{pointer} must name a checkpoint beside it; got "{name}", which does not exist. {remedy}')
         return Checkpoint.open(pointer.parent / name)
 
+    def candidates(self) -> list[Callable[[], Checkpoint | None]]:
+        """What to try in turn, to go on from: the newest checkpoint, then the others, the later ones first."""
+        folder = self.path / "checkpoints"
+        pointer = folder / "latest"
+        pointed = pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.exists() else ""
+        others = sorted((path for path in folder.glob("epoch-*") if path.name != pointed), reverse=True)
+        return [self.latest, *(partial(Checkpoint.open, path) for path in others)]
+
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
         """Publish the weights alone, as "model" or "best"."""
         return publish(self.path / name, network, dict(facts), with_state=False)
@@ -197,6 +211,38 @@ def _digest(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
+def _holds_no_work(path: Path) -> bool:
+    """Whether a directory is a run that was never saved: what a training leaves that fails before its first checkpoint."""
+    if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
+        return False
+    return {found.name for found in path.iterdir()} <= _WITHOUT_WEIGHTS
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other trainings out of a run directory; raises CheckpointError where one is at work."""
+    with _writing(path):
+        file = (path / ".lock").open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(file.fileno()), (path / ".lock").stat()):
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):
+            raise CheckpointError(f"{path} is being trained by another process. Wait for it, or choose another --out.") from None
+        yield
+
+
+def _sync_all(folder: Path) -> None:
+    """Force a folder and all below it to disk."""
+    for path in [*folder.rglob("*"), folder]:
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
 def _write_whole(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with _writing(path):
@@ -206,6 +252,7 @@ def _write_whole(path: Path, text: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             beside.rename(path)
+            sync_folder(path.parent)
         finally:
             beside.unlink(missing_ok=True)
 

@@ -2,10 +2,14 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 from widenet.spec.optimizers import Adam
 from widenet.training.optimizers.still import StandsStill
+
+
+_LARGEST = torch.finfo(torch.float32).max
 
 
 class AdamFormula(StandsStill):
@@ -22,7 +26,7 @@ class AdamFormula(StandsStill):
         mean = state["mean"].lerp_(gradient, 1 - beta1)
         square = state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         divisor = square.sqrt().mul_(1 / math.sqrt(1 - beta2**number)).add_(self.spec.epsilon)
-        weight.addcdiv_(mean, divisor, value=-rate / (1 - beta1**number))
+        weight.addcdiv_(mean, divisor, value=-min(rate / (1 - beta1**number), _LARGEST))
 
 
 def formula(spec: Adam) -> AdamFormula:

@@ -1,0 +1,59 @@
+"""What a caller in Python gives by mistake is one sentence, never an error of numpy, torch or Python."""
+
+import numpy as np
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, OptionError
+from widenet.runs import Model, train
+
+NETWORK = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 3},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arguments")
+    data = dataset_from_lists(folder / "data", [[0, 1], [1, 2]], heldout=[[2], [0]], width=5)
+    return train(NETWORK, {"epochs": 1, "shards": 2}, data, folder / "run")
+
+
+MISTAKES = {
+    "a text": (lambda m: m.recommend("12"), OptionError, r"items must be a list of ids or titles; got the text '12'\. Write \['12'\]"),
+    "a text to understand": (lambda m: m.understood("12"), OptionError, "items must be a list of ids or titles; got the text '12'"),
+    "nothing": (lambda m: m.recommend([]), OptionError, "items must name at least one item"),
+    "a number": (lambda m: m.recommend(3), OptionError, r"each as text; got 3\. Write '3'"),
+    "numbers": (lambda m: m.recommend(["1", 2]), OptionError, r"each as text; got 2\. Write '2'"),
+    "an undefined value": (lambda m: m.recommend(["1"], values=[np.nan]), DataError, "values must be finite numbers that a float32"),
+    "a huge value": (lambda m: m.recommend(["1"], values=[1e39]), DataError, "values must be finite numbers that a float32"),
+    "a value in quotes": (lambda m: m.recommend(["1"], values=["2"]), OptionError, "values must be numbers; got '2'"),
+    "few values": (lambda m: m.recommend(["1", "2"], values=[1.0]), OptionError, "one number for each of 2 items; got 1"),
+    "a lonely value": (lambda m: m.recommend(["1", "2"], values=1.0), OptionError, "one number for each of 2 items; got 1"),
+    "k in quotes": (lambda m: m.recommend(["1"], k="3"), OptionError, "k must be a whole number of at least 1; got '3'"),
+    "half a k": (lambda m: m.recommend(["1"], k=2.5), OptionError, r"k must be a whole number of at least 1; got 2\.5"),
+    "no k": (lambda m: m.predict(m.run.path.parent / "data", k=None), OptionError, "k must be a whole number of at least 1; got None"),
+    "no data": (lambda m: m.predict(5), OptionError, "data must be a path; got 5"),
+    "no data to evaluate": (lambda m: m.evaluate(None), OptionError, "data must be a path; got None"),
+    "no filter": (lambda m: m.predict(m.run.path.parent / "data", never=["0"]), OptionError, r"never must be a path; got \['0'\]"),
+    "no run": (lambda _: Model.load(5), OptionError, "run must be a path; got 5"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence(mistake, model):
+    call, error, message = MISTAKES[mistake]
+    with pytest.raises(error, match=message) as caught:
+        call(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_and_names_of_numpy_and_any_sequence_are_welcome(model):
+    expected = model.recommend(["0", "1"], k=2)
+    assert model.recommend(np.array(["0", "1"]), k=np.int64(2)) == expected
+    assert model.recommend(("0", "1"), k=2, values=np.ones(2)) == expected
+    assert model.evaluate(model.run.path.parent / "data", ks=np.array([1, 2])) == model.evaluate(model.run.path.parent / "data", ks=(1, 2))

@@ -1,0 +1,44 @@
+"""What a caller in Python may give by mistake, refused in one sentence."""
+
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+
+import torch
+
+from widenet.errors import DataError, OptionError
+
+_LARGEST = torch.finfo(torch.float32).max
+
+
+def checked_k(k: int) -> int:
+    """A length of lists; raises OptionError where it is no whole number of at least 1."""
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise OptionError(f"k must be a whole number of at least 1; got {k!r}.")
+    return int(k)
+
+
+def checked_items(items: Sequence[str]) -> list[str]:
+    """A history; raises OptionError where it is no list of names, or an empty one."""
+    if isinstance(items, str):
+        raise OptionError(f"items must be a list of ids or titles; got the text {items!r}. Write [{items!r}].")
+    named = list(items) if isinstance(items, Iterable) else [items]
+    wrong = [item for item in named if not isinstance(item, str)]
+    if wrong:
+        raise OptionError(f"items must be a list of ids or titles, each as text; got {wrong[0]!r}. Write {str(wrong[0])!r}.")
+    if not named:
+        raise OptionError('items must name at least one item, such as ["The Hobbit"]; got none.')
+    return named
+
+
+def checked_values(values: Sequence[float], number: int) -> list[float]:
+    """The values of `number` items; raises OptionError where they are not as many numbers, DataError where one is not finite."""
+    given = list(values) if isinstance(values, Iterable) else [values]
+    if len(given) != number:
+        raise OptionError(f"values must be one number for each of {number} items; got {len(given)}.")
+    for value in given:
+        if not isinstance(value, Real):
+            raise OptionError(f"values must be numbers; got {value!r}.")
+        if not math.isfinite(value) or abs(value) > _LARGEST:
+            raise DataError(f"values must be finite numbers that a float32 can hold; got {value!r}. Leave the item out.")
+    return [float(value) for value in given]
