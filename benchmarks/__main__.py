@@ -2,9 +2,9 @@
 
 import argparse
 
-from benchmarks import goodbooks, gowalla, memory
+from benchmarks import goodbooks, gowalla, memory, processes
 
-_ALL = {"gowalla": gowalla.run, "goodbooks": goodbooks.run, "memory": memory.run}
+_ALL = {"gowalla": gowalla.run, "goodbooks": goodbooks.run, "memory": memory.run, "processes": processes.run}
 
 
 def main() -> None:

@@ -91,9 +91,9 @@ def _join(device: torch.device) -> None:
 
 
 def exchange_for(num_shards: int, device: torch.device) -> Exchange:
-    """The exchange of this process: with the others of its group, or with itself."""
+    """The exchange of this process: with the others of the group that it has joined, or with itself."""
     threads = available_threads() if device.type == "cpu" else 1
-    if num_processes() == 1:
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return LocalExchange(num_shards, threads)
     return ProcessExchange(num_shards, device, threads)
 

@@ -1,0 +1,207 @@
+"""`--processes`: the same words, numbers and files as one process; and nothing lost, nothing left running, when one is killed."""
+
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.runs import Model, train
+
+WIDTH, EXAMPLES = 23, 12
+NETWORK = {
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
+        {"name": "taste", "units": 4, "activation": "tanh", "dropout": 0.3},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
+SHORT = {"epochs": 2, "batch_size": 6, "optimizer": "momentum", "evaluation": {"metric": "recall@3"}}
+LONG = {"epochs": 110, "batch_size": 6, "shards": 2, "optimizer": "momentum", "checkpoints": {"every_epochs": 4}}
+"""So many epochs that their lines do not fit a pipe of PIPE_BYTES: a training that nobody listens to cannot end."""
+PIPE_BYTES, LIMIT_SECONDS = 4096, 30
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with documents, a dataset, and what one process gives for each training: {name: (fingerprint, log)}."""
+    folder = tmp_path_factory.mktemp("processes")
+    rows = [sorted({(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)}) for example in range(EXAMPLES)]
+    dataset_from_lists(
+        folder / "data", rows, validation=[[example % WIDTH] for example in range(EXAMPLES)], heldout=[[1]] * EXAMPLES, width=WIDTH
+    )
+    (folder / "network.json").write_text(json.dumps(NETWORK))
+    for name, training in (("short", SHORT), ("long", LONG)):
+        (folder / f"{name}.json").write_text(json.dumps(training))
+        train(NETWORK, training, folder / "data", folder / f"one-{name}")
+    return folder
+
+
+def words(training="short", out="run", **options):
+    return ["train", "network.json", f"{training}.json", "--data", "data", "--out", str(out), *options.get("more", ["--processes", "2"])]
+
+
+def started(place, command, module="widenet", before=()):
+    environment = {name: value for name, value in os.environ.items() if name not in ("WIDENET_DEBUG", "WIDENET_THREADS")}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "error:::widenet"}
+    line = [sys.executable, "-m", *before, *(["-m"] if before else []), module, *command]
+    return subprocess.Popen(line, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+
+
+def ended(process, limit=3 * LIMIT_SECONDS):
+    """Status, standard output and standard error, once every process that could write to them is gone."""
+    try:
+        out, err = process.communicate(timeout=limit)
+    finally:
+        process.kill()
+    return process.returncode, out.decode(), err.decode()
+
+
+def outcome(run):
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    numbers = [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+    return Model.load(run).fingerprint(), numbers
+
+
+@pytest.fixture(scope="module")
+def run_of_two(place):
+    """The run of a short training in two processes, with what the command said."""
+    out = place / "two"
+    return out, *ended(started(place, words(out=out)))
+
+
+def test_two_processes_train_the_bits_of_one_and_speak_once(place, run_of_two):
+    run, status, out, err = run_of_two
+    assert outcome(run) == outcome(place / "one-short")
+    assert (status, out) == (0, f"{run}: trained. Fingerprint {Model.load(run).fingerprint()}\n")
+    first, second, following = err.splitlines()
+    assert re.match(r"epoch   1  loss ", first)
+    assert re.match(r"epoch   2  loss ", second)
+    assert following.startswith(f"Next: widenet evaluate {run} ")
+
+
+def test_two_processes_predict_as_one(place, widenet, monkeypatch):
+    monkeypatch.chdir(place)
+    line = ["predict", "one-short", "--data", "data", "-k", "5", "--out"]
+    predicting = started(place, [*line, "two.csv", "--processes", "2"])
+    alone = widenet(*line, "one.csv")
+    assert ended(predicting) == (0, alone.out.replace("one.csv", "two.csv"), "")
+    assert (place / "two.csv").read_bytes() == (place / "one.csv").read_bytes()
+
+
+def test_torchrun_trains_the_same_bits(place):
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    status, out, err = ended(started(place, words(out="torchrun", more=[]), before=launcher))
+    assert (status, out) == (0, f"torchrun: trained. Fingerprint {Model.load(place / 'one-short').fingerprint()}\n"), err
+    assert err.count("epoch   1 ") == err.count("Next: widenet evaluate") == 1
+    assert outcome(place / "torchrun") == outcome(place / "one-short")
+
+
+def test_a_mistake_that_every_process_makes_is_said_once(place):
+    message = "one-short exists already. Go on with --resume, or choose another --out."
+    assert ended(started(place, words(out="one-short"))) == (2, "", f"widenet: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["train", "data/dataset.json", "short.json", "--data", "data", "--out", "run"], "data/dataset.json: "),
+        (["train", "network.json", "short.json", "--data", "nowhere", "--out", "run"], "nowhere"),
+    ],
+    ids=["document", "dataset"],
+)
+def test_a_mistake_is_found_before_any_process_is_started(line, message, place, widenet, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("widenet.parallel.launch.launch", None)
+    found = widenet(*line, "--processes", "2")
+    assert (found.status, found.out) == (2, "")
+    assert found.err.startswith(f"widenet: {message}")
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("asked", "status"), [("2", None), ("4", 2)])
+def test_a_process_of_a_group_starts_no_others(asked, status, widenet, place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("widenet.parallel.launch.launch", None)
+    monkeypatch.setattr("widenet.parallel.group.joined", lambda _: pytest.exit("joined"))
+    if status is None:
+        with pytest.raises(pytest.exit.Exception):
+            widenet(*words(more=["--processes", asked]))
+    else:
+        found = widenet(*words(more=["--processes", asked]))
+        message = "--processes must be left out in a group of 2 processes, or be their number; got 4."
+        assert (found.status, found.err) == (2, f"widenet: {message}\n")
+
+
+class Long:
+    """A long training in two processes, stopped by what the test does not read: it is in the midst of its epochs."""
+
+    def __init__(self, place, out):
+        self.out = place / out
+        self.process = started(place, words("long", out))
+        fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.head = [self.process.stderr.readline().decode() for _ in range(6)]
+        assert self.head[-1].startswith("epoch   6  "), self.head
+        assert (self.out / "checkpoints" / "latest").is_file()
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        self.children = {_rank(child): os.pidfd_open(int(child)) for child in children}
+        assert sorted(self.children) == [0, 1]
+
+    def left(self, wait_seconds):
+        """The ranks that still run after so long."""
+        return [rank for rank, child in self.children.items() if not select.select([child], [], [], wait_seconds)[0]]
+
+    def go_on(self, place):
+        """The outcome after a resumption in one process."""
+        train(NETWORK, LONG, place / "data", self.out, resume=True)
+        return outcome(self.out)
+
+
+def _rank(child):
+    return int(re.search(rb"\0RANK=(\d+)\0", b"\0" + Path(f"/proc/{child}/environ").read_bytes())[1])
+
+
+def test_sigterm_saves_ends_every_process_and_says_once_how_to_go_on(place):
+    long = Long(place, "stopped")
+    long.process.send_signal(signal.SIGTERM)
+    status, out, err = ended(long.process, LIMIT_SECONDS)
+    again = "widenet train network.json long.json --data data --out stopped --resume"
+    assert (status, out) == (130, "")
+    assert [line for line in err.splitlines() if not line.startswith("epoch ")] == [
+        "Stopped; stopped holds a checkpoint. Go on with:",
+        f"  {again}",
+    ]
+    assert long.left(0) == []
+    assert long.go_on(place) == outcome(place / "one-long")
+
+
+def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(place):
+    long = Long(place, "killed")
+    signal.pidfd_send_signal(long.children[1], signal.SIGKILL)
+    status, out, err = ended(long.process, LIMIT_SECONDS)
+    assert (status, out) == (1, "")
+    said = [line for line in err.splitlines() if not line.startswith("epoch ")]
+    assert said.pop() == (
+        "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; a training goes on with --resume."
+    )
+    assert all(line.startswith("widenet: process 0 of 2: another process of the group was lost") for line in said)
+    assert long.left(0) == []
+    assert long.go_on(place) == outcome(place / "one-long")
+
+
+def test_where_the_command_itself_is_killed_its_processes_save_and_end(place):
+    long = Long(place, "orphaned")
+    long.process.kill()
+    status, _, err = ended(long.process, LIMIT_SECONDS)
+    assert status == -signal.SIGKILL
+    assert "Stopped; orphaned holds a checkpoint. Go on with:" in err
+    assert long.left(LIMIT_SECONDS) == []
+    assert long.go_on(place) == outcome(place / "one-long")

@@ -1,0 +1,174 @@
+"""Cases that together hold every pair of settings of a network and its training, and what each gives."""
+
+import itertools
+import random
+
+import numpy as np
+import torch
+
+from widenet.checkpoint import fingerprint
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.data.stream import Stream
+from widenet.evaluate import evaluate
+from widenet.model.build import build
+from widenet.model.draws import Draws
+from widenet.model.rule import StepNumbers
+from widenet.predict.top_k import Filter, top_k
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.loop import settle
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import train_step
+
+SHARDS, STEPS, EXAMPLES = 8, 2, 12
+SETTINGS = {
+    "output": [
+        {},
+        {"loss": {"kind": "cross_entropy", "targets": "sum"}},
+        {"activation": "sigmoid"},
+        {"loss": "scaled_marginal_cross_entropy"},
+        {"activation": "sigmoid", "loss": "data_scaled_marginal_cross_entropy"},
+        {"activation": "softmax", "loss": "l2"},
+        {"activation": "relu_max", "loss": "l2"},
+        {"activation": "linear_max", "loss": "l1"},
+        {"activation": "tanh", "loss": "hinge"},
+        {"activation": "leaky_relu", "loss": "l2_hinge"},
+        {"activation": "linear", "loss": {"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 2.0}},
+    ],
+    "optimizer": ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"],
+    "shape": ["tied", "tied, by rows", "deep", "towers", "two inputs", "two outputs"],
+    "noise": ["none", "dropout", "denoise", "hidden asked for"],
+    "hidden": ["tanh", "softmax", "linear_max", "sparseness"],
+    "limits": [{}, {"gradient": 0.05}, {"weight": 0.5}, {"gradient": 0.05, "weight": 0.5}],
+    "data": ["ones", "values", "narrow", "dense"],
+    "cosine": [False, True],
+    "precision": ["float32", "bfloat16"],
+}
+WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13}
+
+
+def covering(settings, strength, seed=0):
+    """A few cases in which every value (strength 1) or every two values of different settings (2) stand: greedily, the best of some."""
+    chance = random.Random(seed)
+    places = {name: range(len(values)) for name, values in settings.items()}
+    missing = set()
+    for names in itertools.combinations(places, strength):
+        missing |= {frozenset(zip(names, chosen, strict=True)) for chosen in itertools.product(*(places[name] for name in names))}
+    cases = []
+    while missing:
+        forced = dict(min(missing, key=sorted))
+        tried = [{name: forced.get(name, chance.choice(values)) for name, values in places.items()} for _ in range(30)]
+        best = max(tried, key=lambda case: len(_parts(case, strength) & missing))
+        missing -= _parts(best, strength)
+        cases.append({name: settings[name][place] for name, place in best.items()})
+    return cases
+
+
+def _parts(case, strength):
+    return {frozenset(part) for part in itertools.combinations(case.items(), strength)}
+
+
+EVERY_VALUE, EVERY_PAIR = covering(SETTINGS, 1), covering(SETTINGS, 2)
+
+
+def documents(case):
+    """The network and the training of a case."""
+    weight_limit = {"weight_norm": case["limits"]["weight"]} if "weight" in case["limits"] else {}
+    entry = {"scale": "rsqrt", "popularity_damping": 0.5} | ({"denoise": 0.4} if case["noise"] in ("denoise", "hidden asked for") else {})
+    hidden = {"activation": "sigmoid", "sparseness": {}} if case["hidden"] == "sparseness" else {"activation": case["hidden"]}
+    hidden |= {"dropout": 0.3} if case["noise"] == "dropout" else {}
+    output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
+    output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
+    history = {"name": "in", "kind": "input", "field": "items", **entry}
+    h = {"name": "h", "units": 6, "source": "in", **hidden, **weight_limit}
+    out = {"name": "out", "kind": "output", "field": "items", "source": "h", **output, **weight_limit}
+    layers = {
+        "tied": [history, h, _without_limit(out) | {"weights": {"layer": "h", "transposed": True}}],
+        "tied, by rows": [history, _without_limit(h) | {"weights": {"layer": "out", "transposed": True}}, out],
+        "deep": [history, h, {"name": "mid", "units": 5, "activation": "gelu", **weight_limit}, out | {"source": "mid"}],
+        "towers": [
+            history,
+            {"name": "age", "kind": "input", "field": "age", "dropout": 0.2},
+            h,
+            {"name": "mix", "units": 5, "source": ["h", "age", "in"], "activation": "silu", **weight_limit},
+            out | {"source": ["mix", "h", "age"], "loss_weight": 0.7},
+            {"name": "label", "kind": "output", "field": "label", "source": "mix", "activation": "sigmoid", "bias": False},
+            {"name": "guess", "kind": "output", "field": "age", "source": "mix", "activation": "softmax", "loss": "l2"},
+        ],
+        "two inputs": [
+            history,
+            {"name": "wish", "kind": "input", "field": "wishes", "scale": "mean"},
+            h,
+            {"name": "g", "units": 6, "source": "wish", "activation": "relu", "weights": {"layer": "h"}},
+            out | {"source": ["h", "g"]},
+        ],
+        "two outputs": [
+            history,
+            h,
+            out,
+            {"name": "want", "kind": "output", "field": "wishes", "source": "h", "activation": "sigmoid", "weights": {"layer": "out"}},
+        ],
+    }[case["shape"]]
+    training = {
+        "epochs": 1,
+        "batch_size": EXAMPLES // STEPS,
+        "shards": SHARDS,
+        "optimizer": case["optimizer"],
+        "precision": case["precision"],
+        "l2": 0.02,
+        "gradient_norm_limit": case["limits"].get("gradient"),
+    }
+    return NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
+
+
+def _without_limit(layer):
+    return {name: value for name, value in layer.items() if name != "weight_norm"}
+
+
+def write_data(folder):
+    """Datasets of every kind that SETTINGS names, each in a folder of that name."""
+    for name, width in WIDTHS.items():
+        _dataset(folder / name, name, width)
+    return folder
+
+
+def _dataset(path, name, width):
+    chance = np.random.default_rng(width)
+    rows = [chance.choice(width, size=chance.integers(2, min(width, 6)), replace=False).tolist() for _ in range(EXAMPLES)]
+    wishes = [chance.choice(width, size=2, replace=False).tolist() for _ in rows[1:]]
+    dataset_from_lists(
+        path,
+        [[] if example == 3 else row[:-1] for example, row in enumerate(rows)],
+        heldout=[row[-1:] for row in rows],
+        width=width,
+        values=[[] if example == 3 else (0.2 + 0.8 * chance.random(len(row) - 1)).tolist() for example, row in enumerate(rows)]
+        if name == "values"
+        else None,
+        weights=(0.5 + chance.random(EXAMPLES)).tolist() if name in ("narrow", "values") else None,
+        sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(EXAMPLES)]},
+        dense={"age": (chance.random((EXAMPLES, 3)) * (name == "dense")).tolist()},
+    )
+
+
+def outcome(case, folder, exchange):
+    """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with their scores, metrics."""
+    spec, training = documents(case)
+    data = Dataset.open(folder / case["data"])
+    counts = {"items": data.counts("items")}
+    network = build(spec, training, data.fields, exchange, counts=counts)
+    rule = Optimizer(training.optimizer, training.l1, training.l2)
+    network.prepare_training(rule)
+    stream = Stream(data, spec.fields, training.batch_size, training.seed, training.shuffle)
+    steps, losses = rates(training, stream.steps_per_epoch), []
+    for batch in stream.batches(0):
+        draws, numbers = Draws(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
+        losses.append(train_step(network, batch.fields, batch.weights, draws, rule, numbers, training.gradient_norm_limit))
+    settle(network, rule, steps, stream.steps_per_epoch)
+    fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}
+    allowed = Filter(torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width))
+    plain = top_k(network, fields, "out", 7)
+    filtered = top_k(network, fields, "out", 3, excluded=data.sparse("items", np.arange(5)), allowed=allowed)
+    best = [tensor.numpy().tobytes() for tensor in (*plain, *filtered)]
+    return losses, fingerprint(network), best, evaluate(network, data, "heldout", [1, 3], "out")

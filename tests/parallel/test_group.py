@@ -1,0 +1,257 @@
+"""A training in a group of processes: handed from one number of them to another, and what becomes of it when one fails."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+from datetime import timedelta
+
+import pytest
+from torch import distributed
+
+from tests.parallel.workers import Group, exchange
+from widenet import checkpoint
+from widenet.cli import main
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, GroupError, OptionError
+from widenet.parallel.group import announced, by_all, by_leader, is_leader, num_processes
+from widenet.runs import Model, Silence, train
+
+WIDTH, EXAMPLES, STEPS = 19, 16, 4
+NETWORK = {
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3, "popularity_damping": 0.5},
+        {"name": "taste", "units": 5, "activation": "tanh", "dropout": 0.3},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
+TIED = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "cosine": {}, "weights": {"layer": "taste", "transposed": True}}]}
+TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "evaluation": {"metric": "ndcg@5"}, "keep": "best"}
+SETTINGS = {
+    "momentum": (NETWORK, {**TRAINING, "optimizer": {"kind": "momentum", "learning_rate": 0.3}}),
+    "adam, tied, gradient limit": (TIED, {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5, "keep": "last"}),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rows = [[(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)] for example in range(EXAMPLES)]
+    path = tmp_path_factory.mktemp("group") / "data"
+    dataset_from_lists(path, [sorted(set(row)) for row in rows], validation=[[example % WIDTH] for example in range(EXAMPLES)], width=WIDTH)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    return {name: trained(name, data, tmp_path_factory.mktemp("undisturbed") / "run") for name in SETTINGS}
+
+
+class Counted:
+    """Interrupts one process after some steps; the others know nothing of it."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def __call__(self):
+        self.left -= 1
+        return self.left == 0
+
+
+def trained(name, data, out, resume=False, stop=0):
+    """The fingerprint and the log of a training that ended, or None where it was interrupted; the last process is told to stop."""
+    told = not distributed.is_initialized() or distributed.get_rank() == distributed.get_world_size() - 1
+    interrupted = Counted(stop if told else 0)
+    try:
+        model = train(*SETTINGS[name], data, out, resume=resume, interrupted=interrupted)
+    except KeyboardInterrupt:
+        return None
+    return model.fingerprint(), log(out)
+
+
+def log(out):
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_training_may_change_its_number_of_processes_within_an_epoch(name, data, undisturbed, groups, tmp_path):
+    out = tmp_path / "run"
+    assert groups(4)(trained, name, data, out, False, 2) == [None] * 4
+    assert groups(2)(trained, name, data, out, True, 3) == [None] * 2
+    assert trained(name, data, out, True, 4) is None
+    assert (out / "checkpoints" / "latest").read_text() == "epoch-00002-step-000000001\n"
+    assert groups(4)(trained, name, data, out, True) == [undisturbed[name]] * 4
+    assert Model.load(out).fingerprint() == undisturbed[name][0]
+
+
+def loaded(out):
+    return Model.load(out).fingerprint()
+
+
+def test_an_interrupted_run_is_read_by_any_number_of_processes(data, groups, tmp_path):
+    out = tmp_path / "run"
+    groups(2)(trained, "momentum", data, out, False, 6)
+    alone = Model.load(out).fingerprint()
+    assert groups(2)(loaded, out) == [alone] * 2
+    assert groups(4)(loaded, out) == [alone] * 4
+
+
+def trained_on_a_full_disk(name, data, out, full, good):
+    """As `trained`, in a group of which one process cannot write a file after some good ones."""
+    save, left = checkpoint.save_file, [good]
+
+    def failing(tensors, path):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(tensors, path)
+
+    checkpoint.save_file = failing if distributed.get_rank() == full else save
+    try:
+        return trained(name, data, out)
+    finally:
+        checkpoint.save_file = save
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_a_disk_that_is_full_for_one_process_stops_all_and_leaves_the_last_checkpoint(full, data, undisturbed, groups, tmp_path):
+    out, name = tmp_path / "run", "adam, tied, gradient limit"
+    own_files = 4 * 2 + (full == 0)
+    groups(2).start(trained_on_a_full_disk, name, data, out, full, own_files + 3)
+    first, second = groups(2).outcomes()
+    assert type(first) is type(second) is CheckpointError
+    assert str(first) == str(second)
+    assert "cannot be written: No space left on device" in str(first)
+    checkpoints = sorted(path.name for path in (out / "checkpoints").iterdir())
+    assert checkpoints == ["epoch-00001-step-000000000", "latest"]
+    assert groups(4)(trained, name, data, out, True) == [undisturbed[name]] * 4
+
+
+def test_a_shard_that_only_one_process_finds_damaged_stops_all(data, groups, tmp_path):
+    out = tmp_path / "run"
+    groups(2)(trained, "momentum", data, out, False, 5)
+    path = sorted((out / "checkpoints").glob("epoch-*/wide-*.shard-0007-of-0008.safetensors"))[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    groups(2).start(trained, "momentum", data, out, True)
+    first, second = groups(2).outcomes()
+    assert type(first) is type(second) is CheckpointError
+    assert str(first) == str(second) == f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint."
+
+
+def test_a_second_training_of_a_directory_is_refused_in_every_process(data, groups, tmp_path):
+    groups(4)(trained, "momentum", data, tmp_path / "run")
+    groups(4).start(trained, "momentum", data, tmp_path / "run")
+    assert {str(error) for error in groups(4).outcomes()} == {
+        f"{tmp_path / 'run'} exists already. Go on with --resume, or choose another --out."
+    }
+
+
+def worked(together, fails):
+    here, rank, done = exchange(), distributed.get_rank(), []
+
+    def work():
+        if rank in fails:
+            raise OptionError(f"process {rank} fails.")
+        done.append(rank)
+
+    try:
+        together(here, work)
+    except OptionError as error:
+        return str(error)
+    return done
+
+
+def test_what_one_process_raises_all_raise(groups):
+    group = groups(4)
+    assert group(worked, by_leader, []) == [[0], [], [], []]
+    assert group(worked, by_leader, [1]) == [[0], [], [], []]
+    assert group(worked, by_leader, [0]) == ["process 0 fails."] * 4
+    assert group(worked, by_all, []) == [[0], [1], [2], [3]]
+    assert group(worked, by_all, [3, 2]) == ["process 2 fails."] * 4
+
+
+def commanded(line):
+    """What a command line says in this process, and how it ends."""
+    said, complained = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained), pytest.raises(SystemExit) as ended:
+        main(line)
+    return ended.value.code, said.getvalue(), complained.getvalue()
+
+
+def test_a_command_within_a_group_says_once_what_it_says_alone(data, groups, tmp_path):
+    trained("momentum", data, tmp_path / "run")
+    evaluation = ["evaluate", str(tmp_path / "run"), "--data", str(data), "--part", "validation", "--json"]
+    status, said, _ = commanded(evaluation)
+    assert "ndcg@5" in json.loads(said)
+    assert groups(2)(commanded, evaluation) == [(status, said, ""), (status, "", "")]
+
+
+@pytest.mark.parametrize("command", ["fingerprint", "recommend"])
+def test_commands_that_need_no_group_run_within_a_launcher_too(command, data, undisturbed, tmp_path, monkeypatch):
+    trained("momentum", data, tmp_path / "run")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    status, said, _ = commanded([command, str(tmp_path / "run"), *(["--items", "3"] if command == "recommend" else [])])
+    assert (status or 0) == 0
+    assert (said.strip() == undisturbed["momentum"][0]) == (command == "fingerprint")
+
+
+class Crash(Silence):
+    """Ends the process that reports, in the middle of a training."""
+
+    def advance(self, *_):
+        os._exit(1)
+
+
+def crashing(data, out):
+    train(*SETTINGS["momentum"], data, out, report=Crash(), interrupted=lambda: False)
+
+
+LOST = "another process of the group was lost, or did not answer in time"
+
+
+def test_where_a_process_is_lost_the_others_say_so_and_end(data, tmp_path):
+    with Group(2, tmp_path) as group:
+        group.start(crashing, data, tmp_path / "run")
+        leader, other = group.outcomes()
+    assert type(leader) is EOFError
+    assert type(other) is GroupError
+    assert str(other).startswith(f"process 1 of 2: {LOST} (")
+    assert str(other).endswith("). Start again; a training goes on with --resume.")
+    assert "\n" not in str(other)
+
+
+def waiting():
+    return exchange().any(False)
+
+
+def test_a_process_does_not_wait_for_ever(tmp_path):
+    with Group(2, tmp_path, timeout=timedelta(seconds=1)) as group:
+        group.start(waiting, ranks=[1])
+        (error,) = group.outcomes(ranks=[1])
+    assert type(error) is GroupError
+    assert str(error).startswith(f"process 1 of 2: {LOST} (")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (1, True)),
+        ({"RANK": "1"}, (1, True)),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, (2, False)),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, (2, True)),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"}, (2, False)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, (1, True)),
+    ],
+    ids=["alone", "rank alone", "torchrun, second", "torchrun, first", "srun", "a batch script without srun"],
+)
+def test_a_group_is_known_by_what_its_launcher_says(environment, expected, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", *(name for name in os.environ if name.startswith("SLURM_"))):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert (num_processes(), is_leader()) == expected
+    assert announced("RANK") == (environment.get("RANK") or environment.get("SLURM_PROCID"))

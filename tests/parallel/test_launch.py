@@ -1,0 +1,162 @@
+"""Starting, watching and ending the processes of a command, with stand-ins for `widenet` that start quickly."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widenet.errors import OptionError
+from widenet.parallel.launch import launch
+
+ROOT = str(Path(__file__).parents[2])
+BEGINNING = """
+import os, signal, sys
+
+rank = int(os.environ["RANK"])
+
+def say(text, file=sys.stderr):
+    print(text, file=file, flush=True)
+
+def wait_for_ever():
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def widenet(tmp_path, monkeypatch):
+    """Makes what `python -m widenet` runs: a piece of code that knows its `rank`."""
+
+    def of(code):
+        (tmp_path / "widenet").mkdir(exist_ok=True)
+        (tmp_path / "widenet" / "__init__.py").touch()
+        (tmp_path / "widenet" / "__main__.py").write_text(BEGINNING + code)
+        monkeypatch.chdir(tmp_path)
+
+    return of
+
+
+LOST = "process {} of {} was lost ({}); the others were ended. Start again; a training goes on with --resume."
+ENDS = {
+    "all well": ("say(f'warning {rank}')", (0, None), "warning 0\n"),
+    "the same mistake": ("say('a mistake'); sys.exit(2)", (2, None), "a mistake\n"),
+    "a mistake of the second": ("if rank: say('its mistake'); sys.exit(2)", (2, None), "its mistake\n"),
+    "a mistake of the second, of which the first knows": (
+        "say(f'said by {rank}'); sys.exit(2 if rank else 3)",
+        (2, None),
+        "said by 0\nsaid by 1\n",
+    ),
+    "the first killed": ("wait_for_ever() if rank else os.kill(os.getpid(), 9)", (1, LOST.format(0, 2, "signal SIGKILL")), ""),
+    "the second killed": ("os.kill(os.getpid(), 9) if rank else wait_for_ever()", (1, LOST.format(1, 2, "signal SIGKILL")), ""),
+    "the second killed, which the first notices": (
+        "os.kill(os.getpid(), 9) if rank else (say('one is lost'), sys.exit(3))",
+        (1, LOST.format(1, 2, "signal SIGKILL")),
+        "one is lost\n",
+    ),
+    "the first crashed, which the second notices": ("sys.exit(3 if rank else 'crash')", (1, LOST.format(0, 2, "status 1")), "crash\n"),
+    "the second crashed": ("sys.exit('crash' if rank else 3)", (1, LOST.format(1, 2, "status 1")), "crash\n"),
+    "out of touch": ("say(f'{rank} waited'); sys.exit(3)", (1, None), "0 waited\n"),
+    "stopped": ("say('stopped'); sys.exit(130)", (130, None), "stopped\n"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_the_status_and_the_words_are_those_of_the_process_to_blame(case, widenet, capfd):
+    code, expected, said = ENDS[case]
+    widenet(code)
+    assert launch(2, ["some", "words"]) == expected
+    assert sorted(capfd.readouterr().err.splitlines()) == sorted(said.splitlines())
+
+
+def test_a_process_that_does_not_notice_that_another_failed_is_ended(widenet, monkeypatch):
+    monkeypatch.setattr("widenet.parallel.launch._GRACE_SECONDS", 0.0)
+    widenet("wait_for_ever() if rank else sys.exit('crash')")
+    assert launch(2, []) == (1, LOST.format(0, 2, "status 1"))
+
+
+def test_each_process_knows_its_group_and_its_words(widenet, capfd):
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
+    widenet(f"os.write(1, ' '.join([*(os.environ[name] for name in {names}), *sys.argv[1:]]).encode() + b'|')")
+    launch(3, ["train", "--quiet"])
+    found = sorted(capfd.readouterr().out.split("|"))
+    assert found == ["", *(f"{rank} {rank} 3 3 127.0.0.1 train --quiet" for rank in range(3))]
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_fewer_than_one_process_is_refused(number):
+    with pytest.raises(OptionError, match=rf"the number of processes must be at least 1; got {number}\."):
+        launch(number, [])
+
+
+COMMAND = "from widenet.parallel.launch import launch; print(*launch(2, []))"
+
+
+def command(tmp_path):
+    """A command that launches two processes, in a process of its own; and those two, once both have said that they run."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", COMMAND],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        stdout=subprocess.PIPE,
+    )
+    children = [int(process.stdout.readline()) for _ in range(2)]
+    return process, [os.pidfd_open(child) for child in children]
+
+
+def left(children):
+    return [child for child in children if not select.select([child], [], [], 20)[0]]
+
+
+RUNS = "say(os.getpid(), sys.stdout)\n"
+STOPS = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (STOPS + RUNS + "wait_for_ever()", "130 None"),
+        (RUNS + "wait_for_ever()", "130 interrupted."),
+        ("if rank == 0:\n    " + STOPS + RUNS + "wait_for_ever()", "130 None"),
+    ],
+    ids=["which they handle", "which they do not handle yet", "which one handles"],
+)
+def test_sigterm_goes_to_every_process(code, expected, widenet, tmp_path):
+    widenet(code)
+    process, children = command(tmp_path)
+    process.terminate()
+    out, _ = process.communicate(timeout=20)
+    assert out.decode() == f"{expected}\n"
+    assert left(children) == []
+
+
+REAL = f"del sys.modules['widenet']; sys.path[0] = {ROOT!r}\n"
+"""Within a stand-in: from here on the real `widenet`."""
+FOLLOWS = REAL + "from widenet.parallel.launch import end_with_launcher; end_with_launcher()\n"
+
+
+def test_processes_get_sigterm_when_the_command_is_killed(widenet, tmp_path):
+    widenet(FOLLOWS + RUNS + "wait_for_ever()")
+    process, children = command(tmp_path)
+    process.kill()
+    assert left(children) == []
+    process.communicate()
+
+
+def test_a_process_whose_command_is_gone_already_ends():
+    here, there = os.pipe()
+    os.close(there)
+    code = "import signal\nfrom widenet.parallel.launch import end_with_launcher\nend_with_launcher()\nsignal.pause()"
+    environment = {**os.environ, "PYTHONPATH": ROOT, "WIDENET_LAUNCHER": str(here)}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, pass_fds=[here], check=False, timeout=20)
+    os.close(here)
+    assert found.returncode == -signal.SIGTERM
+
+
+def test_signals_are_handled_as_before_once_the_processes_have_ended(widenet):
+    widenet("")
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    launch(2, [])
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

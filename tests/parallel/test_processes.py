@@ -1,0 +1,197 @@
+"""Shards over several processes: the bits of one process, whatever the network; and what the processes send."""
+
+import math
+import random
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import distributed
+
+from tests.parallel import matrix
+from tests.parallel.matrix import EVERY_PAIR, EVERY_VALUE, outcome, write_data
+from tests.parallel.workers import exchange
+from widenet.errors import OptionError
+from widenet.kernels import exact_sum
+from widenet.model.build import build
+from widenet.model.draws import Draws
+from widenet.model.rule import StepNumbers
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import train_step
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+def in_many(name, data):
+    """What each case gives in this process; threads differ from case to case and from process to process."""
+    cases = getattr(matrix, name)
+    return [outcome(case, data, exchange(8, 1 + (distributed.get_rank() + number) % 2)) for number, case in enumerate(cases)]
+
+
+def in_one(cases, data):
+    with one_thread_an_operation():
+        return [outcome(case, data, LocalExchange(8)) for case in cases]
+
+
+@pytest.mark.parametrize(("size", "name"), [(1, "EVERY_VALUE"), (2, "EVERY_PAIR"), (4, "EVERY_VALUE"), (8, "EVERY_VALUE")])
+def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, name, data, groups):
+    cases = getattr(matrix, name)
+    groups(size).start(in_many, name, data)
+    alone = in_one(cases, data)
+    for found in groups(size).outcomes():
+        assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
+
+
+def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
+    assert len({result[1] for result in in_one(EVERY_VALUE, data)}) == len(EVERY_VALUE)
+    names = list(matrix.SETTINGS)
+    met = {(a, str(case[a]), b, str(case[b])) for case in EVERY_PAIR for a in names for b in names if a < b}
+    assert len(met) == sum(len(matrix.SETTINGS[a]) * len(matrix.SETTINGS[b]) for a in names for b in names if a < b)
+
+
+def terms_of(seed, count=8):
+    """Terms of very different magnitude that nearly cancel."""
+    chance = random.Random(seed)
+    large = [math.ldexp(chance.uniform(-1, 1), chance.choice([120, 60, 30, 0, -30, -100])) for _ in range(count // 2)]
+    terms = [*large, *(-number for number in large)]
+    terms[chance.randrange(count)] += math.ldexp(chance.random(), chance.choice([30, 0, -40]))
+    chance.shuffle(terms)
+    return [torch.tensor([term, 1.0], dtype=chance.choice([torch.float32]) if seed % 2 else torch.float64) for term in terms]
+
+
+def own(exchanged, terms):
+    return [terms[shard] for shard in exchanged.shards]
+
+
+def summed(seeds):
+    here = exchange()
+    return [here.sum(own(here, terms_of(seed))).tolist() for seed in seeds]
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_a_sum_is_the_true_one_to_a_part_in_two_to_the_54_of_the_largest_term(size, groups):
+    seeds = range(40)
+    found = groups(size)(summed, seeds)
+    assert all(each == found[0] for each in found)
+    for seed, (total, ones) in zip(seeds, found[0], strict=True):
+        terms = terms_of(seed)
+        exact, peak = sum(Fraction(term[0].item()) for term in terms), max(abs(Fraction(term[0].item())) for term in terms)
+        assert abs(Fraction(total) - exact) <= peak / 2**54 + abs(exact) / (2**23 if seed % 2 else 2**52)
+        assert [total, ones] == exact_sum(terms).tolist()
+
+
+BAD = (math.nan, math.inf, -math.inf)
+
+
+def terms_with(bad, place):
+    """A term a shard, of two rows; that of one shard holds a number that is not finite, in its first row."""
+    return [torch.tensor([[float(shard), bad if shard == place else -1.0, -2.0], [1.0, 2.0, float(shard)]]) for shard in range(8)]
+
+
+def undefined(place):
+    here = exchange()
+    found = [(here.sum(own(here, terms)), here.max(own(here, terms))) for terms in (terms_with(bad, place) for bad in BAD)]
+    return [(total.tolist(), largest.tolist()) for total, largest in found]
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_one_undefined_number_makes_the_same_numbers_undefined_in_every_process_as_in_one(place, groups):
+    alone = LocalExchange(8)
+    expected = [(alone.sum(terms).tolist(), alone.max(terms).tolist()) for terms in (terms_with(bad, place) for bad in BAD)]
+    assert all(math.isnan(number) for total, _ in expected for number in total[0])
+    assert [math.isnan(largest[0][1]) for _, largest in expected] == [True, False, False]
+    for found in groups(4)(undefined, place):
+        assert str(found) == str(expected)
+
+
+def combined():
+    """Every way to combine, over terms that say whose they are."""
+    here, rank = exchange(), distributed.get_rank()
+    terms = [torch.tensor([shard, -shard]) for shard in here.shards]
+    fetched = [here.fetch(shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device) for shard in range(8)]
+    empty = here.sum([torch.zeros(0, 3) for _ in here.shards])
+    return (
+        here.each(lambda shard: shard),
+        torch.stack(here.gather(terms)).tolist(),
+        torch.stack(fetched).tolist(),
+        [here.any(flag) for flag in (False, rank == 3, True)],
+        here.collect((rank, here.leads)),
+        tuple(empty.shape),
+    )
+
+
+def test_processes_hold_the_shards_in_order_and_combine_them_in_order(groups):
+    found = groups(4)(combined)
+    assert [each[0] for each in found] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    for each in found:
+        assert each[1] == [[shard, -shard] for shard in range(8)]
+        assert each[2] == [[float(shard)] * 2 for shard in range(8)]
+        assert each[3:] == ([False, True, True], [(0, True), (1, False), (2, False), (3, False)], (0, 3))
+
+
+def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused_in_every_one(groups):
+    groups(4).start(refused)
+    expected = "the number of processes must divide the 6 shards; got 4. Use one of 1, 2, 3, 6."
+    assert [(type(error), str(error)) for error in groups(4).outcomes()] == [(OptionError, expected)] * 4
+
+
+def refused():
+    return exchange(6)
+
+
+EXAMPLES, HIDDEN = 16, 8
+
+
+def sent(width, tied):
+    """Bytes that this process sends in a step, by the ring algorithm: of N processes each sends 2 (N - 1) / N of what is reduced."""
+    bytes_sent, plain = [], distributed.all_reduce
+
+    def counting(tensor, *arguments):
+        bytes_sent.append(tensor.numel() * tensor.element_size() * 2 * (distributed.get_world_size() - 1) / distributed.get_world_size())
+        return plain(tensor, *arguments)
+
+    spec = NetworkSpec.of(
+        {
+            "layers": [
+                {"name": "in", "kind": "input", "field": "items"},
+                {"name": "h", "units": HIDDEN},
+                {"name": "out", "kind": "output", "field": "items"} | ({"weights": {"layer": "h", "transposed": True}} if tied else {}),
+            ]
+        }
+    )
+    training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
+    facts = {"items": SimpleNamespace(kind="sparse", width=width, min_value=1.0, max_value=1.0)}
+    network, rule = build(spec, training, facts, exchange()), Optimizer(training.optimizer)
+    network.prepare_training(rule)
+    chance = np.random.default_rng(width)
+    batch = SparseBatch.from_lists([sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)])
+    distributed.all_reduce = counting
+    others = {name: getattr(distributed, name) for name in ("all_gather", "broadcast", "all_gather_object")}
+    try:
+        for name in others:
+            setattr(distributed, name, None)
+        train_step(network, {"items": batch}, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
+    finally:
+        distributed.all_reduce = plain
+        for name, function in others.items():
+            setattr(distributed, name, function)
+    return sum(bytes_sent)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_what_a_step_sends_does_not_depend_on_the_width(tied, groups):
+    narrow, wide = groups(2)(sent, 10**4, tied), groups(2)(sent, 10**6, tied)
+    assert narrow == wide
+    a_layer, loss = 16 * EXAMPLES * HIDDEN + 64 * EXAMPLES, 32
+    assert 0 < max(groups(4)(sent, 10**4, tied)) <= 2 * a_layer + loss

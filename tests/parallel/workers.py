@@ -1,0 +1,92 @@
+"""Groups of processes that have joined a torch group over gloo and run what a test hands them."""
+
+import multiprocessing
+import os
+import traceback
+from datetime import timedelta
+from multiprocessing.connection import Connection
+
+import torch
+from torch import distributed
+
+from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.threads import one_thread_an_operation
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.parallel.workers", "tests.parallel.matrix", "widenet.runs"])
+"""One process loads everything; the workers are copies of it, made before it has threads."""
+
+TIMEOUT = timedelta(seconds=60)
+
+
+def exchange(num_shards=8, num_threads=1):
+    return ProcessExchange(num_shards, torch.device("cpu"), num_threads)
+
+
+class Group:
+    """N processes of one group, within which `widenet.train` and all else may be called."""
+
+    def __init__(self, size, folder, timeout=TIMEOUT):
+        self.size, self.ends, self.processes = size, [], []
+        for rank in range(size):
+            here, there = CONTEXT.Pipe()
+            process = CONTEXT.Process(target=_work, args=(rank, size, str(folder / f"store-{size}"), timeout, there), daemon=True)
+            process.start()
+            there.close()
+            self.ends.append(here)
+            self.processes.append(process)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self):
+        for end in self.ends:
+            end.close()
+        for process in self.processes:
+            process.join(10)
+            process.kill()
+            process.join()
+
+    def start(self, work, *arguments, ranks=None):
+        """Let some processes begin `work(*arguments)`."""
+        for rank in range(self.size) if ranks is None else ranks:
+            self.ends[rank].send((work, arguments))
+
+    def outcomes(self, ranks=None):
+        """What each gave or raised, by rank; a process that ended without a word gives EOFError."""
+        return [_received(self.ends[rank]) for rank in (range(self.size) if ranks is None else ranks)]
+
+    def __call__(self, work, *arguments):
+        """What `work(*arguments)` gave in every process, by rank; raises what the first to fail raised."""
+        self.start(work, *arguments)
+        found = self.outcomes()
+        for outcome in found:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return found
+
+
+def _received(end: Connection):
+    try:
+        return end.recv()
+    except (EOFError, ConnectionResetError):
+        return EOFError("the process has ended")
+
+
+def _work(rank, size, store, timeout, end):
+    os.environ.pop("WIDENET_THREADS", None)
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timeout)
+    with one_thread_an_operation():
+        while True:
+            try:
+                work, arguments = end.recv()
+            except EOFError:
+                os._exit(0)
+            try:
+                end.send(work(*arguments))
+            except BaseException as error:
+                error.add_note(traceback.format_exc())
+                end.send(error)
