@@ -8,7 +8,6 @@ from torch import Tensor
 from widenet.spec.optimizers import Adam
 from widenet.training.optimizers.still import StandsStill
 
-
 _LARGEST = torch.finfo(torch.float32).max
 
 
