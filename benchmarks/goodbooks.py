@@ -17,7 +17,7 @@ KS = (20,)
 ALS = [
     {"factors": factors, "regularization": regularization, "alpha": alpha}
     for factors in (128, 256)
-    for regularization in (0.05, 1.0, 10.0)
+    for regularization in (1.0, 10.0)
     for alpha in (1.0, 10.0)
 ]
 

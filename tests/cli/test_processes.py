@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
 
@@ -24,7 +25,7 @@ NETWORK = {
     ]
 }
 SHORT = {"epochs": 2, "batch_size": 6, "optimizer": "momentum", "evaluation": {"metric": "recall@3"}}
-LONG = {"epochs": 110, "batch_size": 6, "shards": 2, "optimizer": "momentum", "checkpoints": {"every_epochs": 4}}
+LONG = {"epochs": 110, "batch_size": 6, "shards": 2, "optimizer": "momentum", "checkpoints": {"every_epochs": 30}}
 """So many epochs that their lines do not fit a pipe of PIPE_BYTES: a training that nobody listens to cannot end."""
 PIPE_BYTES, LIMIT_SECONDS = 4096, 30
 
@@ -126,19 +127,37 @@ def test_a_mistake_is_found_before_any_process_is_started(line, message, place, 
     assert found.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("asked", "status"), [("2", None), ("4", 2)])
-def test_a_process_of_a_group_starts_no_others(asked, status, widenet, place, monkeypatch):
+class Joined(Exception):
+    """A process has gone to join its group."""
+
+
+def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
+    def join(_):
+        raise Joined
+
     monkeypatch.chdir(place)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("widenet.parallel.launch.launch", None)
-    monkeypatch.setattr("widenet.parallel.group.joined", lambda _: pytest.exit("joined"))
-    if status is None:
-        with pytest.raises(pytest.exit.Exception):
-            widenet(*words(more=["--processes", asked]))
-    else:
-        found = widenet(*words(more=["--processes", asked]))
-        message = "--processes must be left out in a group of 2 processes, or be their number; got 4."
-        assert (found.status, found.err) == (2, f"widenet: {message}\n")
+    monkeypatch.setattr("widenet.parallel.group.joined", join)
+    for more in ([], ["--processes", "2"]):
+        with pytest.raises(Joined):
+            main(words(more=more))
+    found = widenet(*words(more=["--processes", "4"]))
+    message = "--processes must be left out in a group of 2 processes, or be their number; got 4."
+    assert (found.status, found.err) == (2, f"widenet: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [({"LOCAL_RANK": "0"}, 1), ({"LOCAL_RANK": "1"}, 0), ({"SLURM_LOCALID": "1"}, 0), ({"LOCAL_RANK": "1", "WIDENET_LAUNCHER": "9"}, 1)],
+    ids=str,
+)
+def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment, said, widenet, place, monkeypatch):
+    monkeypatch.chdir(place)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found = widenet("evaluate", "nowhere", "--data", "data")
+    assert (found.status, found.err.count("\n")) == (2, said)
 
 
 class Long:
@@ -150,7 +169,6 @@ class Long:
         fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.head = [self.process.stderr.readline().decode() for _ in range(6)]
         assert self.head[-1].startswith("epoch   6  "), self.head
-        assert (self.out / "checkpoints" / "latest").is_file()
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         self.children = {_rank(child): os.pidfd_open(int(child)) for child in children}
         assert sorted(self.children) == [0, 1]
