@@ -127,20 +127,20 @@ def test_a_mistake_is_found_before_any_process_is_started(line, message, place, 
     assert found.err.count("\n") == 1
 
 
-class Joined(Exception):
+class JoinsError(Exception):
     """A process has gone to join its group."""
 
 
 def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
     def join(_):
-        raise Joined
+        raise JoinsError
 
     monkeypatch.chdir(place)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("widenet.parallel.launch.launch", None)
     monkeypatch.setattr("widenet.parallel.group.joined", join)
     for more in ([], ["--processes", "2"]):
-        with pytest.raises(Joined):
+        with pytest.raises(JoinsError):
             main(words(more=more))
     found = widenet(*words(more=["--processes", "4"]))
     message = "--processes must be left out in a group of 2 processes, or be their number; got 4."
