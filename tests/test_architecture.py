@@ -23,7 +23,7 @@ LEVELS = [
     {"model"},
     {"data", "kernels", "metrics"},
     {"sparse", "spec"},
-    {"errors", "randomness"},
+    {"durable", "errors", "randomness"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
 

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_leader
@@ -215,7 +216,7 @@ def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
 
 def _replace(beside: Path, path: Path) -> None:
     """Put a finished directory in its place; a crash leaves the earlier one, this one, or for a moment neither name."""
-    sync_folder(beside)
+    force_to_disk(beside)
     if path.exists():
         old = path.with_name(f".{path.name}.old")
         shutil.rmtree(old, ignore_errors=True)
@@ -224,13 +225,4 @@ def _replace(beside: Path, path: Path) -> None:
         shutil.rmtree(old)
     else:
         beside.rename(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Force to disk which names a folder holds."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    force_to_disk(path.parent)

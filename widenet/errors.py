@@ -40,10 +40,6 @@ class GroupError(WidenetError):
     status = 3
 
 
-class MissingExtraError(WidenetError):
-    """A feature needs a package that is not installed; the message names the extra that installs it."""
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known name, or with all of them; begins with a space, ready to append."""
     names = list(known)

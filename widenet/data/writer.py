@@ -1,6 +1,5 @@
 """Write a dataset directory from record batches, and publish it whole or not at all."""
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
+from widenet.durable import force_to_disk
 from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
@@ -67,12 +67,12 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     try:
         yield folder
         for path in [*folder.iterdir(), folder]:
-            _flush(path)
+            force_to_disk(path)
         replaced = folder.with_suffix(".replaced")
         if out.exists():
             out.rename(replaced)
         folder.rename(out)
-        _flush(out.parent)
+        force_to_disk(out.parent)
         shutil.rmtree(replaced, ignore_errors=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -201,11 +201,3 @@ def _checked(
 
 def _described(path: Path, num_rows: int) -> File:
     return File(size_bytes=path.stat().st_size, sha256=sha256_of(path), num_rows=num_rows)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

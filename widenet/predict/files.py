@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from widenet.durable import force_to_disk
 from widenet.errors import DataError, OptionError, did_you_mean
 
 SCHEMA = pa.schema([("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
@@ -80,7 +81,7 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    force_to_disk(path.parent)
 
 
 def _known_format(path: Path, file_format: str | None) -> str:
@@ -95,14 +96,6 @@ def _known_format(path: Path, file_format: str | None) -> str:
         known = ", ".join(_EXTENSIONS)
         raise OptionError(f'{path}: the extension must be one of {known}; got "{extension}". Rename the file, or name the format.')
     return _EXTENSIONS[extension]
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, publish, recover, sync_folder
+from widenet.checkpoint import Checkpoint, publish, recover
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
+from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
@@ -78,7 +79,7 @@ class RunDirectory:
                 elif path.exists():
                     path.rmdir()
                 beside.rename(path)
-            sync_folder(path.parent)
+            force_to_disk(path.parent)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
         finally:
@@ -237,7 +238,7 @@ def _sync_all(folder: Path) -> None:
     """Force a folder and all below it to disk."""
     for path in [*folder.rglob("*"), folder]:
         if path.is_dir():
-            sync_folder(path)
+            force_to_disk(path)
         else:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -252,7 +253,7 @@ def _write_whole(path: Path, text: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             beside.rename(path)
-            sync_folder(path.parent)
+            force_to_disk(path.parent)
         finally:
             beside.unlink(missing_ok=True)
 
