@@ -215,6 +215,11 @@ def _digest(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
+def holds_work(path: Path) -> bool:
+    """Whether a path is a run that a training may go on with, and that none begins anew."""
+    return (path / "network.json").is_file() and not _holds_no_work(path)
+
+
 def _holds_no_work(path: Path) -> bool:
     """Whether a directory is a run that was never saved: what a training leaves that fails before its first checkpoint."""
     if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
