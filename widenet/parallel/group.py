@@ -20,6 +20,9 @@ from widenet.parallel.threads import available_threads
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
 
+_STORE_SECONDS = 20
+"""How long a process looks for a store that its launcher made before it: where it is not there, the launcher is gone."""
+
 _SLURM = {
     "RANK": "SLURM_PROCID",
     "WORLD_SIZE": "SLURM_STEP_NUM_TASKS",
@@ -95,7 +98,8 @@ def _join(device: torch.device) -> None:
     lent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store: Store | None = None
     if lent or LAUNCHER in os.environ:
-        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timeout)
+        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timedelta(seconds=_STORE_SECONDS))
+        store.set_timeout(timeout)
         store = part_of_this_attempt(store, rank, size, timeout) if lent else store
     backend = "nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=size)
