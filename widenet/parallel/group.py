@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import socket
 from collections.abc import Callable
 from datetime import timedelta
@@ -34,7 +35,14 @@ def announced(name: str) -> str | None:
 
     Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has it too.
     """
-    return os.environ.get(name) or os.environ.get(_SLURM.get(name, ""), None)
+    host = _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) if name == "MASTER_ADDR" else ""
+    return os.environ.get(name) or host or os.environ.get(_SLURM.get(name, ""), None)
+
+
+def _first_host(nodes: str) -> str:
+    """The first of Slurm's list of nodes, where the first process runs: "a01" of "a[01-04,7],b3"; empty of an empty one."""
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
+    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", first[0]) if first else ""
 
 
 def num_processes() -> int:
