@@ -96,7 +96,7 @@ def test_any_flipped_bit_is_seen(name, saved):
     Checkpoint.open(saved).load_into(network(), with_state=True)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "trunk.safetensors"])
+@pytest.mark.parametrize("name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"])
 @pytest.mark.parametrize("length", [0, 1, 100])
 def test_a_truncated_file_is_seen(name, length, saved):
     (saved / name).write_bytes((saved / name).read_bytes()[:length])
