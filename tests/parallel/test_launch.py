@@ -19,7 +19,8 @@ import os, signal, sys
 rank = int(os.environ["RANK"])
 
 def say(text, file=sys.stderr):
-    print(text, file=file, flush=True)
+    file.write(f"{text}\\n")
+    file.flush()
 
 def wait_for_ever():
     signal.pause()
