@@ -18,7 +18,7 @@ from typing import NamedTuple
 from benchmarks.places import ROOT, workplace
 from widenet import dataset_from_lists, train
 
-WIDTH, EXAMPLES = 1_000, 128
+WIDTH, EXAMPLES = 10_000, 128
 NETWORK = {
     "layers": [
         {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
@@ -101,7 +101,7 @@ def disturbed(folder: Path, launcher: str, kills: int, seed: int) -> Tally:
     """
     chance, tally = random.Random(f"{launcher} {seed}"), Tally()
     while tally.kills < kills or tally.fingerprint is None:
-        with started(folder, launcher, out=f"{len(launcher)}-{seed}") as command:
+        with started(folder, launcher, out=f"{launcher} {seed}") as command:
             while tally.kills < kills and (workers := command.workers()):
                 _kill_one(command, workers, chance, tally)
             tally.fingerprint = command.end()
