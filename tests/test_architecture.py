@@ -22,6 +22,7 @@ LEVELS = [
     {"parallel"},
     {"model"},
     {"data", "kernels", "metrics"},
+    {"plan"},
     {"sparse", "spec"},
     {"durable", "errors", "randomness"},
 ]

@@ -13,9 +13,11 @@ from widenet.model.layers import hidden as hidden_layer
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.rule import Rule
-from widenet.model.sharding import Shards
+from widenet.model.sharding import split
 from widenet.model.targets import Targets
 from widenet.model.wide_weight import WideWeight
+from widenet.plan.shards import Shards
+from widenet.plan.weights import Link
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer
@@ -34,14 +36,6 @@ class TrunkWeight:
     tensor: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
     norm_limit: float | None = None
-
-
-@dataclass(frozen=True)
-class Link:
-    """A weight seen from the layer that uses it."""
-
-    weight: str
-    transposed: bool = False
 
 
 @dataclass
@@ -99,7 +93,7 @@ class Network:
             elif layer.values == "ignore":
                 values = values.with_values(None)
             batch = scaled(layer, values, self.damping.get(layer.name))
-            prepared.sparse[layer.name] = self.shards(layer.name).split(batch)
+            prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
         return prepared
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:

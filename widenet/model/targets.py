@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import sum_by
-from widenet.model.sharding import ByUnit, Shards
+from widenet.model.sharding import ByUnit, split
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 
 
@@ -44,7 +45,7 @@ class Targets:
             examples_Z = batch.example_of_entry()
             total_E = sum_by(batch.values, examples_Z, batch.num_examples)
             num_E = sum_by((batch.values > 0).to(torch.float32), examples_Z, batch.num_examples)
-        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in shards.split(batch)])
+        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in split(batch, shards)])
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor) -> "Targets":

@@ -9,11 +9,8 @@ from widenet.model.activations import activate, slope
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.row_activation import RowActivation
 from widenet.model.targets import Targets, TileEntries
-from widenet.model.wide_weight import tiles
+from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
-
-KEPT_BYTES = 2**29
-"""Logits of a batch up to this size are kept between passes; larger ones are computed again, with the same shapes and so the same bits."""
 
 OnTile = Callable[[int, int, int, Tensor, Tensor], None]
 """Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
@@ -29,7 +26,7 @@ class WideLoss:
         self.num_examples = len(direct_EH)
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
-        self.keeps = 4 * self.num_examples * output.width <= KEPT_BYTES
+        self.keeps = are_kept(self.num_examples, output.width)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], Tensor] = {}
         self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]

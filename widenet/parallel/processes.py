@@ -10,6 +10,7 @@ from torch import Tensor, distributed
 from widenet.errors import GroupError, OptionError
 from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
 from widenet.parallel.threads import Workers
+from widenet.plan.shards import held
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class ProcessExchange:
             raise OptionError(f"the number of processes must divide the {num_shards} shards; got {size}. Use one of {divisors}.")
         self.num_shards, self.device = num_shards, device
         self.leads = rank == 0
-        self.shards = range(num_shards * rank // size, num_shards * (rank + 1) // size)
+        self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
 
     def each(self, work: Callable[[int], T]) -> list[T]:

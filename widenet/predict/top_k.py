@@ -12,7 +12,7 @@ from widenet.kernels.running_top_k import best
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, Values
-from widenet.model.sharding import ByUnit
+from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
@@ -66,7 +66,7 @@ class _Ranking:
     def __init__(self, output: WideOutput, direct_EH: Tensor, k: int, excluded: SparseBatch | None, allowed: Filter, scores: bool) -> None:
         self.output, self.direct_EH, self.k, self.allowed = output, direct_EH, k, allowed
         self.shards = output.weight.shards
-        self.excluded = None if excluded is None else [ByUnit.of(part) for part in self.shards.split(excluded)]
+        self.excluded = None if excluded is None else [ByUnit.of(part) for part in split(excluded, self.shards)]
         self.activation = output.spec.activation
         self.scores = scores
         self.by_logit = allowed.weight_L is None and self.activation.kind in _RISING
