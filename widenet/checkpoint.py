@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_leader
+from widenet.tensor_file import read_into, write
 
 FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -59,15 +59,17 @@ class Checkpoint:
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         for name, tensors in _files_of(network):
-            read = self._read(name)
-            for key, tensor in tensors.items():
-                if key.startswith(("state.", "moved")) and not with_state:
-                    continue
-                if key not in read or read[key].shape != tensor.shape or read[key].dtype != tensor.dtype:
-                    raise CheckpointError(f"{self.path / name} does not hold {key} {list(tensor.shape)}: it is of another network.")
-                tensor.detach().copy_(read[key])
+            wanted = tensors if with_state else _without_state(tensors)
+            path = self._checked(name)
+            try:
+                wrong = read_into(path, wanted)
+            except (OSError, SafetensorError) as error:
+                raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+            if wrong is not None:
+                raise CheckpointError(f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network.")
 
-    def _read(self, name: str) -> dict[str, Tensor]:
+    def _checked(self, name: str) -> Path:
+        """The path of a file, after a look at its checksum."""
         path = self.path / name
         if name not in self.files:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network, or of another number of shards.")
@@ -76,11 +78,11 @@ class Checkpoint:
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != self.files[name]["sha256"]:
-                raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+        if digest != self.files[name]["sha256"]:
+            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
+        return path
 
 
 def publish(path: Path, network: Network, facts: dict[str, Any], with_state: bool) -> Checkpoint:
@@ -102,7 +104,7 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
         with _writing(path):
             manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
             (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            _sealed(beside / _MANIFEST)
+            force_to_disk(beside / _MANIFEST)
             _replace(beside, path)
 
     try:
@@ -121,9 +123,9 @@ def _all_written(path: Path, network: Network, beside: Path, with_state: bool) -
     try:
         with _writing(path):
             for name, tensors in _own_files_of(network):
-                kept = {key: tensor for key, tensor in tensors.items() if with_state or not key.startswith(("state.", "moved"))}
-                save_file({key: tensor.detach().cpu().contiguous() for key, tensor in kept.items()}, beside / name)
-                files[name] = _sealed(beside / name)
+                digest = write(beside / name, tensors if with_state else _without_state(tensors))
+                force_to_disk(beside / name)
+                files[name] = {"bytes": (beside / name).stat().st_size, "sha256": digest}
     except CheckpointError as raised:
         error = raised
     for found, raised_there in network.exchange.collect((files, error)):
@@ -138,9 +140,8 @@ def _writing(path: Path) -> Iterator[None]:
     """What cannot be written within becomes one sentence about a path."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(f"{path} cannot be written: {reason}. Free some space, or choose another place.") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or choose another place.") from None
 
 
 def recover(folder: Path) -> None:
@@ -201,12 +202,9 @@ def _own_files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != _TRUNK)
 
 
-def _sealed(path: Path) -> dict[str, Any]:
-    """Force a file to disk; its size and checksum."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": digest}
+def _without_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights among the tensors of a file."""
+    return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
 
 
 def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:

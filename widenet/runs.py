@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -16,8 +18,10 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, joined
+from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, joined, num_processes
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.job import Job
+from widenet.plan.machine import available_threads
 from widenet.predict.arguments import checked_items, checked_k, checked_values
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
@@ -84,6 +88,8 @@ def train(
     metric_k = check_training(network_spec, training_spec, dataset)
     with joined(chosen), one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
+        job = _job(network_spec, training_spec, dataset, chosen)
+        by_all(exchange, lambda: check_memory(job, chosen))
         run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
@@ -252,6 +258,20 @@ def _path(name: str, given: object) -> Path:
 
 def _dataset(given: Dataset | str | Path) -> Dataset:
     return given if isinstance(given, Dataset) else Dataset.open(_path("data", given))
+
+
+def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device) -> Job:
+    facts = dataset.manifest
+    return Job.of(
+        network,
+        training,
+        facts.fields,
+        facts.entries_per_example,
+        facts.num_examples,
+        num_processes=num_processes(),
+        device="cuda" if device.type == "cuda" else "cpu",
+        num_threads=available_threads() if device.type == "cpu" else 1,
+    )
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:

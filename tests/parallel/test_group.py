@@ -99,19 +99,19 @@ def test_an_interrupted_run_is_read_by_any_number_of_processes(data, groups, tmp
 
 def trained_on_a_full_disk(name, data, out, full, good):
     """As `trained`, in a group of which one process cannot write a file after some good ones."""
-    save, left = checkpoint.save_file, [good]
+    save, left = checkpoint.write, [good]
 
-    def failing(tensors, path):
+    def failing(path, tensors):
         left[0] -= 1
         if left[0] < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        save(tensors, path)
+        return save(path, tensors)
 
-    checkpoint.save_file = failing if distributed.get_rank() == full else save
+    checkpoint.write = failing if distributed.get_rank() == full else save
     try:
         return trained(name, data, out)
     finally:
-        checkpoint.save_file = save
+        checkpoint.write = save
 
 
 @pytest.mark.parametrize("full", [0, 1])

@@ -1,5 +1,6 @@
 """Activations that divide by a sum over the whole layer, whose units lie in many shards."""
 
+import weakref
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +21,7 @@ class RowActivation:
     """
 
     def __init__(self, step: "WideLoss") -> None:
-        self.step = step
+        self.step = weakref.proxy(step)  # it owns us: in a cycle, a batch's memory would wait for the garbage collector
         self.kind = step.activation.kind
         self.closed = self.kind == "softmax" and step.loss.slope_of_logit
         self.entry_logits: dict[int, Tensor] = {}
@@ -48,7 +49,7 @@ class RowActivation:
         """Loss float64 [] of a tile (of a shard's targets, with its first tile), and the gradient [E, T] to its logits."""
         a_ET = self._activations(logits_ET)
         if self.closed:
-            entries = self.step.entries[shard][index]
+            entries = self.step.entries(shard, index)
             delta_ET = a_ET.mul_(self.coupling_E[:, None])
             delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
             return self.losses[shard] if index == 0 else torch.zeros_like(self.losses[shard]), delta_ET
@@ -84,7 +85,7 @@ class RowActivation:
                 total_E += torch.exp(logits_ET - higher_E[:, None]).sum(dim=1)
                 peak_E = higher_E
                 if self.closed:
-                    entries = self.step.entries[shard][index]
+                    entries = self.step.entries(shard, index)
                     self.entry_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
             else:
                 total_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)

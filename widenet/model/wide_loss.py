@@ -30,7 +30,7 @@ class WideLoss:
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], Tensor] = {}
         self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
-        self.entries: dict[int, list[TileEntries]] = {}
+        self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
 
     def run(self, on_tile: OnTile | None) -> tuple[float, Tensor]:
@@ -39,7 +39,7 @@ class WideLoss:
         on_tile: takes the weight gradients while their tile is at hand; None where they are asked for later by `gradient`.
         """
         if self.targets.sparse is not None:
-            self.output.exchange.each(self._find_entries)
+            self.output.exchange.each(self._find_edges)
         if self.row_wise:
             self.rows = RowActivation.over(self)
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
@@ -68,6 +68,11 @@ class WideLoss:
         if self.keeps:
             self.logits[shard, index] = logits_ET
 
+    def entries(self, shard: int, index: int) -> TileEntries:
+        """The sparse targets inside a tile."""
+        low, high = self.edges[shard][index : index + 2]
+        return self.targets.entries(shard, self.tiles[shard][index], slice(low, high))
+
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
         target_E1, other_E1 = self.target_weight_E[:, None], self.other_weight_E[:, None]
@@ -81,7 +86,7 @@ class WideLoss:
         value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
         loss = (value_ET.sum(dim=1) * self.other_weight_E).sum(dtype=torch.float64)
         slope_ET = slope_ET * other_E1
-        entries = self.entries[shard][index]
+        entries = self.entries(shard, index)
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
         value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
         was_Z = self.loss.others(z_Z, a_Z)[0]
@@ -90,8 +95,8 @@ class WideLoss:
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return loss + (value_Z * weight_Z - was_Z * other_Z).sum(dtype=torch.float64), slope_ET
 
-    def _find_entries(self, shard: int) -> None:
-        self.entries[shard] = self.targets.entries(shard, self.tiles[shard])
+    def _find_edges(self, shard: int) -> None:
+        self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
 
     def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
         loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)

@@ -14,7 +14,10 @@ from widenet.model.exchange import Exchange
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
-from widenet.parallel.threads import available_threads
+from widenet.plan.fit import check_fits, check_fits_here
+from widenet.plan.job import Job
+from widenet.plan.machine import available_memory, available_threads
+from widenet.plan.memory import PROGRAM_BYTES
 
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
@@ -58,6 +61,16 @@ def device_for(asked: str | None) -> torch.device:
     if asked == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(announced("LOCAL_RANK") or 0) % torch.cuda.device_count())
+
+
+def check_memory(job: Job, device: torch.device) -> None:
+    """Raise CapacityError where a job needs more memory than this process's device, or its machine, still has."""
+    if device.type == "cuda":
+        check_fits(job, torch.cuda.mem_get_info(device)[0] + PROGRAM_BYTES["cuda"])
+        return
+    available = available_memory()
+    if available is not None:
+        check_fits_here(job, int(os.environ.get("LOCAL_WORLD_SIZE") or 1), available)
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from widenet.errors import GroupError, OptionError
+from widenet.errors import GroupError
 from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
 from widenet.parallel.threads import Workers
+from widenet.plan.job import check_processes
 from widenet.plan.shards import held
 
 T = TypeVar("T")
@@ -36,9 +37,7 @@ class ProcessExchange:
 
     def __init__(self, num_shards: int, device: torch.device, num_threads: int = 1) -> None:
         rank, size = distributed.get_rank(), distributed.get_world_size()
-        if num_shards % size:
-            divisors = ", ".join(str(number) for number in range(1, num_shards + 1) if num_shards % number == 0)
-            raise OptionError(f"the number of processes must divide the {num_shards} shards; got {size}. Use one of {divisors}.")
+        check_processes(num_shards, size)
         self.num_shards, self.device = num_shards, device
         self.leads = rank == 0
         self.shards = held(num_shards, rank, size)
