@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,21 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from widenet.errors import OptionError
+from widenet.plan.binding import Width
 
 
 class _Kind(StrEnum):
     cpu = "cpu"
     cuda = "cuda"
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A sparse field of which only the width is known."""
-
-    width: int
-    kind: str = "sparse"
-    min_value: float = 1.0
-    max_value: float = 1.0
 
 
 def plan(
@@ -70,7 +60,7 @@ def _facts(data: Path | None, widths: list[str], fields: tuple[str, ...]) -> dic
 
         manifest = Manifest.read(data)
         return {"fields": manifest.fields, "entries": manifest.entries_per_example, "num_examples": manifest.num_examples}
-    found: Mapping[str, _Field] = dict(_width(text) for text in widths)
+    found: Mapping[str, Width] = dict(_width(text) for text in widths)
     missing = [name for name in fields if name not in found]
     if missing:
         named = ", ".join(missing)
@@ -78,8 +68,8 @@ def _facts(data: Path | None, widths: list[str], fields: tuple[str, ...]) -> dic
     return {"fields": found}
 
 
-def _width(text: str) -> tuple[str, _Field]:
+def _width(text: str) -> tuple[str, Width]:
     name, _, number = text.rpartition("=")
     if not name or not number.replace("_", "").isdecimal() or not 1 <= int(number) < 2**31:
         raise OptionError(f'--width must be FIELD=N with N from 1 to {2**31 - 1:,}; got "{text}".')
-    return name, _Field(int(number))
+    return name, Width(int(number))
