@@ -1,7 +1,6 @@
 """Memory of real trainings: what `widenet plan` says beforehand, and the peak of resident memory of `widenet train`."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -81,11 +80,16 @@ def _predicted(case: Case, folder: Path) -> dict[str, int]:
     return found
 
 
+_PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process that starts the training: a process counts as its own peak what the one that forked it had."""
+
+
 def _measured(case: Case, folder: Path) -> int:
     """The largest resident memory that any process of a training had, bytes."""
     line = _command(case, folder, "train", "--out", f"run-{case.data.name}", "--quiet")
-    process = subprocess.Popen(line, cwd=folder)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return usage.ru_maxrss * 1024
+    said = subprocess.run([sys.executable, "-c", _PEAK, *line], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return int(said) * 1024
