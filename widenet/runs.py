@@ -283,14 +283,14 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
     else:
         if problem is not None:
             raise problem
-    by_leader(network.exchange, lambda: run.rewind_log(state.epoch))
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
 
 
 def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
     """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
     found: list[Checkpoint | None] = []
-    by_all(network.exchange, lambda: found.append(find()))
+    by_all(network.exchange, lambda: found.append(find()), "checkpoint")
     checkpoint = found[0]
     if checkpoint is not None:
         check(checkpoint)
@@ -321,9 +321,9 @@ def _run_directory(
 ) -> RunDirectory:
     """The directory of a training, new or begun before, which stays locked until the stack is left."""
     if not resume:
-        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset))
+        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset), "run directory")
     run = RunDirectory.open(path)
-    by_leader(exchange, lambda: stack.enter_context(run.locked()))
+    by_leader(exchange, lambda: stack.enter_context(run.locked()), "run directory")
     run = RunDirectory.open(path)
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
         if before != now:

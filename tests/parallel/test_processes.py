@@ -76,7 +76,7 @@ def own(exchanged, terms):
 
 def summed(seeds):
     here = exchange()
-    return [here.sum(own(here, terms_of(seed))).tolist() for seed in seeds]
+    return [here.sum(own(here, terms_of(seed)), "").tolist() for seed in seeds]
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
@@ -101,14 +101,14 @@ def terms_with(bad, place):
 
 def undefined(place):
     here = exchange()
-    found = [(here.sum(own(here, terms)), here.max(own(here, terms))) for terms in (terms_with(bad, place) for bad in BAD)]
+    found = [(here.sum(own(here, terms), ""), here.max(own(here, terms), "")) for terms in (terms_with(bad, place) for bad in BAD)]
     return [(total.tolist(), largest.tolist()) for total, largest in found]
 
 
 @pytest.mark.parametrize("place", [0, 3, 7])
 def test_one_undefined_number_makes_the_same_numbers_undefined_in_every_process_as_in_one(place, groups):
     alone = LocalExchange(8)
-    expected = [(alone.sum(terms).tolist(), alone.max(terms).tolist()) for terms in (terms_with(bad, place) for bad in BAD)]
+    expected = [(alone.sum(terms, "").tolist(), alone.max(terms, "").tolist()) for terms in (terms_with(bad, place) for bad in BAD)]
     assert all(math.isnan(number) for total, _ in expected for number in total[0])
     assert [math.isnan(largest[0][1]) for _, largest in expected] == [True, False, False]
     for found in groups(4)(undefined, place):
@@ -119,14 +119,16 @@ def combined():
     """Every way to combine, over terms that say whose they are."""
     here, rank = exchange(), distributed.get_rank()
     terms = [torch.tensor([shard, -shard]) for shard in here.shards]
-    fetched = [here.fetch(shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device) for shard in range(8)]
-    empty = here.sum([torch.zeros(0, 3) for _ in here.shards])
+    fetched = [
+        here.fetch(shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device, "") for shard in range(8)
+    ]
+    empty = here.sum([torch.zeros(0, 3) for _ in here.shards], "")
     return (
         here.each(lambda shard: shard),
-        torch.stack(here.gather(terms)).tolist(),
+        torch.stack(here.gather(terms, "")).tolist(),
         torch.stack(fetched).tolist(),
-        [here.any(flag) for flag in (False, rank == 3, True)],
-        here.collect((rank, here.leads)),
+        [here.any(flag, "") for flag in (False, rank == 3, True)],
+        here.collect((rank, here.leads), ""),
         tuple(empty.shape),
     )
 

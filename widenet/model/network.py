@@ -144,7 +144,7 @@ class Network:
 
     def first_non_finite(self) -> str | None:
         """The name of a weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
-        return next((name for name in self.exchange.collect(self._first_non_finite_here()) if name is not None), None)
+        return next((name for name in self.exchange.collect(self._first_non_finite_here(), "weights") if name is not None), None)
 
     def _first_non_finite_here(self) -> str | None:
         for name, trunk in self.trunk.items():
@@ -161,7 +161,7 @@ class Network:
         if source in prepared.sparse:
             parts, weight = prepared.sparse[source], self.wide[link.weight]
             terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
-            gathered_EH = self.exchange.sum(terms).requires_grad_(torch.is_grad_enabled())
+            gathered_EH = self.exchange.sum(terms, f'layer "{layer.name}"').requires_grad_(torch.is_grad_enabled())
             activity.gathered[layer.name, source] = gathered_EH
             return gathered_EH
         weight_HN = self.trunk[link.weight].tensor

@@ -34,14 +34,14 @@ class RowActivation:
     def over(cls, step: "WideLoss") -> "RowActivation":
         """The activation of a step, after the passes that its sums need."""
         rows = cls(step)
-        exchange = step.output.exchange
+        exchange, where = step.output.exchange, step.output.where
         found = exchange.each(rows._sums)
         if rows.kind == "softmax":
             rows._normalise([peak for peak, _ in found], [total for _, total in found])
         else:
-            rows.sum_E = exchange.sum([total for _, total in found]).float()
+            rows.sum_E = exchange.sum([total for _, total in found], where).float()
         couple = rows._pull if rows.closed else rows._couple
-        rows.coupling_E = exchange.sum(exchange.each(couple)).float()
+        rows.coupling_E = exchange.sum(exchange.each(couple), where).float()
         return rows
 
     def delta(self, logits_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
@@ -92,10 +92,10 @@ class RowActivation:
         return peak_E, total_E
 
     def _normalise(self, peaks: list[Tensor], totals: list[Tensor]) -> None:
-        exchange = self.step.output.exchange
-        peak_E = exchange.max(peaks)
+        exchange, where = self.step.output.exchange, self.step.output.where
+        peak_E = exchange.max(peaks, where)
         scaled = [total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in zip(peaks, totals, strict=True)]
-        self.log_sum_E = (peak_E.double() + torch.log(exchange.sum(scaled))).float()
+        self.log_sum_E = (peak_E.double() + torch.log(exchange.sum(scaled, where))).float()
 
     def _pull(self, shard: int) -> Tensor:
         """Value and pull of every target of a shard under softmax; gives the pulls' sum float64 [E]."""

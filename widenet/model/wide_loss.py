@@ -46,8 +46,8 @@ class WideLoss:
         if self.row_wise:
             self.rows = RowActivation.over(self)
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
-        loss = self.output.exchange.sum([loss for loss, _ in found])
-        return float(loss), self.output.exchange.sum([gradient for _, gradient in found])
+        loss = self.output.exchange.sum([loss for loss, _ in found], self.output.where)
+        return float(loss), self.output.exchange.sum([gradient for _, gradient in found], self.output.where)
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""

@@ -25,28 +25,36 @@ class LocalExchange:
         """See `model.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)
 
-    def sum(self, terms: Sequence[Tensor]) -> Tensor:
+    def at(self, place: str) -> None:
+        """See `model.exchange.Exchange.at`: alone, nobody is lost."""
+
+    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
+        del where
         return exact_sum(terms)
 
-    def max(self, terms: Sequence[Tensor]) -> Tensor:
+    def max(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """See `model.exchange.Exchange.max`."""
+        del where
         return torch.stack(list(terms)).amax(dim=0)
 
-    def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
+    def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
+        del where
         return list(terms)
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
         """See `model.exchange.Exchange.fetch`."""
-        del shard, shape, device
+        del shard, shape, device, where
         assert term is not None
         return term
 
-    def any(self, flag: bool) -> bool:
+    def any(self, flag: bool, where: str) -> bool:
         """See `model.exchange.Exchange.any`."""
+        del where
         return flag
 
-    def collect(self, value: Any) -> list[Any]:
+    def collect(self, value: Any, where: str) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""
+        del where
         return [value]

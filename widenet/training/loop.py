@@ -99,6 +99,7 @@ class Training:
         state, started = self.state, time.monotonic()
         earlier = state.seconds
         for batch in self.stream.batches(state.epoch, state.step):
+            self.network.exchange.at(self._place(batch.step + 1))
             draws = Draws(self.spec.seed, state.epoch, batch.step)
             batch = batch.to(self.network.device)
             limit = self.spec.gradient_norm_limit
@@ -110,7 +111,7 @@ class Training:
             state.examples += batch.num_examples
             state.seconds = earlier + time.monotonic() - started
             self.report.advance(batch.num_examples, loss)
-            if self.network.exchange.any(interrupted()):
+            if self.network.exchange.any(interrupted(), "interruption"):
                 return False
         return True
 
@@ -130,6 +131,7 @@ class Training:
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
             metrics = self.evaluate(self.network)
             record.update(metrics)
+            self.network.exchange.at(f"end of epoch {state.epoch}")
             self._judge(metrics)
         if board is not None:
             self.run.log(record)
@@ -168,6 +170,10 @@ class Training:
         """The numbers of step `step` (from 1) of the current epoch."""
         return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step, self.rates)
 
+    def _place(self, step: int) -> str:
+        """Step `step` (from 1) of the current epoch, for a person."""
+        return f"epoch {self.state.epoch + 1}, step {step}"
+
     def _settle(self) -> None:
         settle(self.network, self.rule, self.rates, self.state.epoch * self.stream.steps_per_epoch + self.state.step)
 
@@ -175,14 +181,12 @@ class Training:
         """Raise NumericsError where a step has broken a weight, so that no such weight is ever saved."""
         broken = self.network.first_non_finite()
         if broken is not None:
-            place = f"epoch {self.state.epoch + 1}, step {self.state.step}"
-            raise NumericsError(f'{place}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
+            raise NumericsError(f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
 
     def _explain(self, loss: float, step: int) -> str:
-        place = f"epoch {self.state.epoch + 1}, step {step + 1}"
         broken = self.network.first_non_finite()
         where = "every weight is still finite: a value of this batch is not" if broken is None else f'weights of "{broken}" are not finite'
-        return f"{place}: the loss must be a finite number; got {loss}: {where}. {_REMEDY}"
+        return f"{self._place(step + 1)}: the loss must be a finite number; got {loss}: {where}. {_REMEDY}"
 
 
 def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:

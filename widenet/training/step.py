@@ -121,7 +121,9 @@ class _Update:
     def norm(self) -> float:
         """The Euclidean length of the whole gradient."""
         exchange = self.network.exchange
-        squares = [exchange.sum(exchange.each(self._squares(name))) for name in dict.fromkeys([*self.rows, *self.stepped])]
+        squares = [
+            exchange.sum(exchange.each(self._squares(name)), f'weight "{name}"') for name in dict.fromkeys([*self.rows, *self.stepped])
+        ]
         squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
         return math.sqrt(float(sum(squares)))
 
@@ -202,7 +204,7 @@ class _Update:
             for source in self.network.spec.sources(layer):
                 weight = self.network.wide.get(f"{layer.name}/{source}")
                 if layer.weight_norm is not None and weight is not None:
-                    _limit_columns(self.network, weight, layer.weight_norm)
+                    _limit_columns(self.network, weight, layer.weight_norm, f'layer "{layer.name}"')
 
 
 def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, Rows]]:
@@ -228,8 +230,8 @@ def _column_squares(weight_RH: Tensor) -> Tensor:
     return total_H
 
 
-def _limit_columns(network: Network, weight: WideWeight, limit: float) -> None:
-    squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)))
+def _limit_columns(network: Network, weight: WideWeight, limit: float, where: str) -> None:
+    squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where)
     factor_H = (limit / squares_H.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))
