@@ -74,8 +74,8 @@ def train(
 
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had.
-    device: cpu or cuda; None: cuda where there is one. interrupted: asked after every step; true ends the training with a
-    checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
+    a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Raises DocumentError, DataError, FitError, CheckpointError, NumericsError.
     """
     network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)

@@ -221,7 +221,7 @@ def test_where_a_process_is_lost_the_others_say_so_and_end(data, tmp_path):
         leader, other = group.outcomes()
     assert type(leader) is EOFError
     assert type(other) is GroupError
-    assert str(other).startswith(f"process 1 of 2, epoch 1, step 1, interruption: {LOST} (")
+    assert str(other).startswith(f"process 1 of 2, epoch 1, step 2, interruption: {LOST} (")
     assert str(other).endswith("). Start again; a training goes on with --resume.")
     assert "\n" not in str(other)
 
@@ -232,16 +232,16 @@ class AwayError(Exception):
 
 def deserting(place, where, killed, work, *arguments):
     """Work to which the last process does not come as far as a place: it is killed, or it lives and does something else."""
-    whole = ProcessExchange.sum
+    whole = ProcessExchange.begin
 
-    def deserted(here, terms, what_for):
+    def deserted(here, ask, what_for):
         if distributed.get_rank() == 1 and (here.place, what_for) == (place, where):
             if killed:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise AwayError
-        return whole(here, terms, what_for)
+        return whole(here, ask, what_for)
 
-    ProcessExchange.sum = deserted
+    ProcessExchange.begin = deserted
     return work(*arguments)
 
 
@@ -272,7 +272,7 @@ def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, wher
 
 
 def waiting():
-    return exchange().any(False, "interruption")
+    return exchange().start_any(lambda: False, "interruption").result()
 
 
 def test_a_process_does_not_wait_for_ever(tmp_path):

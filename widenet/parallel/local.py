@@ -1,7 +1,8 @@
 """All shards in one process, side by side in threads."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +11,17 @@ from widenet.kernels import exact_sum
 from widenet.parallel.threads import Workers
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Here(Generic[T]):
+    """What need not travel."""
+
+    find: Callable[[], T]
+
+    def result(self) -> T:
+        """See `model.exchange.Pending.result`."""
+        return self.find()
 
 
 class LocalExchange:
@@ -28,15 +40,15 @@ class LocalExchange:
     def at(self, place: str) -> None:
         """See `model.exchange.Exchange.at`: alone, nobody is lost."""
 
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
+        """See `model.exchange.Exchange.start_sum`."""
+        sums = [self.sum(each, where) for each in terms]
+        return Here(lambda: sums)
+
     def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
         del where
         return exact_sum(terms)
-
-    def max(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """See `model.exchange.Exchange.max`."""
-        del where
-        return torch.stack(list(terms)).amax(dim=0)
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
@@ -49,10 +61,10 @@ class LocalExchange:
         assert term is not None
         return term
 
-    def any(self, flag: bool, where: str) -> bool:
-        """See `model.exchange.Exchange.any`."""
+    def start_any(self, ask: Callable[[], bool], where: str) -> Here[bool]:
+        """See `model.exchange.Exchange.start_any`."""
         del where
-        return flag
+        return Here(ask)
 
     def collect(self, value: Any, where: str) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""

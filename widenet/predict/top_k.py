@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import RunningTopK
+from widenet.kernels import RunningTopK, exact_sum
 from widenet.kernels.running_top_k import best
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, Values
+from widenet.model.row_activation import log_sum_exp
 from widenet.model.sharding import ByUnit
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
@@ -116,11 +117,9 @@ class _Ranking:
         """The sum over all units that a row-wise activation divides by, float32 [E, 1]; of softmax its logarithm."""
         exchange, where = self.output.exchange, self.output.where
         found = exchange.each(self._total)
-        if self.activation.kind != "softmax":
-            return exchange.sum([total_E for _, total_E in found], where).float()[:, None]
-        peak_E = exchange.max([own_E for own_E, _ in found], where)
-        total_E = exchange.sum([total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in found], where)
-        return (peak_E.double() + torch.log(total_E)).float()[:, None]
+        if self.activation.kind == "softmax":
+            return log_sum_exp(found, exchange, where)[:, None]
+        return exact_sum(exchange.gather([total_E for _, total_E in found], where)).float()[:, None]
 
     def _total(self, shard: int) -> tuple[Tensor, Tensor]:
         """A shard's largest logit [E] and its sum [E], float64; for softmax of exp(z - largest)."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
-from widenet.data.stream import Stream
+from widenet.data.stream import Batch, Stream
 from widenet.errors import NumericsError
 from widenet.model.draws import Draws
 from widenet.model.network import Network
@@ -96,24 +96,28 @@ class Training:
         return True
 
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
-        state, started = self.state, time.monotonic()
+        state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
         for batch in self.stream.batches(state.epoch, state.step):
-            self.network.exchange.at(self._place(batch.step + 1))
-            draws = Draws(self.spec.seed, state.epoch, batch.step)
-            batch = batch.to(self.network.device)
-            limit = self.spec.gradient_norm_limit
-            loss = train_step(self.network, batch.fields, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
-            if not math.isfinite(loss):
-                raise NumericsError(self._explain(loss, batch.step))
+            exchange.at(self._place(batch.step + 1))
+            stop = exchange.start_any(interrupted, "interruption")
+            loss = self._step(batch.to(self.network.device))
             state.step = batch.step + 1
             state.loss_sum += loss * batch.num_examples
             state.examples += batch.num_examples
             state.seconds = earlier + time.monotonic() - started
             self.report.advance(batch.num_examples, loss)
-            if self.network.exchange.any(interrupted(), "interruption"):
+            if stop.result():
                 return False
         return True
+
+    def _step(self, batch: Batch) -> float:
+        """The loss of a batch, before the step that is made."""
+        draws, limit = Draws(self.spec.seed, batch.epoch, batch.step), self.spec.gradient_norm_limit
+        loss = train_step(self.network, batch.fields, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
+        if not math.isfinite(loss):
+            raise NumericsError(self._explain(loss, batch.step))
+        return loss
 
     def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._check_weights()
