@@ -98,17 +98,18 @@ class Training:
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
         state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
-        for batch in self.stream.batches(state.epoch, state.step):
-            exchange.at(self._place(batch.step + 1))
-            stop = exchange.start_any(interrupted, "interruption")
-            loss = self._step(batch.to(self.network.device))
-            state.step = batch.step + 1
-            state.loss_sum += loss * batch.num_examples
-            state.examples += batch.num_examples
-            state.seconds = earlier + time.monotonic() - started
-            self.report.advance(batch.num_examples, loss)
-            if stop.result():
-                return False
+        with closing(self.stream.batches(state.epoch, state.step, self.network.device)) as batches:
+            for batch in batches:
+                exchange.at(self._place(batch.step + 1))
+                stop = exchange.start_any(interrupted, "interruption")
+                loss = self._step(batch)
+                state.step = batch.step + 1
+                state.loss_sum += loss * batch.num_examples
+                state.examples += batch.num_examples
+                state.seconds = earlier + time.monotonic() - started
+                self.report.advance(batch.num_examples, loss)
+                if stop.result():
+                    return False
         return True
 
     def _step(self, batch: Batch) -> float:
