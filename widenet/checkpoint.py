@@ -55,7 +55,7 @@ class Checkpoint:
 
     def load_into(self, network: Network, with_state: bool) -> None:
         """Fill a network of the same documents; with_state: the optimizer's state too. Where one process fails, all raise its error."""
-        by_all(network.exchange, lambda: self._load_own(network, with_state))
+        by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         for name, tensors in _files_of(network):
@@ -92,7 +92,7 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     An earlier directory of that name is replaced.
     """
     exchange = network.exchange
-    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid())[0]}")
+    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
     files: dict[str, dict[str, Any]] = {}
 
     def begin() -> None:
@@ -108,9 +108,9 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
             _replace(beside, path)
 
     try:
-        by_leader(exchange, begin)
+        by_leader(exchange, begin, "checkpoint")
         files = _all_written(path, network, beside, with_state)
-        by_leader(exchange, finish)
+        by_leader(exchange, finish, "checkpoint")
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Checkpoint(path, files, facts)
@@ -128,7 +128,7 @@ def _all_written(path: Path, network: Network, beside: Path, with_state: bool) -
                 files[name] = {"bytes": (beside / name).stat().st_size, "sha256": digest}
     except CheckpointError as raised:
         error = raised
-    for found, raised_there in network.exchange.collect((files, error)):
+    for found, raised_there in network.exchange.collect((files, error), "checkpoint"):
         if raised_there is not None:
             raise raised_there
         files = {**files, **found}
@@ -170,7 +170,8 @@ def fingerprint(network: Network) -> str:
         for shard in range(weight.shards.count):
             part = weight.parts.get(shard)
             shape = (weight.shards.size(shard), *next(iter(weight.parts.values())).weight.shape[1:])
-            digest.update(_bytes(network.exchange.fetch(shard, None if part is None else part.weight, shape, network.device)))
+            own = None if part is None else part.weight
+            digest.update(_bytes(network.exchange.fetch(shard, own, shape, network.device, f'weight "{name}"')))
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))

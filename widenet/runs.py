@@ -78,8 +78,8 @@ def train(
 
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had.
-    device: cpu or cuda; None: cuda where there is one. interrupted: asked after every step; true ends the training with a
-    checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
+    a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Raises DocumentError, DataError, FitError, CheckpointError, NumericsError.
     """
     network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)
@@ -89,7 +89,7 @@ def train(
     with joined(chosen), one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = _job(network_spec, training_spec, dataset, chosen)
-        by_all(exchange, lambda: check_memory(job, chosen))
+        by_all(exchange, lambda: check_memory(job, chosen), "memory")
         run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
@@ -303,14 +303,14 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
     else:
         if problem is not None:
             raise problem
-    by_leader(network.exchange, lambda: run.rewind_log(state.epoch))
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
 
 
 def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
     """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
     found: list[Checkpoint | None] = []
-    by_all(network.exchange, lambda: found.append(find()))
+    by_all(network.exchange, lambda: found.append(find()), "checkpoint")
     checkpoint = found[0]
     if checkpoint is not None:
         check(checkpoint)
@@ -341,9 +341,9 @@ def _run_directory(
 ) -> RunDirectory:
     """The directory of a training, new or begun before, which stays locked until the stack is left."""
     if not resume:
-        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset))
+        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset), "run directory")
     run = RunDirectory.open(path)
-    by_leader(exchange, lambda: stack.enter_context(run.locked()))
+    by_leader(exchange, lambda: stack.enter_context(run.locked()), "run directory")
     run = RunDirectory.open(path)
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
         if before != now:

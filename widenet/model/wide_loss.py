@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import activate, slope
+from widenet.model.exchange import Pending
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.row_activation import RowActivation
 from widenet.model.targets import Targets, TileEntries
@@ -33,8 +34,8 @@ class WideLoss:
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
 
-    def run(self, on_tile: OnTile | None) -> tuple[float, Tensor]:
-        """The loss and the gradient float32 [E, H] to `direct_EH`.
+    def run(self, on_tile: OnTile | None) -> Pending[list[Tensor]]:
+        """The loss float64 [] and the gradient float32 [E, H] to `direct_EH`, on their way.
 
         on_tile: takes the weight gradients while their tile is at hand; None where they are asked for later by `gradient`.
         """
@@ -43,8 +44,7 @@ class WideLoss:
         if self.row_wise:
             self.rows = RowActivation.over(self)
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
-        loss = self.output.exchange.sum([loss for loss, _ in found])
-        return float(loss), self.output.exchange.sum([gradient for _, gradient in found])
+        return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""

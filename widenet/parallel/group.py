@@ -111,18 +111,18 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
     return ProcessExchange(num_shards, device, threads)
 
 
-def by_leader(exchange: Exchange, work: Callable[[], object]) -> None:
+def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:
     """Let one process do some work, the others wait for it; what it raises, all raise."""
-    by_all(exchange, work if exchange.leads else lambda: None)
+    by_all(exchange, work if exchange.leads else lambda: None, where)
 
 
-def by_all(exchange: Exchange, work: Callable[[], object]) -> None:
+def by_all(exchange: Exchange, work: Callable[[], object], where: str) -> None:
     """Let every process do some work that asks nothing of the others; what one raises, all raise."""
     error: WidenetError | None = None
     try:
         work()
     except WidenetError as raised:
         error = raised
-    for raised_there in exchange.collect(error):
+    for raised_there in exchange.collect(error, where):
         if raised_there is not None:
             raise raised_there
