@@ -2,9 +2,9 @@
 
 import argparse
 
-from benchmarks import goodbooks, gowalla, memory, processes
+from benchmarks import goodbooks, gowalla, kills, memory, processes
 
-_ALL = {"gowalla": gowalla.run, "goodbooks": goodbooks.run, "memory": memory.run, "processes": processes.run}
+_ALL = {"gowalla": gowalla.run, "goodbooks": goodbooks.run, "memory": memory.run, "processes": processes.run, "kills": kills.run}
 
 
 def main() -> None:

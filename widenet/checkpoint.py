@@ -105,7 +105,7 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
             manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
             (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             force_to_disk(beside / _MANIFEST)
-            _replace(beside, path)
+            replace(beside, path)
 
     try:
         by_leader(exchange, begin, "checkpoint")
@@ -213,7 +213,7 @@ def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps([files, facts], sort_keys=True).encode()).hexdigest()
 
 
-def _replace(beside: Path, path: Path) -> None:
+def replace(beside: Path, path: Path) -> None:
     """Put a finished directory in its place; a crash leaves the earlier one, this one, or for a moment neither name."""
     force_to_disk(beside)
     if path.exists():

@@ -18,7 +18,7 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, joined, num_processes
+from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, joined, num_processes, restarted
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
@@ -34,7 +34,7 @@ from widenet.training.check import check_training
 from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Training, settle
 from widenet.training.optimizers import Optimizer
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, holds_work
 from widenet.training.schedules import rates
 
 
@@ -77,7 +77,8 @@ def train(
     """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
 
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
-    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had.
+    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
+    has started again does so without being told, and begins anew where there is no checkpoint yet.
     device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
     a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Raises DocumentError, DataError, FitError, CheckpointError, NumericsError.
@@ -90,6 +91,8 @@ def train(
         exchange = exchange_for(training_spec.shards, chosen)
         job = _job(network_spec, training_spec, dataset, chosen)
         by_all(exchange, lambda: check_memory(job, chosen), "memory")
+        again = exchange.start_any(restarted, "restart").result()
+        resume = resume or (again and exchange.collect(holds_work(path), "restart")[0])
         run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
@@ -98,6 +101,9 @@ def train(
         teller = report if report is not None and exchange.leads else Silence()
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
+            if again:
+                goes_on = "begins anew, as there is no checkpoint yet" if state == LoopState() else "goes on from its newest checkpoint"
+                teller.say(f"torchrun has started this training again; it {goes_on}.")
             stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
             evaluation = _evaluation(training_spec, dataset, metric_k)
             if not Training(run, net, rule, stream, evaluation, teller, state).loop(stop):

@@ -97,9 +97,11 @@ def test_two_processes_predict_as_one(place, widenet, monkeypatch):
     assert (place / "two.csv").read_bytes() == (place / "one.csv").read_bytes()
 
 
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
+
+
 def test_torchrun_trains_the_same_bits(place):
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    status, out, err = ended(started(place, words(out="torchrun", more=[]), before=launcher))
+    status, out, err = ended(started(place, words(out="torchrun", more=[]), before=TORCHRUN))
     assert (status, out) == (0, f"torchrun: trained. Fingerprint {Model.load(place / 'one-short').fingerprint()}\n"), err
     assert err.count("epoch   1 ") == err.count("Next: widenet evaluate") == 1
     assert outcome(place / "torchrun") == outcome(place / "one-short")
@@ -154,6 +156,7 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
 )
 def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment, said, widenet, place, monkeypatch):
     monkeypatch.chdir(place)
+    monkeypatch.setattr("widenet.parallel.launch.end_with_launcher", lambda: None)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     found = widenet("evaluate", "nowhere", "--data", "data")
@@ -161,14 +164,14 @@ def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment
 
 
 class Long:
-    """A long training in two processes, stopped by what the test does not read: it is in the midst of its epochs."""
+    """A long training in two processes, stopped by what the test does not read: it is in the midst of its epochs, after some of them."""
 
-    def __init__(self, place, out):
+    def __init__(self, place, out, epochs=6, **how):
         self.out = place / out
-        self.process = started(place, words("long", out))
+        self.process = started(place, words("long", out, **how), before=how.get("before", ()))
         fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self.head = [self.process.stderr.readline().decode() for _ in range(6)]
-        assert self.head[-1].startswith("epoch   6  "), self.head
+        head = iter(self.process.stderr.readline, b"")
+        assert any(line.startswith(b"epoch %3d  " % epochs) for line in head)
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         self.children = {_rank(child): os.pidfd_open(int(child)) for child in children}
         assert sorted(self.children) == [0, 1]
@@ -215,11 +218,32 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     assert long.go_on(place) == outcome(place / "one-long")
 
 
-def test_where_the_command_itself_is_killed_its_processes_save_and_end(place):
-    long = Long(place, "orphaned")
+@pytest.mark.parametrize("how", [{}, {"before": TORCHRUN, "more": []}], ids=["--processes", "torchrun"])
+def test_where_the_command_itself_is_killed_its_processes_save_and_end(how, place):
+    long = Long(place, f"orphaned-{len(how)}", **how)
     long.process.kill()
     status, _, err = ended(long.process, LIMIT_SECONDS)
     assert status == -signal.SIGKILL
-    assert "Stopped; orphaned holds a checkpoint. Go on with:" in err
+    assert f"Stopped; {long.out.name} holds a checkpoint. Go on with:" in err
     assert long.left(LIMIT_SECONDS) == []
     assert long.go_on(place) == outcome(place / "one-long")
+
+
+@pytest.mark.parametrize(
+    ("killed", "epochs", "said"),
+    [
+        (0, 6, ["torchrun has started this training again; it begins anew, as there is no checkpoint yet."]),
+        (1, 31, ["torchrun has started this training again; it goes on from its newest checkpoint.", "Going on after epoch 30, step 0."]),
+    ],
+    ids=["before the first checkpoint", "after it"],
+)
+def test_torchrun_brings_a_training_back_after_a_process_was_killed(killed, epochs, said, place):
+    out = f"again-{killed}"
+    long = Long(place, out, epochs, before=TORCHRUN, more=[])
+    signal.pidfd_send_signal(long.children[killed], signal.SIGKILL)
+    status, shown, err = ended(long.process)
+    fingerprint, lines = outcome(place / "one-long")
+    assert (status, shown) == (0, f"{out}: trained. Fingerprint {fingerprint}\n"), err
+    assert [line for line in err.splitlines() if line in said or "started this training again" in line] == said
+    assert long.left(0) == []
+    assert outcome(long.out) == (fingerprint, lines)

@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import signal
 from datetime import timedelta
 
@@ -85,6 +86,67 @@ def test_a_training_may_change_its_number_of_processes_within_an_epoch(name, dat
     assert (out / "checkpoints" / "latest").read_text() == "epoch-00002-step-000000001\n"
     assert groups(4)(trained, name, data, out, True) == [undisturbed[name]] * 4
     assert Model.load(out).fingerprint() == undisturbed[name][0]
+
+
+class Heard(Silence):
+    """A report that remembers what it was told."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def trained_again(name, data, out):
+    """As `trained`, where torchrun counts a restart in the second process alone, as it does with a group on two machines."""
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = str(distributed.get_rank())
+    heard = Heard()
+    try:
+        model = train(*SETTINGS[name], data, out, report=heard)
+    finally:
+        del os.environ["TORCHELASTIC_RESTART_COUNT"]
+    return model.fingerprint(), log(out), heard.said
+
+
+def a_run(out, data, steps=0, **more):
+    """A run that was cut short after some steps, or by the first one; then it was never saved."""
+    with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+        train(NETWORK, {**SETTINGS["momentum"][1], **more}, data, out, interrupted=Counted(steps) if steps else lambda: 1 / 0)
+
+
+def a_run_of_which_the_best_alone_was_saved(out, data):
+    a_run(out, data, steps=STEPS + 1)
+    shutil.rmtree(out / "checkpoints")
+
+
+ANEW, ON = "begins anew, as there is no checkpoint yet", "goes on from its newest checkpoint"
+LEFT = {
+    "nothing": (lambda *_: None, ANEW),
+    "an empty folder": (lambda out, _: out.mkdir(), ANEW),
+    "a run half made": (lambda out, _: (out.with_name(".run.77") / "vocabulary").mkdir(parents=True), ANEW),
+    "a run half replaced": (lambda out, _: (out.with_name(".run.old") / "checkpoints").mkdir(parents=True), ANEW),
+    "a run without work": (a_run, ANEW),
+    "another run without work": (lambda out, data: a_run(out, data, seed=7), ANEW),
+    "the best weights": (a_run_of_which_the_best_alone_was_saved, ANEW),
+    "a checkpoint": (lambda out, data: a_run(out, data, steps=STEPS + 1), ON),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(left, data, undisturbed, groups, tmp_path):
+    leave, said = LEFT[left]
+    leave(tmp_path / "run", data)
+    leader, other = groups(2)(trained_again, "momentum", data, tmp_path / "run")
+    assert leader[:2] == other[:2] == undisturbed["momentum"]
+    assert (leader[2], other[2]) == ([f"torchrun has started this training again; it {said}."], [])
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(data, groups, tmp_path):
+    a_run(tmp_path / "run", data, steps=STEPS + 1, seed=7)
+    groups(2).start(trained_again, "momentum", data, tmp_path / "run")
+    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
 
 
 def loaded(out):

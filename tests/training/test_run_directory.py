@@ -66,6 +66,36 @@ def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
+def test_a_run_that_is_begun_again_is_at_every_moment_whole_or_not_there(tmp_path, data, run, monkeypatch):
+    seen = []
+
+    def watched(change):
+        return lambda *paths, **more: (change(*paths, **more), seen.append(found(run.path)))[0]
+
+    for name in ("rename", "rmdir", "unlink"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    other = TrainingSpec.of({"seed": 7})
+    RunDirectory.create(tmp_path / "run", NETWORK, other, data)
+    assert [training for training in seen if training not in (TRAINING, None, other)] == []
+    assert None in seen
+    assert seen[-1] == other
+
+
+def found(path):
+    """The training document of a run; None where nothing has that name."""
+    return RunDirectory.open(path).training if path.exists() else None
+
+
+def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_there_stays(tmp_path, run):
+    for name in (".run.old/network.json", ".run.12/vocabulary/items.arrow", ".run.13/mine", ".run.x/network.json", ".runs.14/network.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".run.15").touch()
+    with run.locked():
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".run.13", ".run.15", ".run.x", ".runs.14", "data", "run"]
+
+
 @pytest.mark.parametrize("kept", ["model/manifest.json", "best/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"])
 def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_path, data, run):
     (run.path / kept).parent.mkdir(parents=True, exist_ok=True)

@@ -25,10 +25,10 @@ def run_in_processes(context: typer.Context, asked: int | None, device: str | No
     from widenet.parallel.group import device_for, num_processes
     from widenet.parallel.launch import end_with_launcher, launch
 
+    end_with_launcher()
     if num_processes() > 1:
         if asked not in (None, num_processes()):
             raise OptionError(f"--processes must be left out in a group of {num_processes()} processes, or be their number; got {asked}.")
-        end_with_launcher()
         return
     if asked is None and device_for(device).type == "cuda":
         import torch

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import torch
 from torch import distributed
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
+from widenet.parallel.attempt import part_of_this_attempt
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
@@ -21,6 +22,9 @@ from widenet.plan.memory import PROGRAM_BYTES
 
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
+
+_STORE_SECONDS = 20
+"""How long a process looks for a store that its launcher made before it: where it is not there, the launcher is gone."""
 
 _SLURM = {
     "RANK": "SLURM_PROCID",
@@ -43,6 +47,14 @@ def num_processes() -> int:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
     return int(announced("WORLD_SIZE") or 1)
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process in place of one that ended badly.
+
+    Where a group is on several machines, torchrun counts a restart on that machine alone which lost a process: every process must be asked.
+    """
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
 
 def is_leader() -> bool:
@@ -95,10 +107,13 @@ def joined(device: torch.device) -> Iterator[None]:
 
 
 def _join(device: torch.device) -> None:
-    timeout, store = timedelta(seconds=TIMEOUT_SECONDS), None
-    if LAUNCHER in os.environ:
-        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timeout)
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank, size, timeout = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), timedelta(seconds=TIMEOUT_SECONDS)
+    lent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store: Store | None = None
+    if lent or LAUNCHER in os.environ:
+        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timedelta(seconds=_STORE_SECONDS))
+        store.set_timeout(timeout)
+        store = part_of_this_attempt(store, rank, size, timeout) if lent else store
     backend = "nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=size)
 

@@ -1,6 +1,7 @@
 """Several local processes of one command: started together, watched, and ended together."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -8,7 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import IO
 
@@ -42,17 +44,22 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
 
 
 def end_with_launcher() -> None:
-    """Let this process, where `launch` has started it, get SIGTERM as soon as the one that did is gone.
+    """Let this process get SIGTERM as soon as the one that has started it is gone, where that is `launch` or torchrun.
 
     prctl(2) has a signal for that too, but sends it once for every thread of the parent, and a second SIGTERM stops at once.
     """
-    launcher = os.environ.get(LAUNCHER)
-    if launcher is not None:
-        threading.Thread(target=_terminate_after, args=(int(launcher),), name="launcher", daemon=True).start()
+    wait: Callable[[], object]
+    if LAUNCHER in os.environ:
+        wait = partial(os.read, int(os.environ[LAUNCHER]), 1)
+    elif "TORCHELASTIC_RUN_ID" in os.environ:
+        wait = partial(select.select, [os.pidfd_open(os.getppid())], (), ())
+    else:
+        return
+    threading.Thread(target=_terminate_after, args=(wait,), name="launcher", daemon=True).start()
 
 
-def _terminate_after(pipe: int) -> None:
-    os.read(pipe, 1)
+def _terminate_after(wait: Callable[[], object]) -> None:
+    wait()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

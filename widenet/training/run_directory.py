@@ -4,15 +4,16 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, publish, recover
+from widenet.checkpoint import Checkpoint, publish, recover, replace
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_to_disk
@@ -73,13 +74,14 @@ class RunDirectory:
                 if record.vocabulary_digest is not None:
                     shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
             _sync_all(beside)
-            with _locked(path) if vain else nullcontext():
-                if vain:
-                    shutil.rmtree(path)
-                elif path.exists():
+            if vain:
+                with _locked(path):
+                    replace(beside, path)
+            else:
+                if path.exists():
                     path.rmdir()
                 beside.rename(path)
-            force_to_disk(path.parent)
+                force_to_disk(path.parent)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
         finally:
@@ -105,6 +107,7 @@ class RunDirectory:
             with _writing(self.path):
                 recover(self.path)
                 recover(self.path / "checkpoints")
+                _drop_unfinished(self.path)
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
@@ -212,11 +215,24 @@ def _digest(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
+def holds_work(path: Path) -> bool:
+    """Whether a path is a run that a training may go on with, and that none begins anew."""
+    return (path / "network.json").is_file() and not _holds_no_work(path)
+
+
 def _holds_no_work(path: Path) -> bool:
     """Whether a directory is a run that was never saved: what a training leaves that fails before its first checkpoint."""
     if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
         return False
     return {found.name for found in path.iterdir()} <= _WITHOUT_WEIGHTS
+
+
+def _drop_unfinished(path: Path) -> None:
+    """Remove what `create` left beside a run when it was killed. Only for who holds the run's lock: nobody else can make it now."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.(old|\d+)")
+    for left in path.parent.iterdir():
+        if name.fullmatch(left.name) and left.is_dir() and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS:
+            shutil.rmtree(left)
 
 
 @contextmanager

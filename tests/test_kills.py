@@ -1,0 +1,12 @@
+"""Trainings whose processes are killed, some of them while a checkpoint is written, and that go on to the same bits."""
+
+import pytest
+
+from benchmarks.kills import disturbed, prepare
+
+
+@pytest.mark.parametrize(("launcher", "kills", "seed"), [("widenet train --processes 2", 3, 1), ("torchrun --max-restarts 3", 2, 3)])
+def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(launcher, kills, seed, tmp_path):
+    expected = prepare(tmp_path, epochs=16)
+    tally = disturbed(tmp_path, launcher, kills, seed)
+    assert (tally.kills, tally.fingerprint) == (kills, expected)

@@ -1,0 +1,41 @@
+"""A store's part that belongs to one attempt of a group: torchrun lends every attempt the same store, with what earlier ones left in it."""
+
+import time
+from datetime import timedelta
+from uuid import uuid4
+
+from torch.distributed import DistStoreError, PrefixStore, Store  # type: ignore[attr-defined]
+
+_ANSWER = timedelta(seconds=0.1)
+
+
+def part_of_this_attempt(store: Store, rank: int, size: int, timeout: timedelta) -> Store:
+    """A part of a store that every process of this attempt is given, and none of another attempt.
+
+    Without it a process could meet the addresses of processes that have ended, and wait for them. The count of restarts in the environment
+    is no name for an attempt: on several machines it differs. So each process asks under a name of its own, and the first answers all.
+    Raises DistStoreError where a process does not come in time.
+    """
+    own = uuid4().hex
+    if rank > 0:
+        store.set(f"widenet/asks/{rank}", own)
+        name = store.get(f"widenet/told/{own}").decode()
+        store.set(f"widenet/heard/{own}/{name}", "")
+        return PrefixStore(name, store)
+    deadline = time.monotonic() + timeout.total_seconds()
+    for other in range(1, size):
+        while not _told(store, other, own):
+            if time.monotonic() > deadline:
+                raise DistStoreError(f"process {other} did not come within {timeout.total_seconds():.0f} seconds")
+    return PrefixStore(own, store)
+
+
+def _told(store: Store, rank: int, name: str) -> bool:
+    """Tell the process that asked last the name of this attempt; whether it has heard: one of an earlier attempt never does."""
+    asking = store.get(f"widenet/asks/{rank}").decode()
+    store.set(f"widenet/told/{asking}", name)
+    try:
+        store.wait([f"widenet/heard/{asking}/{name}"], _ANSWER)
+    except DistStoreError:
+        return False
+    return True
