@@ -15,7 +15,8 @@ class Work:
     """Work of one process in one step.
 
     operations: of its matrix products and sparse sums, a multiplication and an addition counting two.
-    sent_bytes: what it sends, by the ring algorithm: 2 (N - 1) / N of what N processes add up. received: as much.
+    sent_bytes: what it sends to the N - 1 others, by the ring algorithm: 2 (N - 1) / N of what is added up, N - 1 times what is gathered.
+    It receives as much.
     """
 
     operations: int
@@ -24,8 +25,9 @@ class Work:
 
 def work(job: Job, process: int = 0) -> Work:
     """What a process does in a step."""
-    added = sum(_added_up(job))
-    return Work(sum(_products(job, process)), round(added * 2 * (job.num_processes - 1) / job.num_processes))
+    others, num = job.num_processes - 1, job.num_processes
+    sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * job.shards_each * others
+    return Work(sum(_products(job, process)), round(sent))
 
 
 def _products(job: Job, process: int) -> Iterator[int]:
@@ -55,7 +57,7 @@ def _passes(job: Job, output: OutputLayer) -> int:
 
 
 def _added_up(job: Job) -> Iterator[int]:
-    """Bytes of each sum or maximum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
+    """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
     num = job.num_examples
     for (layer, source), link in job.weights.links.items():
         if source and job.weights.weights[link.weight].wide:
@@ -63,5 +65,16 @@ def _added_up(job: Job) -> Iterator[int]:
     for output in job.network.outputs:
         columns = job.weights.weights[job.weights.links[output.name, ""].weight].columns or 1
         yield 8 * num * (columns + 1) + 16
+    if job.training.gradient_norm_limit is not None:
+        yield 16 * sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values())
+    for hidden in job.network.hidden:
+        if hidden.weight_norm is not None:
+            owned = [job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)]
+            yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
+
+
+def _gathered(job: Job) -> Iterator[int]:
+    """Bytes that each shard gives to all processes in a step: what a row-wise activation divides by, and what couples its gradients."""
+    for output in job.network.outputs:
         if output.activation.kind in ROW_WISE:
-            yield 2 * 16 * num + (8 * num if output.activation.kind == "softmax" else 0)
+            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2)
