@@ -18,7 +18,7 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, joined, num_processes, restarted
+from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes, restarted
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
@@ -81,13 +81,15 @@ def train(
     has started again does so without being told, and begins anew where there is no checkpoint yet.
     device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
     a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
-    Raises DocumentError, DataError, FitError, CheckpointError, NumericsError.
+    Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
+    Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
     network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)
     dataset, path = _dataset(data), _path("out", out)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
-    with joined(chosen), one_thread_an_operation(), ExitStack() as stack:
+    join(chosen)
+    with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = _job(network_spec, training_spec, dataset, chosen)
         by_all(exchange, lambda: check_memory(job, chosen), "memory")
@@ -124,10 +126,12 @@ class Model:
     def load(cls, run: str | Path, device: str | None = None) -> "Model":
         """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
 
-        Of a run that was cut short, it is the network as it stood at the newest checkpoint.
+        Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`, every process of a group
+        must call it, and whatever is then asked of the model.
         """
         directory = RunDirectory.open(_path("run", run))
         chosen = device_for(device)
+        join(chosen)
         network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
         checkpoint = directory.model()
         if "state" in checkpoint.facts:

@@ -49,10 +49,10 @@ def words(training="short", out="run", **options):
     return ["train", "network.json", f"{training}.json", "--data", "data", "--out", str(out), *options.get("more", ["--processes", "2"])]
 
 
-def started(place, command, module="widenet", before=()):
+def started(place, command, program=("-m", "widenet"), before=()):
     environment = {name: value for name, value in os.environ.items() if name not in ("WIDENET_DEBUG", "WIDENET_THREADS")}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "error:::widenet"}
-    line = [sys.executable, "-m", *before, *(["-m"] if before else []), module, *command]
+    line = [sys.executable, *before, *program, *command]
     return subprocess.Popen(line, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
 
 
@@ -97,7 +97,7 @@ def test_two_processes_predict_as_one(place, widenet, monkeypatch):
     assert (place / "two.csv").read_bytes() == (place / "one.csv").read_bytes()
 
 
-TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
 
 
 def test_torchrun_trains_the_same_bits(place):
@@ -105,6 +105,34 @@ def test_torchrun_trains_the_same_bits(place):
     assert (status, out) == (0, f"torchrun: trained. Fingerprint {Model.load(place / 'one-short').fingerprint()}\n"), err
     assert err.count("epoch   1 ") == err.count("Next: widenet evaluate") == 1
     assert outcome(place / "torchrun") == outcome(place / "one-short")
+
+
+USES = """
+def uses(model):
+    recommended = [(one.item, one.score) for one in model.recommend(["1", "3"], k=3)]
+    predicted = [(block.items, block.scores.tolist()) for block in model.predict("data", k=3)]
+    return [model.fingerprint(), model.evaluate("data", ks=[3]), recommended, predicted]
+"""
+SCRIPT = """
+import os
+from pathlib import Path
+from widenet import Model, train
+
+first, second = uses({}), uses({})
+Path(os.environ["RANK"]).write_text(repr([first, second]))
+"""
+TRAIN, LOAD = 'train("network.json", "short.json", "data", "scripted", resume={})', 'Model.load("scripted")'
+
+
+def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place, monkeypatch):
+    monkeypatch.chdir(place)
+    names = {}
+    exec(USES, names)
+    alone = names["uses"](Model.load("one-short"))
+    for calls in ((TRAIN.format(False), LOAD), (LOAD, TRAIN.format(True))):
+        (place / "script.py").write_text(USES + SCRIPT.format(*calls))
+        assert ended(started(place, [], program=["script.py"], before=TORCHRUN))[:2] == (0, "")
+        assert [Path(rank).read_text() for rank in "01"] == [repr([alone, alone])] * 2
 
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):
@@ -140,7 +168,7 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("widenet.parallel.launch.launch", None)
-    monkeypatch.setattr("widenet.parallel.group.joined", join)
+    monkeypatch.setattr("widenet.runs.join", join)
     for more in ([], ["--processes", "2"]):
         with pytest.raises(JoinsError):
             main(words(more=more))

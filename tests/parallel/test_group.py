@@ -7,9 +7,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 from datetime import timedelta
 
 import pytest
+import torch
 from torch import distributed
 
 from tests.parallel.workers import Group, exchange
@@ -17,7 +19,7 @@ from widenet import checkpoint
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
-from widenet.parallel.group import announced, by_all, by_leader, is_leader, num_processes
+from widenet.parallel.group import announced, by_all, by_leader, is_leader, join, num_processes
 from widenet.parallel.processes import ProcessExchange
 from widenet.runs import Model, Silence, train
 
@@ -245,22 +247,13 @@ def commanded(line):
     return ended.value.code, said.getvalue(), complained.getvalue()
 
 
-def test_a_command_within_a_group_says_once_what_it_says_alone(data, groups, tmp_path):
+@pytest.mark.parametrize("words", ["evaluate RUN --data DATA --part validation --json", "recommend RUN --items 3", "fingerprint RUN"])
+def test_a_command_within_a_group_says_once_what_it_says_alone(words, data, groups, tmp_path):
     trained("momentum", data, tmp_path / "run")
-    evaluation = ["evaluate", str(tmp_path / "run"), "--data", str(data), "--part", "validation", "--json"]
-    status, said, _ = commanded(evaluation)
-    assert "ndcg@5" in json.loads(said)
-    assert groups(2)(commanded, evaluation) == [(status, said, ""), (status, "", "")]
-
-
-@pytest.mark.parametrize("command", ["fingerprint", "recommend"])
-def test_commands_that_need_no_group_run_within_a_launcher_too(command, data, undisturbed, tmp_path, monkeypatch):
-    trained("momentum", data, tmp_path / "run")
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    status, said, _ = commanded([command, str(tmp_path / "run"), *(["--items", "3"] if command == "recommend" else [])])
-    assert (status or 0) == 0
-    assert (said.strip() == undisturbed["momentum"][0]) == (command == "fingerprint")
+    line = words.replace("RUN", str(tmp_path / "run")).replace("DATA", str(data)).split()
+    status, said, complained = commanded(line)
+    assert len(said) > 60
+    assert groups(2)(commanded, line) == [(status, said, complained), (status, "", "")]
 
 
 class Crash(Silence):
@@ -364,3 +357,44 @@ def test_a_group_is_known_by_what_its_launcher_says(environment, expected, monke
         monkeypatch.setenv(name, value)
     assert (num_processes(), is_leader()) == expected
     assert announced("RANK") == (environment.get("RANK") or environment.get("SLURM_PROCID"))
+
+
+NODES = {
+    "node5": "node5",
+    "login.cluster.example.org": "login.cluster.example.org",
+    "a[01-04,7]": "a01",
+    "a[7,01-04]": "a7",
+    "a[007]": "a007",
+    "gpu-a[2-3],gpu-b7": "gpu-a2",
+    "gpu-b7,gpu-a[2-3]": "gpu-b7",
+    "rack[1-2,9]-node[03-04],x1": "rack1-node03",
+    "cn[0-1].ib": "cn0.ib",
+    "tux1,tux[3-4]": "tux1",
+}
+
+
+@pytest.mark.parametrize("nodes", NODES)
+def test_under_slurm_the_group_meets_at_the_first_node_of_the_step(nodes, monkeypatch):
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
+    monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
+    assert announced("MASTER_ADDR") == NODES[nodes]
+    monkeypatch.setenv("MASTER_ADDR", "told")
+    assert announced("MASTER_ADDR") == "told"
+
+
+def test_without_a_list_of_nodes_the_group_meets_where_slurm_was_called(monkeypatch):
+    for name in ("MASTER_ADDR", "SLURM_STEP_NODELIST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
+    assert announced("MASTER_ADDR") == "10.0.0.1"
+
+
+@pytest.mark.parametrize("launcher", ["WIDENET_LAUNCHER", "TORCHELASTIC_USE_AGENT_STORE"])
+def test_a_process_whose_launcher_is_gone_does_not_wait_for_it(launcher, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), launcher: "True"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(GroupError, match=r"process 1 cannot join its group of 2 processes: \[Errno 111\] Connection refused"):
+        join(torch.device("cpu"))

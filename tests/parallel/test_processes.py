@@ -160,6 +160,36 @@ def test_processes_hold_the_shards_in_order_and_combine_them_in_order(groups):
         assert each[3:] == ([False, True, True], [(0, True), (1, False), (2, False), (3, False)], (0, 3))
 
 
+EXAMPLES, HIDDEN = 16, 8
+DEEP = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": HIDDEN},
+        {"name": "deep", "units": HIDDEN},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
+
+
+def first_broken(broken):
+    """What a network names whose weights are broken in some shards, each a (weight, shard)."""
+    training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
+    facts = {"items": SimpleNamespace(kind="sparse", width=100, min_value=1.0, max_value=1.0)}
+    here = exchange() if distributed.is_initialized() else LocalExchange(8)
+    network = build(NetworkSpec.of(DEEP), training, facts, here, counts={})
+    for name, shard in broken:
+        for part in (part for number, part in network.wide[name].parts.items() if number == shard):
+            part.weight[0] = math.inf
+    return network.first_non_finite()
+
+
+@pytest.mark.parametrize("shards", [(0, 7), (7, 0), (0, 0), (7, None)], ids=str)
+def test_of_several_broken_weights_every_process_names_the_one_that_a_single_process_would(shards, groups):
+    broken = [(name, shard) for name, shard in zip(("h/in", "out"), shards, strict=True) if shard is not None]
+    assert groups(2)(first_broken, broken) == [first_broken(broken)] * 2 == ["h/in"] * 2
+    assert groups(2)(first_broken, []) == [first_broken([])] * 2 == [None] * 2
+
+
 def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused_in_every_one(groups):
     groups(4).start(refused)
     expected = "the number of processes must divide the 6 shards; got 4. Use one of 1, 2, 3, 6."
@@ -168,9 +198,6 @@ def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused_in_eve
 
 def refused():
     return exchange(6)
-
-
-EXAMPLES, HIDDEN = 16, 8
 
 
 def sent(width, tied):

@@ -41,17 +41,16 @@ def evaluate(
     from widenet.cli.tables import metrics_table
     from widenet.data.dataset import Dataset
     from widenet.evaluate import DEFAULT_KS
-    from widenet.parallel.group import device_for, is_leader, joined
+    from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     run_in_processes(context, processes, device)
-    with joined(device_for(device)):
-        model, dataset = Model.load(run, device), Dataset.open(data)
-        ks = sorted(set(k)) if k else DEFAULT_KS
-        with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
-            found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
-        if is_leader():
-            typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
+    model, dataset = Model.load(run, device), Dataset.open(data)
+    ks = sorted(set(k)) if k else DEFAULT_KS
+    with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
+        found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
+    if is_leader():
+        typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
 
 
 def predict(
@@ -74,26 +73,25 @@ def predict(
     """Write the best items for every user of a dataset: user, item, score, rank."""
     from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
-    from widenet.parallel.group import device_for, is_leader, joined
+    from widenet.parallel.group import is_leader
     from widenet.predict.files import open_results
     from widenet.runs import Model
 
     run_in_processes(context, processes, device)
-    with joined(device_for(device)):
-        model, dataset = Model.load(run, device), Dataset.open(data)
-        filters = {"never": never, "never_for": never_for, "weights": weights}
-        speak = partial(typer.echo, err=True)
-        blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)
-        if not is_leader():
-            for _ in blocks:
-                pass
-            return
-        total = 0
-        with open_results(out, file_format) as results, Counter("predicting", dataset.num_examples) as counter:
-            for block in blocks:
-                results.write(block.users, block.counts, block.items, block.scores)
-                counter.advance(len(block.users))
-                total += len(block.items)
+    model, dataset = Model.load(run, device), Dataset.open(data)
+    filters = {"never": never, "never_for": never_for, "weights": weights}
+    speak = partial(typer.echo, err=True)
+    blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)
+    if not is_leader():
+        for _ in blocks:
+            pass
+        return
+    total = 0
+    with open_results(out, file_format) as results, Counter("predicting", dataset.num_examples) as counter:
+        for block in blocks:
+            results.write(block.users, block.counts, block.items, block.scores)
+            counter.advance(len(block.users))
+            total += len(block.items)
     typer.echo(f"{out}: {total:,} recommendations for {dataset.num_examples:,} users.")
 
 
@@ -112,6 +110,7 @@ def recommend(
 
     from widenet.cli.tables import recommendations_table
     from widenet.errors import OptionError
+    from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     given = [*(items or []), *(more or [])]
@@ -119,6 +118,8 @@ def recommend(
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     model = Model.load(run, device)
     found = model.recommend(given, k, exclude_seen=not include_seen, output=output)
+    if not is_leader():
+        return
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
         return
@@ -128,6 +129,9 @@ def recommend(
 
 def fingerprint(run: Run) -> None:
     """Print a SHA-256 of the trained weights alone: equal for equal weights, whatever the files and the layout."""
+    from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
-    typer.echo(Model.load(run, "cpu").fingerprint())
+    found = Model.load(run, "cpu").fingerprint()
+    if is_leader():
+        typer.echo(found)

@@ -24,7 +24,7 @@ def train(
     """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened."""
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
-    from widenet.parallel.group import device_for, is_leader, joined
+    from widenet.parallel.group import is_leader
     from widenet.runs import train as run
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
@@ -35,9 +35,8 @@ def train(
     run_in_processes(context, processes, device)
     report = TrainingReport(quiet)
     try:
-        with joined(device_for(device)):
-            model = run(*documents, data, out, resume=resume, device=device, report=report)
-            digest = "" if quiet else model.fingerprint()
+        model = run(*documents, data, out, resume=resume, device=device, report=report)
+        digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
         if not is_leader():

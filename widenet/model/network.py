@@ -139,8 +139,9 @@ class Network:
             trunk.tensor.requires_grad_(True)
 
     def first_non_finite(self) -> str | None:
-        """The name of a weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
-        return next((name for name in self.exchange.collect(self._first_non_finite_here(), "weights") if name is not None), None)
+        """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
+        found = self.exchange.collect(self._first_non_finite_here(), "weights")
+        return next((name for name in (*self.trunk, *self.wide) if name in found), None)
 
     def _first_non_finite_here(self) -> str | None:
         for name, trunk in self.trunk.items():

@@ -1,8 +1,10 @@
 """The group of processes that train one network: joined as torchrun, Slurm or `--processes` announce it, or as it already is."""
 
+import atexit
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+import socket
+from collections.abc import Callable
 from datetime import timedelta
 
 import torch
@@ -23,9 +25,6 @@ from widenet.plan.memory import PROGRAM_BYTES
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
 
-_STORE_SECONDS = 20
-"""How long a process looks for a store that its launcher made before it: where it is not there, the launcher is gone."""
-
 _SLURM = {
     "RANK": "SLURM_PROCID",
     "WORLD_SIZE": "SLURM_STEP_NUM_TASKS",
@@ -39,7 +38,14 @@ def announced(name: str) -> str | None:
 
     Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has it too.
     """
-    return os.environ.get(name) or os.environ.get(_SLURM.get(name, ""), None)
+    host = _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) if name == "MASTER_ADDR" else ""
+    return os.environ.get(name) or host or os.environ.get(_SLURM.get(name, ""), None)
+
+
+def _first_host(nodes: str) -> str:
+    """The first of Slurm's list of nodes, where the first process runs: "a01" of "a[01-04,7],b3"; empty of an empty one."""
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
+    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", first[0]) if first else ""
 
 
 def num_processes() -> int:
@@ -85,11 +91,12 @@ def check_memory(job: Job, device: torch.device) -> None:
         check_fits_here(job, int(os.environ.get("LOCAL_WORLD_SIZE") or 1), available)
 
 
-@contextmanager
-def joined(device: torch.device) -> Iterator[None]:
-    """Within, this process belongs to the group that its launcher announced; a group that is joined already is left as it is."""
+def join(device: torch.device) -> None:
+    """Let this process belong to the group that its launcher announced, until it ends; a group that it belongs to already stays as it is.
+
+    Every process of the group must do so. Raises GroupError.
+    """
     if num_processes() == 1 or distributed.is_initialized():
-        yield
         return
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"):
         os.environ.setdefault(name, announced(name) or "127.0.0.1")
@@ -98,11 +105,13 @@ def joined(device: torch.device) -> Iterator[None]:
         torch.cuda.set_device(device)
     try:
         _join(device)
-    except (RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise GroupError(f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes: {error}") from error
-    try:
-        yield
-    finally:
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
@@ -111,8 +120,11 @@ def _join(device: torch.device) -> None:
     lent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store: Store | None = None
     if lent or LAUNCHER in os.environ:
-        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timedelta(seconds=_STORE_SECONDS))
-        store.set_timeout(timeout)
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        socket.create_connection(
+            (host, port), TIMEOUT_SECONDS
+        ).close()  # where the launcher is gone this fails at once, TCPStore in the end
+        store = TCPStore(host, port, timeout=timeout)
         store = part_of_this_attempt(store, rank, size, timeout) if lent else store
     backend = "nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=size)
