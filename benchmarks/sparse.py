@@ -96,7 +96,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
         batch = batches[done % BATCHES]
         cut = split(batch, shards)
         if work == "forward":
-            exchange.sum(exchange.each(lambda shard: gather_sum(cut[shard], parts[shard].weight)))
+            exchange.sum(exchange.each(lambda shard: gather_sum(cut[shard], parts[shard].weight)), "input")
             return 4 * HIDDEN * (batch.num_entries + BATCH)
         numbers = StepNumbers(done + 1, rates)
 

@@ -304,16 +304,17 @@ def predicted(data, out):
     return list(Model.load(out).predict(data, 3))
 
 
+PLACES = [
+    ("epoch 2, step 3", 'layer "taste"', trained),
+    ("epoch 3, step 1", 'output "next"', trained),
+    ("evaluation", 'layer "taste"', trained),
+    ("users 0 to 15", 'output "next"', predicted),
+]
+
+
 @pytest.mark.parametrize(
-    ("place", "where", "work"),
-    [
-        ("epoch 2, step 3", 'layer "taste"', trained),
-        ("epoch 3, step 1", 'output "next"', trained),
-        ("evaluation", 'layer "taste"', trained),
-        ("users 0 to 15", 'output "next"', predicted),
-    ],
+    ("place", "where", "work", "killed", "timeout"), [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 20)]
 )
-@pytest.mark.parametrize(("killed", "timeout"), [(True, 60), (False, 4)], ids=["killed", "away"])
 def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, where, work, killed, timeout, data, tmp_path):
     run = tmp_path / "run"
     if work is predicted:
