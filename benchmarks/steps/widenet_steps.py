@@ -1,7 +1,7 @@
 """widenet's training loop without its log and checkpoints: batches from a dataset directory, one `train_step` each."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from time import perf_counter
 from typing import Any
 
@@ -12,6 +12,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream
 from widenet.model.build import build
 from widenet.model.draws import Draws
+from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
 from widenet.parallel.group import exchange_for
@@ -28,21 +29,29 @@ _EPOCHS = 10_000
 def train(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int) -> Callable[[int], dict[str, Any]]:
     """Steps of a network built as `widenet.train` builds it."""
     del threads  # the exchange takes every processor that is available, as every program does
+    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer})
+    exchange = exchange_for(training.shards, torch.device("cpu"))
+    return steps_of(folder, document(hidden, softmax), training, exchange, one_thread_an_operation)
+
+
+def steps_of(
+    folder: str, spec: NetworkSpec, training: TrainingSpec, exchange: Exchange, threading: Callable[[], AbstractContextManager[None]]
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of a network over the dataset in a folder. threading: within it, all work is done."""
     dataset = Dataset.open(f"{folder}/dataset")
     base = status_bytes("VmRSS")
-    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer})
-    with one_thread_an_operation():
-        network = build(_document(hidden, softmax), training, dataset.fields, exchange_for(training.shards, torch.device("cpu")), counts={})
+    with threading():
+        network = build(spec, training, dataset.fields, exchange, counts={})
         rule = Optimizer(training.optimizer)
         network.prepare_training(rule)
-    stream = Stream(dataset, network.spec.fields, batch, training.seed)
+    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)
     table, kept = rates(training, stream.steps_per_epoch), {"base_bytes": base, **_kept(network)}
     done = 0
 
     def steps(number: int) -> dict[str, Any]:
         nonlocal done
         loss, waited, started = 0.0, 0.0, perf_counter()
-        with one_thread_an_operation(), closing(_following(stream, done)) as following:
+        with threading(), closing(_following(stream, done)) as following:
             for _ in range(number):
                 asked = perf_counter()
                 found = next(following)
@@ -55,7 +64,8 @@ def train(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimiz
     return steps
 
 
-def _document(hidden: Sequence[int], softmax: bool) -> NetworkSpec:
+def document(hidden: Sequence[int], softmax: bool) -> NetworkSpec:
+    """A network from the field "items" to itself."""
     trunk = [{"name": f"hidden {number}", "units": units} for number, units in enumerate(hidden, 1)]
     output = {"name": "next", "kind": "output", "field": "items", "activation": "softmax" if softmax else "sigmoid"}
     return NetworkSpec.of({"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]})
