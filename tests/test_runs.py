@@ -129,6 +129,11 @@ def test_the_settings_train_different_weights(undisturbed):
     assert all(len(undisturbed(name)[1]) == 3 for name in SETTINGS)
 
 
+def test_a_model_says_what_it_is(data, tmp_path):
+    model = train(*SETTINGS["momentum"], data, tmp_path / "run")
+    assert repr(model) == f"Model('{tmp_path / 'run'}', history 31, taste 6, next 31, 3 shards)"
+
+
 def test_resuming_a_finished_training_changes_nothing(data, undisturbed, tmp_path):
     name = "adam, tied"
     train(*SETTINGS[name], data, tmp_path / "run")
@@ -261,6 +266,11 @@ CHANGES = {
         lambda network, training: (network, {**training, "epochs": 9}),
         CheckpointError,
         'another training.json: "epochs" differs',
+    ),
+    "number of shards": (
+        lambda network, training: (network, {**training, "epochs": 9, "shards": 4}),
+        CheckpointError,
+        '"epochs", "shards" differ; 4 shards for 3 make other sums, and so another run',
     ),
 }
 

@@ -58,6 +58,10 @@ class Checkpoint:
         by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
 
     def _load_own(self, network: Network, with_state: bool) -> None:
+        shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
+        if shards - {network.num_shards}:
+            cut = f"{self.path} is cut into {max(shards)} shards, the network into {network.num_shards}"
+            raise CheckpointError(f"{cut}: another number of shards makes another run. Use the training.json that it was begun with.")
         for name, tensors in _files_of(network):
             wanted = tensors if with_state else _without_state(tensors)
             path = self._checked(name)
@@ -72,7 +76,7 @@ class Checkpoint:
         """The path of a file, after a look at its checksum."""
         path = self.path / name
         if name not in self.files:
-            raise CheckpointError(f"{self.path} does not hold {name}: it is of another network, or of another number of shards.")
+            raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
         if not path.is_file():
             raise CheckpointError(f"{path} is missing. Use another checkpoint.")
         try:

@@ -1,5 +1,6 @@
 """What a person does with a run: train it, resume it, load it, evaluate it, recommend from it."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -142,7 +143,7 @@ class Model:
 
     def __repr__(self) -> str:
         layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
-        return f"Model({str(self.run.path)!r}, {layers})"
+        return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""
@@ -355,9 +356,18 @@ def _run_directory(
     run = RunDirectory.open(path)
     by_leader(exchange, lambda: stack.enter_context(run.locked()), "run directory")
     run = RunDirectory.open(path)
-    for name, before, now in (("network", run.network, network), ("training", run.training, training)):
-        if before != now:
-            changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
-            raise CheckpointError(f'{path} was begun with another {name}.json: "{changed[0]}" differs. Resume with {path / name}.json.')
+    _check_documents(run, network, training)
     run.check_dataset(dataset)
     return run
+
+
+def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:
+    """Raise where a run was begun with other documents."""
+    for name, before, now in (("network", run.network, network), ("training", run.training, training)):
+        changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
+        if changed:
+            differ = f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"
+            other = (
+                f"; {training.shards} shards for {run.training.shards} make other sums, and so another run" if "shards" in changed else ""
+            )
+            raise CheckpointError(f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with {run.path / name}.json.")

@@ -109,5 +109,7 @@ def test_recommend_prints_one_json_list(widenet, model):
     assert (len(expected), ended.err) == (9, "")
 
 
-def test_fingerprint_prints_that_of_the_weights(widenet, model):
-    assert widenet("fingerprint", "run").out == f"{model.fingerprint()}\n"
+def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(widenet, model):
+    ended = widenet("fingerprint", "run")
+    assert ended.out == f"{model.fingerprint()}\n"
+    assert ended.err == "run: 2 shards. Another number of shards gives other weights.\n"

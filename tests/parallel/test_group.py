@@ -163,6 +163,21 @@ def test_an_interrupted_run_is_read_by_any_number_of_processes(data, groups, tmp
     assert groups(4)(loaded, out) == [alone] * 4
 
 
+def used(out, data):
+    """What a loaded model answers; its number of shards is that of its run."""
+    model = Model.load(out)
+    return model.evaluate(data, "validation", ks=[5]), [(block.items, block.scores.tolist()) for block in model.predict(data, k=4)]
+
+
+def test_a_run_is_used_with_the_shards_that_it_was_trained_with_by_as_many_processes_as_divide_them(data, groups, tmp_path):
+    out = tmp_path / "run"
+    train(NETWORK, {**SETTINGS["momentum"][1], "shards": 2}, data, out)
+    assert groups(2)(used, out, data) == [used(out, data)] * 2
+    groups(4).start(used, out, data)
+    message = "the number of processes must divide the 2 shards; got 4. Use one of 1, 2."
+    assert [(type(error), str(error)) for error in groups(4).outcomes()] == [(OptionError, message)] * 4
+
+
 def trained_on_a_full_disk(name, data, out, full, good):
     """As `trained`, in a group of which one process cannot write a file after some good ones."""
     save, left = checkpoint.write, [good]

@@ -132,6 +132,8 @@ def fingerprint(run: Run) -> None:
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
-    found = Model.load(run, "cpu").fingerprint()
+    model = Model.load(run, "cpu")
+    found = model.fingerprint()
     if is_leader():
         typer.echo(found)
+        typer.echo(f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.", err=True)

@@ -1,0 +1,160 @@
+"""What can befall the files of a run: one sentence that names the place, and the last good checkpoint stays and is found."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError
+from widenet.runs import Model, Silence, train
+
+ROOT = Path(__file__).parent.parent
+WIDTH, EXAMPLES, STEPS = 400, 12, 3
+NETWORK = {
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
+        {"name": "taste", "units": 6, "activation": "tanh", "dropout": 0.3},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
+TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "shards": 2, "optimizer": "momentum", "checkpoints": {"keep_last": 3}}
+SHARD = "wide-01.shard-0001-of-0002.safetensors"
+FILE_BYTES = 8_000
+"""More than the log and the events of a training take, less than a shard of its weights and their state."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rows = [[(example * 37 + step * step * 5) % WIDTH for step in range(5)] for example in range(EXAMPLES)]
+    return dataset_from_lists(tmp_path_factory.mktemp("faults") / "data", [sorted(set(row)) for row in rows], width=WIDTH)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    return train(NETWORK, TRAINING, data, tmp_path_factory.mktemp("undisturbed") / "run").fingerprint()
+
+
+class Heard(Silence):
+    """A report that remembers what it was told, and does something after every epoch."""
+
+    def __init__(self, after_epoch=lambda: None):
+        self.said, self.after_epoch = [], after_epoch
+
+    def say(self, text):
+        self.said.append(text)
+
+    def epoch(self, _):
+        self.after_epoch()
+
+
+def cut_short(data, out, steps, network=NETWORK):
+    """A run that was interrupted after some steps, with a checkpoint of that moment."""
+    left = iter(range(steps - 1, -1, -1))
+    with pytest.raises(KeyboardInterrupt):
+        train(network, TRAINING, data, out, interrupted=lambda: next(left) == 0)
+
+
+@pytest.fixture
+def run(data, tmp_path):
+    """A run with a checkpoint after its first epoch, and one after two steps more."""
+    cut_short(data, tmp_path / "run", STEPS + 2)
+    return tmp_path / "run"
+
+
+def truncated(newest):
+    (newest / SHARD).write_bytes((newest / SHARD).read_bytes()[:-1])
+
+
+def flipped(newest):
+    content = bytearray((newest / SHARD).read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / SHARD).write_bytes(content)
+
+
+def missing(newest):
+    (newest / SHARD).unlink()
+
+
+def of_another_network(newest):
+    layers = [{**layer, "units": 7} if layer["name"] == "taste" else layer for layer in NETWORK["layers"]]
+    other = newest.parents[2] / "other"
+    cut_short(newest.parents[2] / "data", other, STEPS + 2, {"layers": layers})
+    shutil.rmtree(newest)
+    (other / "checkpoints" / newest.name).rename(newest)
+
+
+DAMAGES = {
+    truncated: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
+    flipped: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
+    missing: r"NEWEST/SHARD is missing\. Use another checkpoint\.",
+    of_another_network: r"NEWEST/wide-00\.shard-0000-of-0002\.safetensors does not hold weight \[200, 6\]: it is of another network\.",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, data, run, undisturbed):
+    shutil.copytree(data.path, run.with_name("data"))
+    older, newest, _ = sorted((run / "checkpoints").iterdir())
+    damage(newest)
+    message = DAMAGES[damage].replace("NEWEST", re.escape(str(newest))).replace("SHARD", re.escape(SHARD))
+    with pytest.raises(CheckpointError, match=f"^{message}$"):
+        Model.load(run)
+    heard = Heard()
+    assert train(NETWORK, TRAINING, data, run, resume=True, report=heard).fingerprint() == undisturbed
+    assert [bool(re.fullmatch(f"{message} Going on from {older.name} instead\\.", text)) for text in heard.said] == [True]
+
+
+def limited(soft):
+    """Let no file of this process grow beyond so many bytes, as on a disk that is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_a_disk_that_is_full_while_a_checkpoint_is_written_leaves_the_last_one(data, undisturbed, tmp_path):
+    run, endings = tmp_path / "run", []
+    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def after_epoch():
+        endings.append(None)
+        limited(FILE_BYTES if len(endings) == 2 else soft)
+
+    try:
+        with pytest.raises(CheckpointError, match=r"epoch-00002-step-000000000 cannot be written: .*File too large"):
+            train(NETWORK, TRAINING, data, run, report=Heard(after_epoch))
+    finally:
+        limited(soft)
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["epoch-00001-step-000000000", "latest"]
+    Model.load(run)
+    assert train(NETWORK, TRAINING, data, run, resume=True).fingerprint() == undisturbed
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, data, undisturbed, tmp_path):
+    refused = []
+
+    def after_epoch():
+        with pytest.raises(CheckpointError, match=r"run (is being trained by another process|exists already)\. ") as caught:
+            train(NETWORK, TRAINING, data, tmp_path / "run", resume=resume, interrupted=lambda: False)
+        refused.append(caught.value)
+
+    found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Heard(after_epoch))
+    assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)
+
+
+def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(data, undisturbed, tmp_path):
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps(TRAINING))
+    command = [sys.executable, "-m", "widenet", "train", "network.json", "training.json", "--data", str(data.path), "--out", "run"]
+    how = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, **how) for _ in range(2)]
+    said = {process.returncode: (out, err) for process, (out, err) in [(process, process.communicate()) for process in both]}
+    assert sorted(said) == [0, 2]
+    assert said[0][0] == f"run: trained. Fingerprint {undisturbed}\n"
+    assert re.fullmatch(r"widenet: run (exists already|is being trained by another process|cannot be written)[^\n]*\n", said[2][1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "run", "training.json"]
