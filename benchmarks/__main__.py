@@ -1,18 +1,33 @@
-"""`python -m benchmarks NAME`: run one measurement, or all of them."""
+"""`python -m benchmarks NAME`: run one measurement; without a name, those of speed, which take minutes."""
 
 import argparse
+from pathlib import Path
+from types import ModuleType
 
-from benchmarks import goodbooks, gowalla, kills, memory, processes
+from benchmarks import goodbooks, gowalla, ingest, kills, memory, parallel, processes, sparse, speed, topk
 
-_ALL = {"gowalla": gowalla.run, "goodbooks": goodbooks.run, "memory": memory.run, "processes": processes.run, "kills": kills.run}
+_SPEED: dict[str, ModuleType] = {"speed": speed, "sparse": sparse, "topk": topk, "ingest": ingest, "parallel": parallel}
+_OTHERS: dict[str, ModuleType] = {"gowalla": gowalla, "goodbooks": goodbooks, "memory": memory, "processes": processes, "kills": kills}
 
 
 def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Print measured figures; see docs/benchmarks.md.")
-    parser.add_argument("name", nargs="*", choices=[*_ALL, []], help=f"one of {', '.join(_ALL)}; all if not given")
-    for name in parser.parse_args().name or _ALL:
-        _ALL[name]()
+    names = parser.add_subparsers(metavar="NAME", help=f"all of {', '.join(_SPEED)} if not given")
+    for name, module in _SPEED.items():
+        child = names.add_parser(name, help=module.__doc__)
+        child.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="folder of the JSON, the tables and the plot")
+        module.options(child)
+        child.set_defaults(run=module.run)
+    for name, module in _OTHERS.items():
+        names.add_parser(name, help=module.__doc__).set_defaults(run=lambda _, module=module: module.run())
+    asked = parser.parse_args()
+    if "run" in asked:
+        asked.run(asked)
+        return
+    for name in _SPEED:
+        default = parser.parse_args([name])
+        default.run(default)
 
 
 if __name__ == "__main__":

@@ -1,51 +1,95 @@
-"""Peak memory of training a network of 1,000,000 units in and out."""
+"""Memory of real trainings: what `widenet plan` says beforehand, and the peak of resident memory of `widenet train`."""
 
-import multiprocessing
-import resource
-import time
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.places import workplace
-from widenet import dataset_from_lists, train
+from benchmarks.places import DATA, presets, workplace
+from widenet import dataset_from_lists, ingest
 
-WIDTH, HIDDEN, BATCH, EXAMPLES, HISTORY = 1_000_000, 128, 1024, 4096, 30
-NETWORK = {
+WIDTH, EXAMPLES, HISTORY = 1_000_000, 4096, 30
+MILLION = {
     "layers": [
         {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
-        {"name": "taste", "units": HIDDEN, "activation": "tanh", "initializer": "gaussian"},
+        {"name": "taste", "units": 128, "activation": "tanh", "initializer": "gaussian"},
         {"name": "next", "kind": "output", "field": "items", "initializer": "gaussian"},
     ]
 }
-TRAINING = {"epochs": 1, "batch_size": BATCH, "optimizer": "adam"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A real training, cut to one epoch without evaluation."""
+
+    name: str
+    network: dict[str, Any]
+    training: dict[str, Any]
+    data: Path
+    processes: int
 
 
 def run() -> None:
-    """Print weights, optimizer state and the peak of resident memory beyond them."""
-    queue = multiprocessing.get_context("spawn").SimpleQueue()
-    worker = multiprocessing.get_context("spawn").Process(target=_train, args=(queue,))
-    worker.start()
-    before, peak, seconds = queue.get()
-    worker.join()
-    weights = 2 * WIDTH * HIDDEN * 4 + WIDTH * 4
-    steps = f"{EXAMPLES // BATCH} steps, a checkpoint and the model in {seconds:.1f} s"
-    print(f"\n{WIDTH:,} x {HIDDEN} in and out, softmax, adam, batch {BATCH}: {steps}\n")
-    print("| what | GB |\n|---|---|")
-    print(f"| weights | {weights / 1e9:.2f} |\n| optimizer state | {2 * weights / 1e9:.2f} |")
-    print(f"| peak resident memory | {peak / 1e9:.2f} |\n| of which Python, torch and the data set, before training | {before / 1e9:.2f} |")
-    print(f"| peak beyond weights and state | {(peak - 3 * weights) / 1e9:.2f} |")
+    """Print predicted and measured memory of each training, by its largest process."""
+    with workplace() as folder:
+        print("\nOne epoch each; the largest process; GB\n")
+        print("| training | processes | weights + state | predicted | measured | predicted / measured |\n|---|---|---|---|---|---|")
+        for case in _cases(folder):
+            predicted, measured = _predicted(case, folder), _measured(case, folder)
+            kept = predicted["weights"] + predicted["state"]
+            total = predicted["total"]
+            row = f"{kept / 1e9:.2f} | {total / 1e9:.2f} | {measured / 1e9:.2f} | {total / measured:.2f}"
+            print(f"| {case.name} | {case.processes} | {row} |", flush=True)
 
 
-def _train(queue: "multiprocessing.queues.SimpleQueue[tuple[int, int, float]]") -> None:
+def _cases(folder: Path) -> list[Case]:
     draw = np.random.default_rng(0)
     rows = [np.unique((WIDTH * draw.random(HISTORY) ** 3).astype(np.int64)).tolist() for _ in range(EXAMPLES)]
-    with workplace() as folder:
-        data = dataset_from_lists(folder / "data", rows, width=WIDTH)
-        before = _peak_bytes()
-        start = time.monotonic()
-        train(NETWORK, TRAINING, data, folder / "run", device="cpu")
-        queue.put((before, _peak_bytes(), time.monotonic() - start))
+    dataset_from_lists(folder / "million", rows, width=WIDTH)
+    ingest([DATA / "gowalla" / "train.txt"], folder / "gowalla")
+    ingest([DATA / "goodbooks-10k" / "to_read.csv"], folder / "goodbooks")
+    (gowalla,), (goodbooks,) = (list(presets(name).values()) for name in ("gowalla", "goodbooks"))
+    adam = {"epochs": 1, "batch_size": 1024, "optimizer": "adam"}
+    return [
+        Case("Gowalla, its preset", *_documents(*gowalla), folder / "gowalla", 1),
+        Case("goodbooks, its preset", *_documents(*goodbooks), folder / "goodbooks", 2),
+        Case("1,000,000 x 128 in and out, softmax, adam, batch 1024", MILLION, adam, folder / "million", 1),
+    ]
 
 
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _documents(network: Path, training: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = json.loads(training.read_text())
+    kept = {key: value for key, value in found.items() if key not in ("evaluation", "keep")}
+    return json.loads(network.read_text()), {**kept, "epochs": 1}
+
+
+def _command(case: Case, folder: Path, *words: str) -> list[str]:
+    (folder / "network.json").write_text(json.dumps(case.network))
+    (folder / "training.json").write_text(json.dumps(case.training))
+    documents = ["network.json", "training.json", "--data", str(case.data), "--processes", str(case.processes)]
+    return [sys.executable, "-m", "widenet", words[0], *documents, *words[1:]]
+
+
+def _predicted(case: Case, folder: Path) -> dict[str, int]:
+    line = _command(case, folder, "plan", "--device", "cpu", "--json")
+    found: dict[str, int] = json.loads(subprocess.run(line, cwd=folder, check=True, capture_output=True, text=True).stdout)["memory_bytes"]
+    return found
+
+
+_PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process that starts the training: a process counts as its own peak what the one that forked it had."""
+
+
+def _measured(case: Case, folder: Path) -> int:
+    """The largest resident memory that any process of a training had, bytes."""
+    line = _command(case, folder, "train", "--out", f"run-{case.data.name}", "--quiet")
+    said = subprocess.run([sys.executable, "-c", _PEAK, *line], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return int(said) * 1024

@@ -22,8 +22,9 @@ LEVELS = [
     {"parallel"},
     {"model"},
     {"data", "kernels", "metrics"},
+    {"plan"},
     {"sparse", "spec"},
-    {"durable", "errors", "randomness"},
+    {"durable", "errors", "randomness", "tensor_file"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
 
@@ -32,7 +33,7 @@ CONFINED = {
     "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
     "typer": ("widenet/cli/", "widenet/demo"),
     "rich": ("widenet/cli/", "widenet/demo"),
-    "safetensors": ("widenet/checkpoint",),
+    "safetensors": ("widenet/checkpoint.py", "widenet/tensor_file.py"),
     "torch.distributed": ("widenet/parallel/",),
     "torch.utils.tensorboard": ("widenet/training/",),
     "tensorboard": ("widenet/training/",),

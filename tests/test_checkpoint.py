@@ -139,13 +139,13 @@ def test_a_checkpoint_of_another_network_is_refused(other, message, saved):
     assert message in refusal(saved, network(**other))
 
 
-def full_disk(_, path):
+def full_disk(path, _):
     path.write_bytes(b"half of")
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
-    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    monkeypatch.setattr(checkpoint, "write", full_disk)
     with pytest.raises(CheckpointError, match=r"saved cannot be written: No space left on device\. Free some space"):
         publish(saved, network(seed=5), {}, with_state=True)
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]

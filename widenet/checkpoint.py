@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_leader
+from widenet.tensor_file import read_into, write
 
 FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -55,7 +55,7 @@ class Checkpoint:
 
     def load_into(self, network: Network, with_state: bool) -> None:
         """Fill a network of the same documents; with_state: the optimizer's state too. Where one process fails, all raise its error."""
-        by_all(network.exchange, lambda: self._load_own(network, with_state))
+        by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
@@ -63,15 +63,17 @@ class Checkpoint:
             cut = f"{self.path} is cut into {max(shards)} shards, the network into {network.num_shards}"
             raise CheckpointError(f"{cut}: another number of shards makes another run. Use the training.json that it was begun with.")
         for name, tensors in _files_of(network):
-            read = self._read(name)
-            for key, tensor in tensors.items():
-                if key.startswith(("state.", "moved")) and not with_state:
-                    continue
-                if key not in read or read[key].shape != tensor.shape or read[key].dtype != tensor.dtype:
-                    raise CheckpointError(f"{self.path / name} does not hold {key} {list(tensor.shape)}: it is of another network.")
-                tensor.detach().copy_(read[key])
+            wanted = tensors if with_state else _without_state(tensors)
+            path = self._checked(name)
+            try:
+                wrong = read_into(path, wanted)
+            except (OSError, SafetensorError) as error:
+                raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+            if wrong is not None:
+                raise CheckpointError(f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network.")
 
-    def _read(self, name: str) -> dict[str, Tensor]:
+    def _checked(self, name: str) -> Path:
+        """The path of a file, after a look at its checksum."""
         path = self.path / name
         if name not in self.files:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
@@ -80,11 +82,11 @@ class Checkpoint:
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != self.files[name]["sha256"]:
-                raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+        if digest != self.files[name]["sha256"]:
+            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
+        return path
 
 
 def publish(path: Path, network: Network, facts: dict[str, Any], with_state: bool) -> Checkpoint:
@@ -94,7 +96,7 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     An earlier directory of that name is replaced.
     """
     exchange = network.exchange
-    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid())[0]}")
+    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
     files: dict[str, dict[str, Any]] = {}
 
     def begin() -> None:
@@ -106,13 +108,13 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
         with _writing(path):
             manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
             (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            _sealed(beside / _MANIFEST)
+            force_to_disk(beside / _MANIFEST)
             replace(beside, path)
 
     try:
-        by_leader(exchange, begin)
+        by_leader(exchange, begin, "checkpoint")
         files = _all_written(path, network, beside, with_state)
-        by_leader(exchange, finish)
+        by_leader(exchange, finish, "checkpoint")
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Checkpoint(path, files, facts)
@@ -125,12 +127,12 @@ def _all_written(path: Path, network: Network, beside: Path, with_state: bool) -
     try:
         with _writing(path):
             for name, tensors in _own_files_of(network):
-                kept = {key: tensor for key, tensor in tensors.items() if with_state or not key.startswith(("state.", "moved"))}
-                save_file({key: tensor.detach().cpu().contiguous() for key, tensor in kept.items()}, beside / name)
-                files[name] = _sealed(beside / name)
+                digest = write(beside / name, tensors if with_state else _without_state(tensors))
+                force_to_disk(beside / name)
+                files[name] = {"bytes": (beside / name).stat().st_size, "sha256": digest}
     except CheckpointError as raised:
         error = raised
-    for found, raised_there in network.exchange.collect((files, error)):
+    for found, raised_there in network.exchange.collect((files, error), "checkpoint"):
         if raised_there is not None:
             raise raised_there
         files = {**files, **found}
@@ -142,9 +144,8 @@ def _writing(path: Path) -> Iterator[None]:
     """What cannot be written within becomes one sentence about a path."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(f"{path} cannot be written: {reason}. Free some space, or choose another place.") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or choose another place.") from None
 
 
 def recover(folder: Path) -> None:
@@ -173,7 +174,8 @@ def fingerprint(network: Network) -> str:
         for shard in range(weight.shards.count):
             part = weight.parts.get(shard)
             shape = (weight.shards.size(shard), *next(iter(weight.parts.values())).weight.shape[1:])
-            digest.update(_bytes(network.exchange.fetch(shard, None if part is None else part.weight, shape, network.device)))
+            own = None if part is None else part.weight
+            digest.update(_bytes(network.exchange.fetch(shard, own, shape, network.device, f'weight "{name}"')))
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
@@ -205,12 +207,9 @@ def _own_files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != _TRUNK)
 
 
-def _sealed(path: Path) -> dict[str, Any]:
-    """Force a file to disk; its size and checksum."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": digest}
+def _without_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights among the tensors of a file."""
+    return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
 
 
 def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:

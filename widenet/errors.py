@@ -26,6 +26,10 @@ class FitError(WidenetError):
     """The documents and the dataset are each right, but do not go together (widths, fields, parts)."""
 
 
+class CapacityError(WidenetError):
+    """A training needs more memory than its devices have; the message says what would do."""
+
+
 class CheckpointError(WidenetError):
     """A run directory or a checkpoint is missing, damaged, or of another network."""
 

@@ -45,6 +45,7 @@ def evaluate(
     truths = Stream(dataset, [field], rows_a_block(longest), seed=0, shuffle=False, part=part, skip_empty=field)
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     input_fields = [layer.field for layer in network.spec.inputs]
+    network.exchange.at("evaluation")
     for batch in truths.batches(0):
         truth = batch.fields[field]
         assert isinstance(truth, SparseBatch)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -17,8 +19,10 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, join, restarted
+from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes, restarted
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.job import Job
+from widenet.plan.machine import available_threads
 from widenet.predict.arguments import checked_items, checked_k, checked_values
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
@@ -76,10 +80,10 @@ def train(
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
     has started again does so without being told, and begins anew where there is no checkpoint yet.
-    device: cpu or cuda; None: cuda where there is one. interrupted: asked after every step; true ends the training with a
-    checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
+    a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
-    Raises DocumentError, DataError, FitError, CheckpointError, NumericsError, GroupError.
+    Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
     network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)
     dataset, path = _dataset(data), _path("out", out)
@@ -88,8 +92,10 @@ def train(
     join(chosen)
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
-        again = exchange.any(restarted())
-        resume = resume or (again and exchange.collect(holds_work(path))[0])
+        job = _job(network_spec, training_spec, dataset, chosen)
+        by_all(exchange, lambda: check_memory(job, chosen), "memory")
+        again = exchange.start_any(restarted, "restart").result()
+        resume = resume or (again and exchange.collect(holds_work(path), "restart")[0])
         run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
@@ -265,6 +271,20 @@ def _dataset(given: Dataset | str | Path) -> Dataset:
     return given if isinstance(given, Dataset) else Dataset.open(_path("data", given))
 
 
+def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device) -> Job:
+    facts = dataset.manifest
+    return Job.of(
+        network,
+        training,
+        facts.fields,
+        facts.entries_per_example,
+        facts.num_examples,
+        num_processes=num_processes(),
+        device="cuda" if device.type == "cuda" else "cpu",
+        num_threads=available_threads() if device.type == "cpu" else 1,
+    )
+
+
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
     evaluation = training.evaluation
     if evaluation is None:
@@ -294,14 +314,14 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
     else:
         if problem is not None:
             raise problem
-    by_leader(network.exchange, lambda: run.rewind_log(state.epoch))
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
 
 
 def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
     """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
     found: list[Checkpoint | None] = []
-    by_all(network.exchange, lambda: found.append(find()))
+    by_all(network.exchange, lambda: found.append(find()), "checkpoint")
     checkpoint = found[0]
     if checkpoint is not None:
         check(checkpoint)
@@ -332,9 +352,9 @@ def _run_directory(
 ) -> RunDirectory:
     """The directory of a training, new or begun before, which stays locked until the stack is left."""
     if not resume:
-        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset))
+        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset), "run directory")
     run = RunDirectory.open(path)
-    by_leader(exchange, lambda: stack.enter_context(run.locked()))
+    by_leader(exchange, lambda: stack.enter_context(run.locked()), "run directory")
     run = RunDirectory.open(path)
     _check_documents(run, network, training)
     run.check_dataset(dataset)

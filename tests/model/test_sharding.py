@@ -1,24 +1,13 @@
-"""Shards: ranges that cover a width once, and batches cut as a dense matrix would be sliced."""
+"""Batches cut by shards as a dense matrix would be sliced."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.model.sharding import ByUnit, Shards
+from widenet.model.sharding import ByUnit, split
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
-
-
-@pytest.mark.parametrize("width", [1, 2, 7, 8, 97, 1000, 2**31 - 1])
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 1024])
-def test_the_ranges_cover_the_width_once_and_differ_by_at_most_one(width, count):
-    shards = Shards(width, count)
-    assert shards.start(0) == 0
-    assert shards.stop(count - 1) == width
-    assert all(shards.stop(shard) == shards.start(shard + 1) for shard in range(count - 1))
-    sizes = [shards.size(shard) for shard in range(count)]
-    assert sum(sizes) == width
-    assert max(sizes) - min(sizes) <= 1
 
 
 @settings(max_examples=200, deadline=None)
@@ -29,7 +18,7 @@ def test_a_split_batch_is_the_sliced_dense_matrix_in_storage_order(data, width, 
     batch = SparseBatch.from_lists(rows, values if with_values else None)
     batch = SparseBatch(batch.indptr, batch.indices.to(dtype), batch.values)
     shards = Shards(width, count)
-    parts = shards.split(batch)
+    parts = split(batch, shards)
     assert len(parts) == count
     for shard, part in enumerate(parts):
         low, high = shards.start(shard), shards.stop(shard)

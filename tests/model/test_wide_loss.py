@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
-from widenet.model import wide_loss, wide_weight
+from widenet.plan import tiles
 from widenet.sparse import SparseBatch
 
 SINGLE = [
@@ -95,14 +95,14 @@ def test_an_output_narrower_than_the_shards_is_right(loss, activation, width):
     ("loss", "activation"), [pair for pair in PAIRS if name_of(pair[1]) in ("sigmoid", "softmax", "relu_max", "linear_max")], ids=name_of
 )
 def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bits(loss, activation, kind, monkeypatch):
-    monkeypatch.setattr(wide_weight, "TILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
     generator = torch.Generator().manual_seed(9)
     facts, targets = targets_of(kind, generator, 6, 431, loss)
     batch = {"in": random_batch(generator, 6, 23, 6), "out": targets}
     fields = {"in": sparse(23), "out": facts}
     kept, _ = assert_step_matches_twin(document(loss, activation), fields, batch, {"shards": 2})
-    assert len(list(wide_weight.tiles(215, 6))) == 4
-    monkeypatch.setattr(wide_loss, "KEPT_BYTES", 0)
+    assert len(list(tiles.tiles(215, 6))) == 4
+    monkeypatch.setattr(tiles, "KEPT_BYTES", 0)
     again = Real(document(loss, activation), {"shards": 2}, fields)
     again.step(batch)
     assert again.bits() == kept.bits()
@@ -115,10 +115,10 @@ def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for
     tied = document("cross_entropy", activation, weights={"layer": "h", "transposed": True})
     fields = {"in": sparse(301), "out": sparse(301)}
     batch = {"in": random_batch(generator, 6, 301, 6), "out": random_batch(generator, 6, 301, 6)}
-    monkeypatch.setattr(wide_weight, "TILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
     bits = []
-    for room in (wide_loss.KEPT_BYTES, 0):
-        monkeypatch.setattr(wide_loss, "KEPT_BYTES", room)
+    for room in (tiles.KEPT_BYTES, 0):
+        monkeypatch.setattr(tiles, "KEPT_BYTES", room)
         real = Real(tied, {"shards": 2, "gradient_norm_limit": limit}, fields)
         losses = [real.step(batch)]
         bits.append((losses, real.bits()))

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 from datetime import timedelta
 
@@ -19,6 +20,7 @@ from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
 from widenet.parallel.group import announced, by_all, by_leader, is_leader, join, num_processes
+from widenet.parallel.processes import ProcessExchange
 from widenet.runs import Model, Silence, train
 
 WIDTH, EXAMPLES, STEPS = 19, 16, 4
@@ -178,19 +180,19 @@ def test_a_run_is_used_with_the_shards_that_it_was_trained_with_by_as_many_proce
 
 def trained_on_a_full_disk(name, data, out, full, good):
     """As `trained`, in a group of which one process cannot write a file after some good ones."""
-    save, left = checkpoint.save_file, [good]
+    save, left = checkpoint.write, [good]
 
-    def failing(tensors, path):
+    def failing(path, tensors):
         left[0] -= 1
         if left[0] < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        save(tensors, path)
+        return save(path, tensors)
 
-    checkpoint.save_file = failing if distributed.get_rank() == full else save
+    checkpoint.write = failing if distributed.get_rank() == full else save
     try:
         return trained(name, data, out)
     finally:
-        checkpoint.save_file = save
+        checkpoint.write = save
 
 
 @pytest.mark.parametrize("full", [0, 1])
@@ -237,7 +239,7 @@ def worked(together, fails):
         done.append(rank)
 
     try:
-        together(here, work)
+        together(here, work, "work")
     except OptionError as error:
         return str(error)
     return done
@@ -289,13 +291,59 @@ def test_where_a_process_is_lost_the_others_say_so_and_end(data, tmp_path):
         leader, other = group.outcomes()
     assert type(leader) is EOFError
     assert type(other) is GroupError
-    assert str(other).startswith(f"process 1 of 2: {LOST} (")
+    assert str(other).startswith(f"process 1 of 2, epoch 1, step 2, interruption: {LOST} (")
     assert str(other).endswith("). Start again; a training goes on with --resume.")
     assert "\n" not in str(other)
 
 
+class AwayError(Exception):
+    """A process does not come to where the others wait for it."""
+
+
+def deserting(place, where, killed, work, *arguments):
+    """Work to which the last process does not come as far as a place: it is killed, or it lives and does something else."""
+    whole = ProcessExchange.begin
+
+    def deserted(here, ask, what_for):
+        if distributed.get_rank() == 1 and (here.place, what_for) == (place, where):
+            if killed:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise AwayError
+        return whole(here, ask, what_for)
+
+    ProcessExchange.begin = deserted
+    return work(*arguments)
+
+
+def predicted(data, out):
+    return list(Model.load(out).predict(data, 3))
+
+
+PLACES = [
+    ("epoch 2, step 3", 'layer "taste"', trained),
+    ("epoch 3, step 1", 'output "next"', trained),
+    ("evaluation", 'layer "taste"', trained),
+    ("users 0 to 15", 'output "next"', predicted),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "where", "work", "killed", "timeout"), [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 20)]
+)
+def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, where, work, killed, timeout, data, tmp_path):
+    run = tmp_path / "run"
+    if work is predicted:
+        trained("momentum", data, run)
+    with Group(2, tmp_path, timedelta(seconds=timeout)) as group:
+        group.start(deserting, place, where, killed, work, *(["momentum"] if work is trained else []), data, run)
+        other, deserter = group.outcomes()
+    assert type(deserter) is (EOFError if killed else AwayError)
+    assert type(other) is GroupError
+    assert str(other).startswith(f"process 0 of 2, {place}, {where}: {LOST} (")
+
+
 def waiting():
-    return exchange().any(False)
+    return exchange().start_any(lambda: False, "interruption").result()
 
 
 def test_a_process_does_not_wait_for_ever(tmp_path):
@@ -303,7 +351,7 @@ def test_a_process_does_not_wait_for_ever(tmp_path):
         group.start(waiting, ranks=[1])
         (error,) = group.outcomes(ranks=[1])
     assert type(error) is GroupError
-    assert str(error).startswith(f"process 1 of 2: {LOST} (")
+    assert str(error).startswith(f"process 1 of 2, start, interruption: {LOST} (")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def own(exchanged, terms):
 
 def summed(seeds):
     here = exchange()
-    return [here.sum(own(here, terms_of(seed))).tolist() for seed in seeds]
+    return [here.sum(own(here, terms_of(seed)), "").tolist() for seed in seeds]
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
@@ -91,6 +91,27 @@ def test_a_sum_is_the_true_one_to_a_part_in_two_to_the_54_of_the_largest_term(si
         assert [total, ones] == exact_sum(terms).tolist()
 
 
+def pair_of(seed):
+    """Terms of two shapes and two types."""
+    return terms_of(seed), [torch.stack([term, 2 * term, -term]) for term in terms_of(seed + 1)]
+
+
+def summed_at_once(seeds):
+    """Sums that all travel at the same time, two and two; each process asks for the results in another order."""
+    here = exchange()
+    travels = [here.start_sum(*(own(here, terms) for terms in pair_of(seed)), where="") for seed in seeds]
+    raised = here.start_any(lambda: distributed.get_rank() == 1, "")
+    order = random.Random(distributed.get_rank()).sample(range(len(travels)), len(travels))
+    found = {place: [total.tolist() for total in travels[place].result()] for place in order}
+    return [found[place] for place in range(len(travels))], raised.result(), here.collect(distributed.get_rank(), "")
+
+
+def test_many_sums_at_once_are_those_of_one_after_the_other(groups):
+    seeds = range(0, 60, 2)
+    alone = [[exact_sum(terms).tolist() for terms in pair_of(seed)] for seed in seeds]
+    assert groups(4)(summed_at_once, seeds) == [(alone, True, [0, 1, 2, 3])] * 4
+
+
 BAD = (math.nan, math.inf, -math.inf)
 
 
@@ -101,16 +122,13 @@ def terms_with(bad, place):
 
 def undefined(place):
     here = exchange()
-    found = [(here.sum(own(here, terms)), here.max(own(here, terms))) for terms in (terms_with(bad, place) for bad in BAD)]
-    return [(total.tolist(), largest.tolist()) for total, largest in found]
+    return [here.sum(own(here, terms_with(bad, place)), "").tolist() for bad in BAD]
 
 
 @pytest.mark.parametrize("place", [0, 3, 7])
 def test_one_undefined_number_makes_the_same_numbers_undefined_in_every_process_as_in_one(place, groups):
-    alone = LocalExchange(8)
-    expected = [(alone.sum(terms).tolist(), alone.max(terms).tolist()) for terms in (terms_with(bad, place) for bad in BAD)]
-    assert all(math.isnan(number) for total, _ in expected for number in total[0])
-    assert [math.isnan(largest[0][1]) for _, largest in expected] == [True, False, False]
+    expected = [LocalExchange(8).sum(terms_with(bad, place), "").tolist() for bad in BAD]
+    assert all(math.isnan(number) for total in expected for number in total[0])
     for found in groups(4)(undefined, place):
         assert str(found) == str(expected)
 
@@ -119,14 +137,16 @@ def combined():
     """Every way to combine, over terms that say whose they are."""
     here, rank = exchange(), distributed.get_rank()
     terms = [torch.tensor([shard, -shard]) for shard in here.shards]
-    fetched = [here.fetch(shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device) for shard in range(8)]
-    empty = here.sum([torch.zeros(0, 3) for _ in here.shards])
+    fetched = [
+        here.fetch(shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device, "") for shard in range(8)
+    ]
+    empty = here.sum([torch.zeros(0, 3) for _ in here.shards], "")
     return (
         here.each(lambda shard: shard),
-        torch.stack(here.gather(terms)).tolist(),
+        torch.stack(here.gather(terms, "")).tolist(),
         torch.stack(fetched).tolist(),
-        [here.any(flag) for flag in (False, rank == 3, True)],
-        here.collect((rank, here.leads)),
+        [pending.result() for pending in [here.start_any(ask, "") for ask in (lambda: False, lambda: rank == 3, lambda: True)]],
+        here.collect((rank, here.leads), ""),
         tuple(empty.shape),
     )
 
@@ -181,12 +201,20 @@ def refused():
 
 
 def sent(width, tied):
-    """Bytes that this process sends in a step, by the ring algorithm: of N processes each sends 2 (N - 1) / N of what is reduced."""
-    bytes_sent, plain = [], distributed.all_reduce
+    """Bytes that this process sends in a step, and in how many travels, by the ring algorithm.
 
-    def counting(tensor, *arguments):
-        bytes_sent.append(tensor.numel() * tensor.element_size() * 2 * (distributed.get_world_size() - 1) / distributed.get_world_size())
-        return plain(tensor, *arguments)
+    Of N processes each sends 2 (N - 1) / N of what is reduced, and what it gives to be gathered N - 1 times.
+    """
+    bytes_sent, size = [], distributed.get_world_size()
+    plain = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather", "broadcast", "all_gather_object")}
+
+    def reducing(tensor, *arguments):
+        bytes_sent.append(tensor.nbytes * 2 * (size - 1) / size)
+        return plain["all_reduce"](tensor, *arguments)
+
+    def gathering(found, tensor):
+        bytes_sent.append(tensor.nbytes * (size - 1))
+        return plain["all_gather"](found, tensor)
 
     spec = NetworkSpec.of(
         {
@@ -203,22 +231,19 @@ def sent(width, tied):
     network.prepare_training(rule)
     chance = np.random.default_rng(width)
     batch = SparseBatch.from_lists([sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)])
-    distributed.all_reduce = counting
-    others = {name: getattr(distributed, name) for name in ("all_gather", "broadcast", "all_gather_object")}
     try:
-        for name in others:
-            setattr(distributed, name, None)
+        for name, function in {**dict.fromkeys(plain), "all_reduce": reducing, "all_gather": gathering}.items():
+            setattr(distributed, name, function)
         train_step(network, {"items": batch}, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
     finally:
-        distributed.all_reduce = plain
-        for name, function in others.items():
+        for name, function in plain.items():
             setattr(distributed, name, function)
-    return sum(bytes_sent)
+    return sum(bytes_sent), len(bytes_sent)
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_what_a_step_sends_does_not_depend_on_the_width(tied, groups):
     narrow, wide = groups(2)(sent, 10**4, tied), groups(2)(sent, 10**6, tied)
     assert narrow == wide
-    a_layer, loss = 16 * EXAMPLES * HIDDEN + 64 * EXAMPLES, 32
-    assert 0 < max(groups(4)(sent, 10**4, tied)) <= 2 * a_layer + loss
+    a_layer, statistics, loss = 16 * EXAMPLES * (HIDDEN + 1), 3 * 8 * EXAMPLES * 8, 32
+    assert set(groups(4)(sent, 10**4, tied)) == {((2 * a_layer + statistics + loss) * 3 / 4, 6)}

@@ -2,12 +2,14 @@
 
 import json
 import re
+import threading
 
 import pytest
 
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import NumericsError
+from widenet.data.stream import Stream
+from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
 from widenet.training import loop
 
@@ -168,6 +170,42 @@ def test_weights_broken_by_the_last_step_of_an_epoch_are_never_saved(data, tmp_p
     monkeypatch.setattr(loop, "train_step", whole)
     resumed = train(NETWORK, training(4), data, tmp_path / "run", resume=True)
     assert resumed.fingerprint() == train(NETWORK, training(4), data, tmp_path / "other").fingerprint()
+
+
+def batch_threads():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("widenet-batches")]
+
+
+def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_is_left(data, tmp_path, monkeypatch):
+    report, whole = Record(), Stream._batch
+
+    def failing(stream, epoch, step, device):
+        if (epoch, step) == (1, 2):
+            raise DataError("the disk is gone.")
+        return whole(stream, epoch, step, device)
+
+    monkeypatch.setattr(Stream, "_batch", failing)
+    with pytest.raises(DataError, match="the disk is gone") as caught:
+        train(NETWORK, training(4), data, tmp_path / "run", report=report)
+    assert caught.tb is not None
+    assert len(report.steps) == 5
+    assert batch_threads() == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, NumericsError])
+def test_a_training_that_ends_early_leaves_no_thread(error, data, tmp_path, monkeypatch):
+    seen = []
+
+    def breaking(*_):
+        seen.append(batch_threads())
+        return float("nan") if error is NumericsError else 0.0
+
+    monkeypatch.setattr(loop, "train_step", breaking)
+    with pytest.raises(error) as caught:
+        train(NETWORK, training(4), data, tmp_path / "run", interrupted=lambda: True)
+    assert caught.tb is not None
+    assert len(seen[0]) == 1
+    assert batch_threads() == []
 
 
 def test_the_tensorboard_writer_is_closed_whatever_happens(data, tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from widenet.model.rule import StepNumbers
-from widenet.model.sharding import Shards
 from widenet.model.wide_weight import Part, WideWeight
+from widenet.plan.shards import Shards
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 

@@ -78,6 +78,12 @@ class Manifest(_Frozen):
         """Names of the files that hold the examples, in order."""
         return sorted(name for name in self.files if name.startswith("examples-"))
 
+    @property
+    def entries_per_example(self) -> dict[str, float]:
+        """Mean number of stored entries in the training part, by sparse field."""
+        count = max(self.num_examples, 1)
+        return {name: field.num_entries.get("train", 0) / count for name, field in self.fields.items() if field.kind == "sparse"}
+
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """The manifest of a dataset directory; sizes of all files are checked, their contents are not (see `verify`).

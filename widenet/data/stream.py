@@ -1,7 +1,7 @@
 """Batches of a dataset in a reproducible order, prepared ahead by one thread."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -94,13 +94,13 @@ class Stream:
             positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
         return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
 
-    def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from a step on; a thread prepares them ahead, and ends with the iterator."""
+    def batches(self, epoch: int, start_step: int = 0, device: torch.device | str = "cpu") -> Generator[Batch, None, None]:
+        """The batches of an epoch from a step on, on a device; a thread prepares them ahead, and ends with the iterator."""
         with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
             pending: deque[Future[Batch]] = deque()
             try:
                 for step in range(start_step, self.steps_per_epoch):
-                    pending.append(thread.submit(self._batch, epoch, step))
+                    pending.append(thread.submit(self._batch, epoch, step, device))
                     if len(pending) == BATCHES_AHEAD:
                         yield pending.popleft().result()
                 while pending:
@@ -108,9 +108,9 @@ class Stream:
             finally:
                 thread.shutdown(cancel_futures=True)
 
-    def _batch(self, epoch: int, step: int) -> Batch:
+    def _batch(self, epoch: int, step: int, device: torch.device | str) -> Batch:
         rows = self.rows(epoch, step)
-        return Batch(epoch, step, rows, {name: self._read(name, rows) for name in self.fields}, self.dataset.weights(rows))
+        return Batch(epoch, step, rows, {name: self._read(name, rows) for name in self.fields}, self.dataset.weights(rows)).to(device)
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
         if self.dataset.field(name).kind == "dense":

@@ -33,6 +33,14 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
     return (term.to(torch.float64) * scales).to(torch.int64)
 
 
+def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
+    """The sum of equally shaped terms in units of 1 / scale, int64."""
+    total = to_fixed(terms[0], scales)
+    for term in terms[1:]:
+        total += to_fixed(term, scales)
+    return total
+
+
 def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:
     """The numbers that an int64 total stands for; undefined where the peak is infinite."""
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
@@ -61,7 +69,4 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     """
     peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
     scales = scales_for(peaks, len(terms))
-    total = to_fixed(terms[0], scales)
-    for term in terms[1:]:
-        total += to_fixed(term, scales)
-    return from_fixed(total, scales, peaks, terms[0].dtype)
+    return from_fixed(fixed_sum(terms, scales), scales, peaks, terms[0].dtype)

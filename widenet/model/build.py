@@ -4,15 +4,17 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from widenet.model.binding import FieldFacts, bind, is_sparse_input
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
-from widenet.model.network import Link, Network, TrunkWeight
-from widenet.model.sharding import Shards
+from widenet.model.network import Network, TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
+from widenet.plan.binding import FieldFacts
+from widenet.plan.shards import Shards
+from widenet.plan.weights import Weight, weights_of
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -31,105 +33,74 @@ def build(
     fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that
     "popularity_damping" needs; None: leave every weight undefined, for a checkpoint to fill. Raises FitError.
     """
-    builder = _Builder(spec, training, fields, exchange, torch.device(device), blank=counts is None)
-    for hidden in spec.hidden:
-        builder.add_hidden(hidden)
+    device = torch.device(device)
+    layout = weights_of(spec, fields)
+    first = _First(spec, training, device, blank=counts is None)
+    wide = {name: first.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide}
+    trunk = {name: first.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
+    factors = {}
+    for layer in spec.inputs:
+        if layer.popularity_damping:
+            units = layout.units[layer.name]
+            factors[layer.name] = (torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)).to(device)
+    users = [link.weight for link in layout.links.values()]
+    outputs = {}
     for output in spec.outputs:
-        builder.add_output(output)
-    return builder.network(counts)
-
-
-class _Builder:
-    def __init__(
-        self,
-        spec: NetworkSpec,
-        training: TrainingSpec,
-        fields: Mapping[str, FieldFacts],
-        exchange: Exchange,
-        device: torch.device,
-        blank: bool,
-    ) -> None:
-        self.spec, self.training, self.fields, self.exchange, self.device, self.blank = spec, training, fields, exchange, device, blank
-        self.units = bind(spec, fields)
-        self.links: dict[tuple[str, str], Link] = {}
-        self.wide: dict[str, WideWeight] = {}
-        self.trunk: dict[str, TrunkWeight] = {}
-
-    def add_hidden(self, layer: HiddenLayer) -> None:
-        for source in self.spec.sources(layer):
-            self.links[layer.name, source] = link = self._link(layer, source)
-            if link.weight != f"{layer.name}/{source}":
-                continue
-            fan_in, fan_out = self.units[source], self.units[layer.name]
-            if is_sparse_input(self.spec, source, self.fields):
-                shards = Shards(fan_in, self.training.shards)
-                self.wide[link.weight] = self._wide(layer, link.weight, shards, fan_out, fan_in, fan_out)
-            else:
-                weight = self._initial(layer, (fan_out, fan_in), fan_in, fan_out, link.weight)
-                self.trunk[link.weight] = TrunkWeight(weight, norm_limit=layer.weight_norm)
-        if layer.bias:
-            start = torch.full((self.units[layer.name],), layer.bias_start, device=self.device)
-            self.trunk[f"{layer.name} bias"] = TrunkWeight(start)
-
-    def add_output(self, layer: OutputLayer) -> None:
-        link = self._link(layer, self.spec.sources(layer)[0]) if layer.weights else Link(layer.name)
-        self.links[layer.name, ""] = link
-        shards = Shards(self.units[layer.name], self.training.shards)
-        if link.weight == layer.name:
-            fan_in, fan_out = sum(self.units[source] for source in self.spec.sources(layer)), self.units[layer.name]
-            self.wide[layer.name] = self._wide(layer, layer.name, shards, fan_in, fan_in, fan_out)
-        if layer.bias:
-            parts = self.exchange.each(lambda shard: (shard, torch.full((shards.size(shard),), layer.bias_start, device=self.device)))
-            self.wide[f"{layer.name} bias"] = WideWeight(shards, {shard: Part(bias) for shard, bias in parts}, l2=layer.bias_l2)
-
-    def network(self, counts: Mapping[str, np.ndarray] | None) -> Network:
-        outputs = {}
-        for layer in self.spec.outputs:
-            name = self.links[layer.name, ""].weight
-            users = [link.weight for link in self.links.values()].count(name)
-            bias = self.wide.get(f"{layer.name} bias")
-            half = self.training.precision == "bfloat16"
-            outputs[layer.name] = WideOutput(layer, self.wide[name], bias, self.exchange, owns_weight=users == 1, half=half)
-        factors = {}
-        for entry in self.spec.inputs:
-            if entry.popularity_damping:
-                units = self.units[entry.name]
-                factors[entry.name] = (torch.empty(units) if counts is None else damping(entry, counts[entry.field], units)).to(self.device)
-        return Network(
-            spec=self.spec,
-            units=self.units,
-            exchange=self.exchange,
-            num_shards=self.training.shards,
-            device=self.device,
-            links=self.links,
-            wide=self.wide,
-            trunk=self.trunk,
-            outputs=outputs,
-            damping=factors,
+        name = layout.links[output.name, ""].weight
+        outputs[output.name] = WideOutput(
+            spec=output,
+            weight=wide[name],
+            bias=wide.get(f"{output.name} bias"),
+            exchange=exchange,
+            owns_weight=users.count(name) == 1,
+            half=training.precision == "bfloat16",
         )
+    return Network(
+        spec=spec,
+        units=layout.units,
+        exchange=exchange,
+        num_shards=training.shards,
+        device=device,
+        links=layout.links,
+        wide=wide,
+        trunk=trunk,
+        outputs=outputs,
+        damping=factors,
+    )
 
-    def _initial(
-        self, layer: HiddenLayer | OutputLayer, shape: tuple[int, int], fan_in: int, fan_out: int, name: str, shard: int = 0
-    ) -> torch.Tensor:
+
+class _First:
+    """The weights to start with. blank: undefined, for a checkpoint to fill."""
+
+    def __init__(self, spec: NetworkSpec, training: TrainingSpec, device: torch.device, blank: bool) -> None:
+        self.spec, self.training, self.device, self.blank = spec, training, device, blank
+
+    def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
+        """A wide weight or bias, the shards at hand."""
+        layer = self._layer(weight)
+        shards = Shards(weight.rows, self.training.shards)
+        parts = exchange.each(lambda shard: (shard, Part(self._tensor(name, weight, shards.size(shard), shard))))
+        if weight.columns is None:
+            assert isinstance(layer, OutputLayer)
+            return WideWeight(shards, dict(parts), l2=layer.bias_l2)
+        return WideWeight(shards, dict(parts), norm_limit=layer.weight_norm if isinstance(layer, OutputLayer) else None)
+
+    def trunk(self, name: str, weight: Weight) -> TrunkWeight:
+        """A weight or bias of a hidden layer."""
+        limit = None if weight.columns is None else self._layer(weight).weight_norm
+        return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit)
+
+    def _layer(self, weight: Weight) -> HiddenLayer | OutputLayer:
+        layer = self.spec.layer(weight.layer)
+        assert isinstance(layer, HiddenLayer | OutputLayer)
+        return layer
+
+    def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
+        layer = self._layer(weight)
+        if weight.columns is None:
+            return torch.full((rows,), layer.bias_start, device=self.device)
+        shape = (rows, weight.columns)
         if self.blank:
             return torch.empty(shape, device=self.device)
-        return initial(layer.initializer, shape, fan_in, fan_out, self.training.seed, name, shard).to(self.device)
-
-    def _link(self, layer: HiddenLayer | OutputLayer, source: str) -> Link:
-        """The weight that a layer uses for a source: its own, or the one it shares."""
-        own = layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
-        share = layer.weights
-        if share is None or (share.source or self.spec.sources(layer)[0]) != source:
-            return Link(own)
-        owner = self.spec.layer(share.layer)
-        if isinstance(owner, OutputLayer):
-            return Link(owner.name, share.transposed)
-        return Link(f"{owner.name}/{share.layer_source or self.spec.sources(owner)[0]}", share.transposed)
-
-    def _wide(self, layer: HiddenLayer | OutputLayer, name: str, shards: Shards, columns: int, fan_in: int, fan_out: int) -> WideWeight:
-        def part(shard: int) -> tuple[int, Part]:
-            shape = (shards.size(shard), columns)
-            return shard, Part(self._initial(layer, shape, fan_in, fan_out, name, shard))
-
-        limit = layer.weight_norm if isinstance(layer, OutputLayer) else None
-        return WideWeight(shards, dict(self.exchange.each(part)), norm_limit=limit)
+        fans = (weight.rows, weight.columns) if weight.wide and isinstance(layer, HiddenLayer) else (weight.columns, weight.rows)
+        return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)

@@ -7,10 +7,22 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Pending(Protocol[T_co]):
+    """What has been asked for and is on its way."""
+
+    def result(self) -> T_co:
+        """Wait for it."""
 
 
 class Exchange(Protocol):
-    """Runs work on the shards at hand and combines what crosses shards. No result depends on who computes which shard."""
+    """Runs work on the shards at hand and combines what crosses shards. No result depends on who computes which shard.
+
+    All processes must ask for the same, in the same order; what is started travels while its asker goes on.
+    Where another process is lost, a person reads what was done (`at`) and what for (`where`, as in 'layer "taste"').
+    """
 
     @property
     def leads(self) -> bool:
@@ -19,20 +31,23 @@ class Exchange(Protocol):
     def each(self, work: Callable[[int], T]) -> list[T]:
         """`work(shard)` for every shard held here, in shard order; shards may run side by side."""
 
-    def sum(self, terms: Sequence[Tensor]) -> Tensor:
+    def at(self, place: str) -> None:
+        """Say what is being done from now on: "epoch 2, step 17"."""
+
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Pending[list[Tensor]]:
+        """Several sums as of `sum`, in one travel. The terms must not change before the result is there."""
+
+    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """The sum over all shards of one tensor a shard, exact in 64-bit fixed point."""
 
-    def max(self, terms: Sequence[Tensor]) -> Tensor:
-        """The elementwise maximum over all shards of one tensor a shard."""
-
-    def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
+    def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """One tensor of the same shape for every shard, in shard order."""
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        """A shard's float32 tensor of a known shape, from the process that holds it. All processes must call it."""
+    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
+        """A shard's float32 tensor of a known shape, from the process that holds it."""
 
-    def any(self, flag: bool) -> bool:
-        """Whether the flag is up in any process. All processes must call it."""
+    def start_any(self, ask: Callable[[], bool], where: str) -> Pending[bool]:
+        """Whether `ask()` is true in any process. It is asked at once where the answer must travel, otherwise with the result."""
 
-    def collect(self, value: Any) -> list[Any]:
-        """A small plain value of every process, in order. All processes must call it; none goes on before all have."""
+    def collect(self, value: Any, where: str) -> list[Any]:
+        """A small plain value of every process, in order. None goes on before all have given theirs."""

@@ -8,23 +8,26 @@ from torch import Tensor
 
 from widenet.kernels import gather_sum
 from widenet.model.draws import Draws
-from widenet.model.exchange import Exchange
+from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import hidden as hidden_layer
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.rule import Rule
-from widenet.model.sharding import Shards
+from widenet.model.sharding import split
 from widenet.model.targets import Targets
 from widenet.model.wide_weight import WideWeight
+from widenet.plan.shards import Shards
+from widenet.plan.weights import Link
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 
 _BLOCK_ROWS = 16_384
 
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, or dense float32 [E, width]."""
+Key = tuple[str, str]
+"""A layer and one of its sources."""
 
 
 @dataclass
@@ -34,14 +37,6 @@ class TrunkWeight:
     tensor: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
     norm_limit: float | None = None
-
-
-@dataclass(frozen=True)
-class Link:
-    """A weight seen from the layer that uses it."""
-
-    weight: str
-    transposed: bool = False
 
 
 @dataclass
@@ -58,7 +53,7 @@ class Activity:
     """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, and the penalties."""
 
     values: dict[str, Tensor]
-    gathered: dict[tuple[str, str], Tensor]
+    gathered: dict[Key, Tensor]
     penalties: list[Tensor]
 
 
@@ -76,7 +71,7 @@ class Network:
     exchange: Exchange
     num_shards: int
     device: torch.device
-    links: dict[tuple[str, str], Link]
+    links: dict[Key, Link]
     wide: dict[str, WideWeight]
     trunk: dict[str, TrunkWeight]
     outputs: dict[str, WideOutput]
@@ -99,14 +94,15 @@ class Network:
             elif layer.values == "ignore":
                 values = values.with_values(None)
             batch = scaled(layer, values, self.damping.get(layer.name))
-            prepared.sparse[layer.name] = self.shards(layer.name).split(batch)
+            prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
         return prepared
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
         """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
         activity = Activity(dict(prepared.dense), {}, [])
+        travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
         for layer in self.spec.hidden:
-            sums = [self._product(layer, source, prepared, activity) for source in self.spec.sources(layer)]
+            sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
             bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
             value_EH, penalty = hidden_layer.forward(layer, sums, bias, draws)
             activity.values[layer.name] = value_EH
@@ -144,7 +140,7 @@ class Network:
 
     def first_non_finite(self) -> str | None:
         """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
-        found = self.exchange.collect(self._first_non_finite_here())
+        found = self.exchange.collect(self._first_non_finite_here(), "weights")
         return next((name for name in (*self.trunk, *self.wide) if name in found), None)
 
     def _first_non_finite_here(self) -> str | None:
@@ -157,13 +153,16 @@ class Network:
                 return name
         return None
 
-    def _product(self, layer: HiddenLayer, source: str, prepared: Prepared, activity: Activity) -> Tensor:
-        link = self.links[layer.name, source]
-        if source in prepared.sparse:
-            parts, weight = prepared.sparse[source], self.wide[link.weight]
-            terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
-            gathered_EH = self.exchange.sum(terms).requires_grad_(torch.is_grad_enabled())
-            activity.gathered[layer.name, source] = gathered_EH
+    def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
+        parts, weight = prepared.sparse[key[1]], self.wide[self.links[key].weight]
+        terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
+        return self.exchange.start_sum(terms, where=f'layer "{key[0]}"')
+
+    def _product(self, key: Key, travels: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
+        if key in travels:
+            (gathered_EH,) = travels[key].result()
+            activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
+        link = self.links[key]
         weight_HN = self.trunk[link.weight].tensor
-        return activity.values[source] @ (weight_HN if link.transposed else weight_HN.T)
+        return activity.values[key[1]] @ (weight_HN if link.transposed else weight_HN.T)

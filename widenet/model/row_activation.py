@@ -1,14 +1,29 @@
 """Activations that divide by a sum over the whole layer, whose units lie in many shards."""
 
+import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import sum_by
+from widenet.kernels import exact_sum, sum_by
+from widenet.model.exchange import Exchange
 
 if TYPE_CHECKING:
     from widenet.model.wide_loss import WideLoss
+
+
+def log_sum_exp(found: Sequence[tuple[Tensor, Tensor]], exchange: Exchange, where: str) -> Tensor:
+    """The logarithm of a softmax's denominator, float32 [E].
+
+    found: of every shard at hand its largest logit, float32 [E], and its sum of exp(z - largest), float64 [E].
+    """
+    both = exchange.gather([torch.stack([peak_E.double(), total_E]) for peak_E, total_E in found], where)
+    peaks, totals = [peak_E.float() for peak_E, _ in both], [total_E for _, total_E in both]
+    peak_E = torch.stack(peaks).amax(dim=0)
+    scaled = [total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in zip(peaks, totals, strict=True)]
+    return (peak_E.double() + torch.log(exact_sum(scaled))).float()
 
 
 class RowActivation:
@@ -20,7 +35,7 @@ class RowActivation:
     """
 
     def __init__(self, step: "WideLoss") -> None:
-        self.step = step
+        self.step = weakref.proxy(step)  # it owns us: in a cycle, a batch's memory would wait for the garbage collector
         self.kind = step.activation.kind
         self.closed = self.kind == "softmax" and step.loss.slope_of_logit
         self.entry_logits: dict[int, Tensor] = {}
@@ -34,21 +49,21 @@ class RowActivation:
     def over(cls, step: "WideLoss") -> "RowActivation":
         """The activation of a step, after the passes that its sums need."""
         rows = cls(step)
-        exchange = step.output.exchange
+        exchange, where = step.output.exchange, step.output.where
         found = exchange.each(rows._sums)
         if rows.kind == "softmax":
-            rows._normalise([peak for peak, _ in found], [total for _, total in found])
+            rows.log_sum_E = log_sum_exp(found, exchange, where)
         else:
-            rows.sum_E = exchange.sum([total for _, total in found]).float()
+            rows.sum_E = exact_sum(exchange.gather([total for _, total in found], where)).float()
         couple = rows._pull if rows.closed else rows._couple
-        rows.coupling_E = exchange.sum(exchange.each(couple)).float()
+        rows.coupling_E = exact_sum(exchange.gather(exchange.each(couple), where)).float()
         return rows
 
     def delta(self, logits_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile (of a shard's targets, with its first tile), and the gradient [E, T] to its logits."""
         a_ET = self._activations(logits_ET)
         if self.closed:
-            entries = self.step.entries[shard][index]
+            entries = self.step.entries(shard, index)
             delta_ET = a_ET.mul_(self.coupling_E[:, None])
             delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
             return self.losses[shard] if index == 0 else torch.zeros_like(self.losses[shard]), delta_ET
@@ -84,18 +99,12 @@ class RowActivation:
                 total_E += torch.exp(logits_ET - higher_E[:, None]).sum(dim=1)
                 peak_E = higher_E
                 if self.closed:
-                    entries = self.step.entries[shard][index]
+                    entries = self.step.entries(shard, index)
                     self.entry_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
             else:
                 total_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
             self.step.keep_logits(shard, index, logits_ET)
         return peak_E, total_E
-
-    def _normalise(self, peaks: list[Tensor], totals: list[Tensor]) -> None:
-        exchange = self.step.output.exchange
-        peak_E = exchange.max(peaks)
-        scaled = [total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in zip(peaks, totals, strict=True)]
-        self.log_sum_E = (peak_E.double() + torch.log(exchange.sum(scaled))).float()
 
     def _pull(self, shard: int) -> Tensor:
         """Value and pull of every target of a shard under softmax; gives the pulls' sum float64 [E]."""

@@ -1,49 +1,31 @@
-"""Shards: the fixed ranges of units into which a wide layer is cut."""
+"""Batches cut by shards of units."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 
 
-@dataclass(frozen=True)
-class Shards:
-    """`count` ranges of nearly equal length over `width` units; some are empty where the width is smaller than the count."""
-
-    width: int
-    count: int
-
-    def start(self, shard: int) -> int:
-        """The first unit of a shard."""
-        return self.width * shard // self.count
-
-    def stop(self, shard: int) -> int:
-        """The unit after a shard's last."""
-        return self.width * (shard + 1) // self.count
-
-    def size(self, shard: int) -> int:
-        """Units in a shard."""
-        return self.stop(shard) - self.start(shard)
-
-    def split(self, batch: SparseBatch) -> list[SparseBatch]:
-        """The batch cut by units: for every shard its entries, in storage order, with units counted from the shard's start."""
-        starts = torch.tensor([self.start(shard) for shard in range(1, self.count)], dtype=batch.indices.dtype, device=batch.indices.device)
-        shard_Z = torch.bucketize(batch.indices, starts, right=True)
-        order_Z = torch.argsort(shard_Z, stable=True)
-        num = batch.num_examples
-        counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=self.count * num)
-        bounds = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
-        torch.cumsum(counts, 0, out=bounds[1:])
-        edges = bounds[:: max(num, 1)].tolist() if num else [0] * (self.count + 1)
-        parts = []
-        for shard in range(self.count):
-            chosen = order_Z[edges[shard] : edges[shard + 1]]
-            values = None if batch.values is None else batch.values[chosen]
-            indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
-            parts.append(SparseBatch(indptr, batch.indices[chosen] - self.start(shard), values))
-        return parts
+def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
+    """The batch cut by units: for every shard its entries, in storage order, with units counted from the shard's start."""
+    starts = torch.tensor([shards.start(shard) for shard in range(1, shards.count)], dtype=batch.indices.dtype, device=batch.indices.device)
+    shard_Z = torch.bucketize(batch.indices, starts, right=True)
+    order_Z = torch.argsort(shard_Z, stable=True)
+    num = batch.num_examples
+    counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=shards.count * num)
+    bounds = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
+    torch.cumsum(counts, 0, out=bounds[1:])
+    edges = bounds[:: max(num, 1)].tolist() if num else [0] * (shards.count + 1)
+    parts = []
+    for shard in range(shards.count):
+        chosen = order_Z[edges[shard] : edges[shard + 1]]
+        values = None if batch.values is None else batch.values[chosen]
+        indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
+        parts.append(SparseBatch(indptr, batch.indices[chosen] - shards.start(shard), values))
+    return parts
 
 
 @dataclass(frozen=True)

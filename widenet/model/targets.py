@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import sum_by
-from widenet.model.sharding import ByUnit, Shards
+from widenet.model.sharding import ByUnit, split
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 
 
@@ -44,7 +45,7 @@ class Targets:
             examples_Z = batch.example_of_entry()
             total_E = sum_by(batch.values, examples_Z, batch.num_examples)
             num_E = sum_by((batch.values > 0).to(torch.float32), examples_Z, batch.num_examples)
-        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in shards.split(batch)])
+        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in split(batch, shards)])
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor) -> "Targets":
@@ -59,14 +60,16 @@ class Targets:
         torch.cumsum(torch.bincount(examples_Z, minlength=len(targets_EL)), 0, out=indptr[1:])
         return cls.of_sparse(SparseBatch(indptr, units_Z, targets_EL[examples_Z, units_Z]), shards)
 
-    def entries(self, shard: int, tiles: list[tuple[int, int]]) -> list[TileEntries]:
-        """The sparse targets of a shard, tile by tile."""
+    def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
+        """Where each tile's entries begin among the shard's sparse targets in order of units, and where the last one's end."""
         assert self.sparse is not None
-        part = self.sparse[shard]
-        edges = part.edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
-        found = []
-        for (start, stop), low, high in zip(tiles, edges, edges[1:], strict=False):
-            examples_Z = part.examples_Z[low:high]
-            places_Z = examples_Z * (stop - start) + (part.units_Z[low:high] - start)
-            found.append(TileEntries(slice(low, high), examples_Z, places_Z, part.values_or_ones()[low:high]))
-        return found
+        return self.sparse[shard].edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
+
+    def entries(self, shard: int, tile: tuple[int, int], span: slice) -> TileEntries:
+        """The sparse targets inside one tile, which stand at `span` among those of the shard."""
+        assert self.sparse is not None
+        part, (start, stop) = self.sparse[shard], tile
+        examples_Z = part.examples_Z[span]
+        places_Z = examples_Z * (stop - start) + (part.units_Z[span] - start)
+        values_Z = torch.ones(len(places_Z), device=places_Z.device) if part.values_Z is None else part.values_Z[span]
+        return TileEntries(span, examples_Z, places_Z, values_Z)

@@ -6,14 +6,12 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import activate, slope
+from widenet.model.exchange import Pending
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.row_activation import RowActivation
 from widenet.model.targets import Targets, TileEntries
-from widenet.model.wide_weight import tiles
+from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
-
-KEPT_BYTES = 2**29
-"""Logits of a batch up to this size are kept between passes; larger ones are computed again, with the same shapes and so the same bits."""
 
 OnTile = Callable[[int, int, int, Tensor, Tensor], None]
 """Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
@@ -29,25 +27,24 @@ class WideLoss:
         self.num_examples = len(direct_EH)
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
-        self.keeps = 4 * self.num_examples * output.width <= KEPT_BYTES
+        self.keeps = are_kept(self.num_examples, output.width)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], Tensor] = {}
         self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
-        self.entries: dict[int, list[TileEntries]] = {}
+        self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
 
-    def run(self, on_tile: OnTile | None) -> tuple[float, Tensor]:
-        """The loss and the gradient float32 [E, H] to `direct_EH`.
+    def run(self, on_tile: OnTile | None) -> Pending[list[Tensor]]:
+        """The loss float64 [] and the gradient float32 [E, H] to `direct_EH`, on their way.
 
         on_tile: takes the weight gradients while their tile is at hand; None where they are asked for later by `gradient`.
         """
         if self.targets.sparse is not None:
-            self.output.exchange.each(self._find_entries)
+            self.output.exchange.each(self._find_edges)
         if self.row_wise:
             self.rows = RowActivation.over(self)
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
-        loss = self.output.exchange.sum([loss for loss, _ in found])
-        return float(loss), self.output.exchange.sum([gradient for _, gradient in found])
+        return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
@@ -71,6 +68,11 @@ class WideLoss:
         if self.keeps:
             self.logits[shard, index] = logits_ET
 
+    def entries(self, shard: int, index: int) -> TileEntries:
+        """The sparse targets inside a tile."""
+        low, high = self.edges[shard][index : index + 2]
+        return self.targets.entries(shard, self.tiles[shard][index], slice(low, high))
+
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
         target_E1, other_E1 = self.target_weight_E[:, None], self.other_weight_E[:, None]
@@ -84,7 +86,7 @@ class WideLoss:
         value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
         loss = (value_ET.sum(dim=1) * self.other_weight_E).sum(dtype=torch.float64)
         slope_ET = slope_ET * other_E1
-        entries = self.entries[shard][index]
+        entries = self.entries(shard, index)
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
         value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
         was_Z = self.loss.others(z_Z, a_Z)[0]
@@ -93,8 +95,8 @@ class WideLoss:
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return loss + (value_Z * weight_Z - was_Z * other_Z).sum(dtype=torch.float64), slope_ET
 
-    def _find_entries(self, shard: int) -> None:
-        self.entries[shard] = self.targets.entries(shard, self.tiles[shard])
+    def _find_edges(self, shard: int) -> None:
+        self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
 
     def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
         loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)

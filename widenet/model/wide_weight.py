@@ -1,22 +1,12 @@
 """A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by touched rows."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from widenet.model.rule import Rule, StepNumbers
-from widenet.model.sharding import Shards
-
-TILE_CELLS = 2**17
-"""Logits in a tile: few enough that a tile and its weights stay in a core's cache."""
-
-
-def tiles(num_units: int, num_examples: int) -> Iterator[tuple[int, int]]:
-    """The tiles (start, stop) of a shard for a batch: a function of shapes alone, for the bits depend on it."""
-    units = max(64, TILE_CELLS // max(num_examples, 1))
-    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+from widenet.plan.shards import Shards
 
 
 @dataclass

@@ -17,7 +17,10 @@ from widenet.parallel.attempt import part_of_this_attempt
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
-from widenet.parallel.threads import available_threads
+from widenet.plan.fit import check_fits, check_fits_here
+from widenet.plan.job import Job
+from widenet.plan.machine import available_memory, available_threads
+from widenet.plan.memory import PROGRAM_BYTES
 
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
@@ -78,6 +81,16 @@ def device_for(asked: str | None) -> torch.device:
     return torch.device("cuda", int(announced("LOCAL_RANK") or 0) % torch.cuda.device_count())
 
 
+def check_memory(job: Job, device: torch.device) -> None:
+    """Raise CapacityError where a job needs more memory than this process's device, or its machine, still has."""
+    if device.type == "cuda":
+        check_fits(job, torch.cuda.mem_get_info(device)[0] + PROGRAM_BYTES["cuda"])
+        return
+    available = available_memory()
+    if available is not None:
+        check_fits_here(job, int(os.environ.get("LOCAL_WORLD_SIZE") or 1), available)
+
+
 def join(device: torch.device) -> None:
     """Let this process belong to the group that its launcher announced, until it ends; a group that it belongs to already stays as it is.
 
@@ -125,18 +138,18 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
     return ProcessExchange(num_shards, device, threads)
 
 
-def by_leader(exchange: Exchange, work: Callable[[], object]) -> None:
+def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:
     """Let one process do some work, the others wait for it; what it raises, all raise."""
-    by_all(exchange, work if exchange.leads else lambda: None)
+    by_all(exchange, work if exchange.leads else lambda: None, where)
 
 
-def by_all(exchange: Exchange, work: Callable[[], object]) -> None:
+def by_all(exchange: Exchange, work: Callable[[], object], where: str) -> None:
     """Let every process do some work that asks nothing of the others; what one raises, all raise."""
     error: WidenetError | None = None
     try:
         work()
     except WidenetError as raised:
         error = raised
-    for raised_there in exchange.collect(error):
+    for raised_there in exchange.collect(error, where):
         if raised_there is not None:
             raise raised_there

@@ -1,7 +1,8 @@
 """All shards in one process, side by side in threads."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +11,17 @@ from widenet.kernels import exact_sum
 from widenet.parallel.threads import Workers
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Here(Generic[T]):
+    """What need not travel."""
+
+    find: Callable[[], T]
+
+    def result(self) -> T:
+        """See `model.exchange.Pending.result`."""
+        return self.find()
 
 
 class LocalExchange:
@@ -25,28 +37,36 @@ class LocalExchange:
         """See `model.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)
 
-    def sum(self, terms: Sequence[Tensor]) -> Tensor:
+    def at(self, place: str) -> None:
+        """See `model.exchange.Exchange.at`: alone, nobody is lost."""
+
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
+        """See `model.exchange.Exchange.start_sum`."""
+        sums = [self.sum(each, where) for each in terms]
+        return Here(lambda: sums)
+
+    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
+        del where
         return exact_sum(terms)
 
-    def max(self, terms: Sequence[Tensor]) -> Tensor:
-        """See `model.exchange.Exchange.max`."""
-        return torch.stack(list(terms)).amax(dim=0)
-
-    def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
+    def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
+        del where
         return list(terms)
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
         """See `model.exchange.Exchange.fetch`."""
-        del shard, shape, device
+        del shard, shape, device, where
         assert term is not None
         return term
 
-    def any(self, flag: bool) -> bool:
-        """See `model.exchange.Exchange.any`."""
-        return flag
+    def start_any(self, ask: Callable[[], bool], where: str) -> Here[bool]:
+        """See `model.exchange.Exchange.start_any`."""
+        del where
+        return Here(ask)
 
-    def collect(self, value: Any) -> list[Any]:
+    def collect(self, value: Any, where: str) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""
+        del where
         return [value]

@@ -1,29 +1,19 @@
 """Shards over several processes: the same integers travel that one process adds, and so the bits are the same."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
-from widenet.errors import GroupError, OptionError
-from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
+from widenet.errors import GroupError
+from widenet.kernels.fixed_point import fixed_sum, from_fixed, peaks_of, scales_for
 from widenet.parallel.threads import Workers
+from widenet.plan.job import check_processes
+from widenet.plan.shards import held
 
 T = TypeVar("T")
-
-
-@contextmanager
-def _together() -> Iterator[None]:
-    """What fails within, where every process takes part, becomes one sentence."""
-    try:
-        yield
-    except RuntimeError as error:
-        rank, size = distributed.get_rank(), distributed.get_world_size()
-        reason = str(error).strip().split("\n")[0]
-        lost = f"process {rank} of {size}: another process of the group was lost, or did not answer in time"
-        raise GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.") from error
 
 
 class ProcessExchange:
@@ -31,68 +21,114 @@ class ProcessExchange:
 
     The processes take the shards in order, equally many each; raises OptionError where that is impossible.
     Bytes sent a process and sum of [E, H]: 8 x E x H in an all-reduce, whatever the width.
+
+    Whatever takes the other processes is done by one thread, the line, in the order in which it was begun here: the order of the
+    program, and so the same in every process.
     """
 
     def __init__(self, num_shards: int, device: torch.device, num_threads: int = 1) -> None:
         rank, size = distributed.get_rank(), distributed.get_world_size()
-        if num_shards % size:
-            divisors = ", ".join(str(number) for number in range(1, num_shards + 1) if num_shards % number == 0)
-            raise OptionError(f"the number of processes must divide the {num_shards} shards; got {size}. Use one of {divisors}.")
+        check_processes(num_shards, size)
         self.num_shards, self.device = num_shards, device
         self.leads = rank == 0
-        self.shards = range(num_shards * rank // size, num_shards * (rank + 1) // size)
+        self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
+        self.line = ThreadPoolExecutor(1, thread_name_prefix="exchange", initializer=self._open_line)
+        self.place = "start"
+        self.lost: GroupError | None = None
 
     def each(self, work: Callable[[int], T]) -> list[T]:
         """See `model.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)
 
-    def sum(self, terms: Sequence[Tensor]) -> Tensor:
+    def at(self, place: str) -> None:
+        """See `model.exchange.Exchange.at`."""
+        self.place = place
+
+    def begin(self, work: Callable[[], T], where: str) -> Future[T]:
+        """Give the line some work that takes the other processes."""
+        return self.line.submit(self._together, work, f"{self.place}, {where}")
+
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Future[list[Tensor]]:
+        """See `model.exchange.Exchange.start_sum`."""
+
+        def summed() -> list[Tensor]:
+            peaks = _reduced([torch.stack([peaks_of(term) for term in each]).amax(dim=0) for each in terms], distributed.ReduceOp.MAX)
+            scales = [scales_for(peak, self.num_shards) for peak in peaks]
+            totals = _reduced([fixed_sum(each, scale) for each, scale in zip(terms, scales, strict=True)], distributed.ReduceOp.SUM)
+            dtypes = [each[0].dtype for each in terms]
+            return [from_fixed(*one) for one in zip(totals, scales, peaks, dtypes, strict=True)]
+
+        return self.begin(summed, where)
+
+    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
-        peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
-        with _together():
-            distributed.all_reduce(peaks, distributed.ReduceOp.MAX)
-        scales = scales_for(peaks, self.num_shards)
-        total = to_fixed(terms[0], scales)
-        for term in terms[1:]:
-            total += to_fixed(term, scales)
-        with _together():
-            distributed.all_reduce(total)
-        return from_fixed(total, scales, peaks, terms[0].dtype)
+        return self.start_sum(terms, where=where).result()[0]
 
-    def max(self, terms: Sequence[Tensor]) -> Tensor:
-        """See `model.exchange.Exchange.max`."""
-        own = torch.stack(list(terms)).amax(dim=0)
-        largest = torch.stack([own.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf), own.isnan().to(own.dtype)])
-        with _together():
-            distributed.all_reduce(largest, distributed.ReduceOp.MAX)  # of NaN and a number it would keep either
-        return largest[0].masked_fill(largest[1] > 0, torch.nan)
-
-    def gather(self, terms: Sequence[Tensor]) -> list[Tensor]:
+    def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
-        own = torch.stack(list(terms)).contiguous()
-        found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-        with _together():
+
+        def gathered() -> list[Tensor]:
+            own = torch.stack(list(terms)).contiguous()
+            found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
             distributed.all_gather(found, own)
-        return [term for process in found for term in process]
+            return [term for process in found for term in process]
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        return self.begin(gathered, where).result()
+
+    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
         """See `model.exchange.Exchange.fetch`."""
-        found = torch.empty(shape, device=device) if term is None else term.contiguous()
-        with _together():
+
+        def fetched() -> Tensor:
+            found = torch.empty(shape, device=device) if term is None else term.contiguous()
             distributed.broadcast(found, src=shard * distributed.get_world_size() // self.num_shards)
-        return found
+            return found
 
-    def any(self, flag: bool) -> bool:
-        """See `model.exchange.Exchange.any`."""
-        raised = torch.tensor([int(flag)], device=self.device)
-        with _together():
-            distributed.all_reduce(raised, distributed.ReduceOp.MAX)
-        return bool(raised)
+        return self.begin(fetched, where).result()
 
-    def collect(self, value: Any) -> list[Any]:
+    def start_any(self, ask: Callable[[], bool], where: str) -> Future[bool]:
+        """See `model.exchange.Exchange.start_any`."""
+        own = torch.tensor([int(ask())], device=self.device)
+
+        def found() -> bool:
+            (largest,) = _reduced([own], distributed.ReduceOp.MAX)
+            return bool(largest)
+
+        return self.begin(found, where)
+
+    def collect(self, value: Any, where: str) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""
-        found: list[Any] = [None] * distributed.get_world_size()
-        with _together():
+
+        def collected() -> list[Any]:
+            found: list[Any] = [None] * distributed.get_world_size()
             distributed.all_gather_object(found, value)
-        return found
+            return found
+
+        return self.begin(collected, where).result()
+
+    def _open_line(self) -> None:
+        torch.set_num_threads(1)
+        # On CUDA the line queues its work on the stream that all threads share: behind what made its terms, before what takes its results.
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def _together(self, work: Callable[[], T], where: str) -> T:
+        """What fails where every process takes part becomes one sentence; what was to follow fails with it."""
+        if self.lost is not None:
+            raise self.lost
+        try:
+            with torch.no_grad():
+                return work()
+        except RuntimeError as error:
+            rank, size = distributed.get_rank(), distributed.get_world_size()
+            reason = str(error).strip().split("\n")[0]
+            lost = f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer in time"
+            self.lost = GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.")
+            raise self.lost from error
+
+
+def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpType) -> list[Tensor]:
+    """Tensors of one type, each combined with those of the other processes, in one travel."""
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    distributed.all_reduce(flat, operation)
+    return [part.view_as(tensor) for part, tensor in zip(torch.split(flat, [tensor.numel() for tensor in tensors]), tensors, strict=True)]

@@ -1,7 +1,5 @@
-"""How many threads work on shards, and torch's own threads kept out of the arithmetic."""
+"""Threads that work on shards, and torch's own threads kept out of the arithmetic."""
 
-import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,22 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from widenet.errors import OptionError
-
 T = TypeVar("T")
-
-
-def available_threads() -> int:
-    """Processors that this process may use, its share of them where torchrun or `--processes` started several here.
-
-    WIDENET_THREADS overrides; raises OptionError where that is no number of threads.
-    """
-    asked = os.environ.get("WIDENET_THREADS")
-    if not asked:
-        return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
-    if not re.fullmatch("0*[1-9][0-9]*", asked):
-        raise OptionError(f'the environment variable WIDENET_THREADS must be a whole number of at least 1; got "{asked}".')
-    return int(asked)
 
 
 @contextmanager

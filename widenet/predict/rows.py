@@ -68,6 +68,7 @@ def recommendations(
     for start in range(0, dataset.num_examples, step):
         rows = np.arange(start, min(start + step, dataset.num_examples))
         users = dataset.ids(rows)
+        network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
         fields = {name: dataset.rows(name, rows).to(network.device) for name in input_fields}
         seen = had(dataset, field, rows, dataset.field(field).parts) if exclude_seen else None
         never = None if never_for is None else never_for.of(users)

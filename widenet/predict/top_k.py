@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import RunningTopK
+from widenet.kernels import RunningTopK, exact_sum
 from widenet.kernels.running_top_k import best
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, Values
-from widenet.model.sharding import ByUnit
+from widenet.model.row_activation import log_sum_exp
+from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
@@ -66,18 +67,18 @@ class _Ranking:
     def __init__(self, output: WideOutput, direct_EH: Tensor, k: int, excluded: SparseBatch | None, allowed: Filter, scores: bool) -> None:
         self.output, self.direct_EH, self.k, self.allowed = output, direct_EH, k, allowed
         self.shards = output.weight.shards
-        self.excluded = None if excluded is None else [ByUnit.of(part) for part in self.shards.split(excluded)]
+        self.excluded = None if excluded is None else [ByUnit.of(part) for part in split(excluded, self.shards)]
         self.activation = output.spec.activation
         self.scores = scores
         self.by_logit = allowed.weight_L is None and self.activation.kind in _RISING
         self.width = max(64, _TILE_CELLS // max(len(direct_EH), 1))
 
     def run(self) -> tuple[Tensor, Tensor]:
-        exchange = self.output.exchange
+        exchange, where = self.output.exchange, self.output.where
         total_E1 = self._totals() if self.activation.kind in ROW_WISE and (self.scores or not self.by_logit) else None
         found = exchange.each(lambda shard: self._best_of(shard, total_E1))
-        logits_EN = torch.cat(exchange.gather([logits for logits, _ in found]), dim=1)
-        units_EN = torch.cat(exchange.gather([units for _, units in found]), dim=1)
+        logits_EN = torch.cat(exchange.gather([logits for logits, _ in found], where), dim=1)
+        units_EN = torch.cat(exchange.gather([units for _, units in found], where), dim=1)
         ranked_EK, units_EK = best(logits_EN, units_EN, self.k)
         scores_EK = self._scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
         missing = ranked_EK == -torch.inf
@@ -114,13 +115,11 @@ class _Ranking:
 
     def _totals(self) -> Tensor:
         """The sum over all units that a row-wise activation divides by, float32 [E, 1]; of softmax its logarithm."""
-        exchange = self.output.exchange
+        exchange, where = self.output.exchange, self.output.where
         found = exchange.each(self._total)
-        if self.activation.kind != "softmax":
-            return exchange.sum([total_E for _, total_E in found]).float()[:, None]
-        peak_E = exchange.max([own_E for own_E, _ in found])
-        total_E = exchange.sum([total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in found])
-        return (peak_E.double() + torch.log(total_E)).float()[:, None]
+        if self.activation.kind == "softmax":
+            return log_sum_exp(found, exchange, where)[:, None]
+        return exact_sum(exchange.gather([total_E for _, total_E in found], where)).float()[:, None]
 
     def _total(self, shard: int) -> tuple[Tensor, Tensor]:
         """A shard's largest logit [E] and its sum [E], float64; for softmax of exp(z - largest)."""

@@ -1,6 +1,6 @@
 """Optimizers and learning-rate schedules, as the training document describes them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,16 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 Epsilon = Annotated[float, Field(gt=0)]
 
 
-class Sgd(Spec):
+class Rule:
+    """What every optimizer says of itself."""
+
+    state: ClassVar[tuple[str, ...]] = ()
+    """Names of its state tensors, each shaped like the weight and zero at first."""
+    idles: ClassVar[bool] = False
+    """Whether a weight or its state still moves in steps where its gradient is zero."""
+
+
+class Sgd(Spec, Rule):
     """w -= rate * g."""
 
     kind: Literal["sgd"]
@@ -21,8 +30,11 @@ class Sgd(Spec):
     """Step size."""
 
 
-class Momentum(Spec):
+class Momentum(Spec, Rule):
     """v = momentum * v + g; w -= rate * v."""
+
+    state: ClassVar[tuple[str, ...]] = ("velocity",)
+    idles: ClassVar[bool] = True
 
     kind: Literal["momentum"]
     """Its name."""
@@ -32,8 +44,11 @@ class Momentum(Spec):
     """Share of the velocity that stays."""
 
 
-class Nesterov(Spec):
+class Nesterov(Spec, Rule):
     """v = momentum * v + g; w -= rate * (g + momentum * v)."""
+
+    state: ClassVar[tuple[str, ...]] = ("velocity",)
+    idles: ClassVar[bool] = True
 
     kind: Literal["nesterov"]
     """Its name."""
@@ -43,8 +58,10 @@ class Nesterov(Spec):
     """Share of the velocity that stays."""
 
 
-class Adagrad(Spec):
+class Adagrad(Spec, Rule):
     """s += g^2; w -= rate * g / (sqrt(s) + epsilon). Duchi, Hazan and Singer, JMLR 2011."""
+
+    state: ClassVar[tuple[str, ...]] = ("square_sum",)
 
     kind: Literal["adagrad"]
     """Its name."""
@@ -54,8 +71,11 @@ class Adagrad(Spec):
     """Keeps the division finite."""
 
 
-class Rmsprop(Spec):
+class Rmsprop(Spec, Rule):
     """s = decay * s + (1 - decay) * g^2; w -= rate * g / (sqrt(s) + epsilon). Tieleman and Hinton, 2012."""
+
+    state: ClassVar[tuple[str, ...]] = ("square",)
+    idles: ClassVar[bool] = True
 
     kind: Literal["rmsprop"]
     """Its name."""
@@ -67,8 +87,11 @@ class Rmsprop(Spec):
     """Keeps the division finite."""
 
 
-class Adadelta(Spec):
+class Adadelta(Spec, Rule):
     """Steps in the ratio of the mean squares of past steps and gradients. Zeiler, arXiv 1212.5701, algorithm 1."""
+
+    state: ClassVar[tuple[str, ...]] = ("square", "step_square")
+    idles: ClassVar[bool] = True
 
     kind: Literal["adadelta"]
     """Its name."""
@@ -80,8 +103,10 @@ class Adadelta(Spec):
     """Lets the first step begin, and keeps the division finite."""
 
 
-class Adam(Spec):
+class Adam(Spec, Rule):
     """Adam. Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move."""
+
+    state: ClassVar[tuple[str, ...]] = ("mean", "square")
 
     kind: Literal["adam"]
     """Its name."""

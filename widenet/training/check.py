@@ -3,7 +3,7 @@
 from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError, OptionError
 from widenet.metrics import LARGER_IS_BETTER, check_metric
-from widenet.model.binding import bind
+from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
-from widenet.data.stream import Stream
+from widenet.data.stream import Batch, Stream
 from widenet.errors import NumericsError
 from widenet.model.draws import Draws
 from widenet.model.network import Network
@@ -96,23 +96,29 @@ class Training:
         return True
 
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
-        state, started = self.state, time.monotonic()
+        state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
-        for batch in self.stream.batches(state.epoch, state.step):
-            draws = Draws(self.spec.seed, state.epoch, batch.step)
-            batch = batch.to(self.network.device)
-            limit = self.spec.gradient_norm_limit
-            loss = train_step(self.network, batch.fields, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
-            if not math.isfinite(loss):
-                raise NumericsError(self._explain(loss, batch.step))
-            state.step = batch.step + 1
-            state.loss_sum += loss * batch.num_examples
-            state.examples += batch.num_examples
-            state.seconds = earlier + time.monotonic() - started
-            self.report.advance(batch.num_examples, loss)
-            if self.network.exchange.any(interrupted()):
-                return False
+        with closing(self.stream.batches(state.epoch, state.step, self.network.device)) as batches:
+            for batch in batches:
+                exchange.at(self._place(batch.step + 1))
+                stop = exchange.start_any(interrupted, "interruption")
+                loss = self._step(batch)
+                state.step = batch.step + 1
+                state.loss_sum += loss * batch.num_examples
+                state.examples += batch.num_examples
+                state.seconds = earlier + time.monotonic() - started
+                self.report.advance(batch.num_examples, loss)
+                if stop.result():
+                    return False
         return True
+
+    def _step(self, batch: Batch) -> float:
+        """The loss of a batch, before the step that is made."""
+        draws, limit = Draws(self.spec.seed, batch.epoch, batch.step), self.spec.gradient_norm_limit
+        loss = train_step(self.network, batch.fields, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
+        if not math.isfinite(loss):
+            raise NumericsError(self._explain(loss, batch.step))
+        return loss
 
     def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._check_weights()
@@ -130,6 +136,7 @@ class Training:
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
             metrics = self.evaluate(self.network)
             record.update(metrics)
+            self.network.exchange.at(f"end of epoch {state.epoch}")
             self._judge(metrics)
         if board is not None:
             self.run.log(record)
@@ -168,6 +175,10 @@ class Training:
         """The numbers of step `step` (from 1) of the current epoch."""
         return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step, self.rates)
 
+    def _place(self, step: int) -> str:
+        """Step `step` (from 1) of the current epoch, for a person."""
+        return f"epoch {self.state.epoch + 1}, step {step}"
+
     def _settle(self) -> None:
         settle(self.network, self.rule, self.rates, self.state.epoch * self.stream.steps_per_epoch + self.state.step)
 
@@ -175,14 +186,12 @@ class Training:
         """Raise NumericsError where a step has broken a weight, so that no such weight is ever saved."""
         broken = self.network.first_non_finite()
         if broken is not None:
-            place = f"epoch {self.state.epoch + 1}, step {self.state.step}"
-            raise NumericsError(f'{place}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
+            raise NumericsError(f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
 
     def _explain(self, loss: float, step: int) -> str:
-        place = f"epoch {self.state.epoch + 1}, step {step + 1}"
         broken = self.network.first_non_finite()
         where = "every weight is still finite: a value of this batch is not" if broken is None else f'weights of "{broken}" are not finite'
-        return f"{place}: the loss must be a finite number; got {loss}: {where}. {_REMEDY}"
+        return f"{self._place(step + 1)}: the loss must be a finite number; got {loss}: {where}. {_REMEDY}"
 
 
 def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:

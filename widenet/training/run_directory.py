@@ -141,7 +141,7 @@ class RunDirectory:
         folder = self.path / "checkpoints"
         name = f"epoch-{position[0]:05d}-step-{position[1]:09d}"
         checkpoint = publish(folder / name, network, dict(facts), with_state=True)
-        by_leader(network.exchange, lambda: self._point_to(name))
+        by_leader(network.exchange, lambda: self._point_to(name), "checkpoint")
         return checkpoint
 
     def _point_to(self, name: str) -> None:

@@ -43,19 +43,19 @@ def train_step(
         directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
     loss = sum(float(penalty.detach()) for penalty in activity.penalties)
     deferred: dict[str, WideLoss] = {}
-    gradients = []
+    travels = []
     with torch.no_grad():
         for name, output in network.outputs.items():
             wide = WideLoss(
                 output, directs[name].detach(), network.targets(output, fields, prepared), _shares(output, weights_E, directs[name])
             )
             at_once = output.owns_weight and norm_limit is None
-            found, gradient_EH = wide.run(_updating(output, rule, numbers) if at_once else None)
-            loss += found
-            gradients.append(gradient_EH)
+            travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
-    _backward([*directs.values(), *activity.penalties], gradients)
+    found = [travel.result() for travel in travels]
+    loss = sum((float(total) for total, _ in found), loss)
+    _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
         update = _Update(network, activity, prepared, deferred)
         if norm_limit is not None:
@@ -121,7 +121,8 @@ class _Update:
     def norm(self) -> float:
         """The Euclidean length of the whole gradient."""
         exchange = self.network.exchange
-        squares = [exchange.sum(exchange.each(self._squares(name))) for name in dict.fromkeys([*self.rows, *self.stepped])]
+        wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
+        squares = exchange.start_sum(*wide, where="gradient norm").result()
         squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
         return math.sqrt(float(sum(squares)))
 
@@ -202,7 +203,7 @@ class _Update:
             for source in self.network.spec.sources(layer):
                 weight = self.network.wide.get(f"{layer.name}/{source}")
                 if layer.weight_norm is not None and weight is not None:
-                    _limit_columns(self.network, weight, layer.weight_norm)
+                    _limit_columns(self.network, weight, layer.weight_norm, f'layer "{layer.name}"')
 
 
 def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, Rows]]:
@@ -228,8 +229,8 @@ def _column_squares(weight_RH: Tensor) -> Tensor:
     return total_H
 
 
-def _limit_columns(network: Network, weight: WideWeight, limit: float) -> None:
-    squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)))
+def _limit_columns(network: Network, weight: WideWeight, limit: float, where: str) -> None:
+    squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where)
     factor_H = (limit / squares_H.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))

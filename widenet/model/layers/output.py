@@ -35,6 +35,11 @@ class WideOutput:
         return self.weight.shards.width
 
     @property
+    def where(self) -> str:
+        """Where a person reads that an exchange failed."""
+        return f'output "{self.spec.name}"'
+
+    @property
     def loss(self) -> Loss:
         """What is made small."""
         return loss_of(self.spec.loss, self.spec.activation)

@@ -14,13 +14,12 @@ from widenet.spec.optimizers import Optimizer as OptimizerSpec
 class Formula(Protocol):
     """An optimizer's arithmetic, elementwise and in place."""
 
-    state_names: tuple[str, ...]
-    """Names of the state tensors, each shaped like the weight and zero at first."""
-    idles: bool
-    """Whether `idle` moves a weight or its state."""
-
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         """One step. May overwrite the gradient."""
+
+
+class Idling(Formula, Protocol):
+    """The arithmetic of an optimizer under which rows without a gradient move too."""
 
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
@@ -31,7 +30,10 @@ class Optimizer:
 
     def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
         module = import_module(f"{__name__}.{spec.kind}")
-        self.formula: Formula = module.formula(spec)
+        formula = module.formula(spec)
+        self.formula: Formula = formula
+        self.idling: Idling | None = formula if spec.idles else None
+        self.state = spec.state
         self.l1, self.l2 = l1, l2
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
@@ -40,11 +42,11 @@ class Optimizer:
     @property
     def idles(self) -> bool:
         """Whether rows without a gradient still move; see `model.rule.Rule`."""
-        return self.formula.idles or self._shrinks
+        return self.idling is not None or self._shrinks
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Zeros for every state tensor."""
-        return {name: torch.zeros_like(weight) for name in self.formula.state_names}
+        return {name: torch.zeros_like(weight) for name in self.state}
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""
@@ -70,8 +72,8 @@ class Optimizer:
         if self._shrinks:
             shrunk = self._log_shrinkage(rates)
             multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
-        if self.formula.idles:
-            self.formula.idle(weight, state, since_U, until, rates)
+        if self.idling is not None:
+            self.idling.idle(weight, state, since_U, until, rates)
 
     def _log_shrinkage(self, rates: np.ndarray) -> np.ndarray:
         """The logarithm of what is left of a weight after n steps of l2 alone, float64 [steps + 1]."""

@@ -8,9 +8,6 @@ from widenet.training.optimizers import multiply_rows
 
 
 class _Adadelta:
-    state_names = ("square", "step_square")
-    idles = True
-
     def __init__(self, spec: Adadelta) -> None:
         self.spec = spec
 

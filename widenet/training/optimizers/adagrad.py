@@ -3,12 +3,9 @@
 from torch import Tensor
 
 from widenet.spec.optimizers import Adagrad
-from widenet.training.optimizers.still import StandsStill
 
 
-class _Adagrad(StandsStill):
-    state_names = ("square_sum",)
-
+class _Adagrad:
     def __init__(self, spec: Adagrad) -> None:
         self.spec = spec
 

@@ -6,15 +6,12 @@ import torch
 from torch import Tensor
 
 from widenet.spec.optimizers import Adam
-from widenet.training.optimizers.still import StandsStill
 
 _LARGEST = torch.finfo(torch.float32).max
 
 
-class AdamFormula(StandsStill):
+class AdamFormula:
     """Adam's step; the correction for the moments' start counts the training's steps."""
-
-    state_names = ("mean", "square")
 
     def __init__(self, spec: Adam) -> None:
         self.spec = spec

@@ -11,9 +11,6 @@ from widenet.training.optimizers import multiply_rows
 class Velocity:
     """Momentum, and Nesterov's with its look ahead."""
 
-    state_names = ("velocity",)
-    idles = True
-
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
         self._ahead: tuple[np.ndarray, np.ndarray] | None = None

@@ -8,9 +8,6 @@ from widenet.training.optimizers import multiply_rows
 
 
 class _Rmsprop:
-    state_names = ("square",)
-    idles = True
-
     def __init__(self, spec: Rmsprop) -> None:
         self.spec = spec
 

@@ -3,12 +3,9 @@
 from torch import Tensor
 
 from widenet.spec.optimizers import Sgd
-from widenet.training.optimizers.still import StandsStill
 
 
-class _Sgd(StandsStill):
-    state_names = ()
-
+class _Sgd:
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         del state, number
         weight.add_(gradient, alpha=-rate)

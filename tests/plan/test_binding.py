@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from widenet.errors import FitError
-from widenet.model.binding import bind, is_sparse_input
+from widenet.plan.binding import bind, is_sparse_input
 from widenet.spec.network import NetworkSpec
 
 

@@ -29,6 +29,16 @@ class FieldFacts(Protocol):
         """The largest stored value; 1 without values."""
 
 
+@dataclass(frozen=True)
+class Width:
+    """The facts of a field of which little more than the width is known."""
+
+    width: int
+    kind: str = "sparse"
+    min_value: float = 1.0
+    max_value: float = 1.0
+
+
 def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
     """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
     units = {}

@@ -1,0 +1,151 @@
+"""Programs that do one job take turns on one machine: each in a process of its own, which waits while another works."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Any, Self
+
+from widenet.plan.machine import available_memory, available_threads
+
+THREADS = available_threads()
+"""Threads of every program."""
+
+REST_SECONDS = 0.3
+"""Before each turn; OpenMP's threads go on spinning for a while after their last work."""
+
+MEMORY_SHARE = 0.85
+"""Of the memory that is left when a program starts, what it may take."""
+
+_ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a comparison. place: MODULE:FUNCTION, see `worker.main`. libraries: what its versions are asked of."""
+
+    name: str
+    place: str
+    arguments: dict[str, Any]
+    libraries: Sequence[str] = ("torch",)
+    python: str = sys.executable
+
+
+@dataclass
+class Measured:
+    """What became of a program: seconds a step, one number a turn, and the facts of the last turn; or the problem it had."""
+
+    program: Program
+    seconds: list[float] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    first: dict[str, Any] = field(default_factory=dict)
+    steps: int = 1
+    problem: str | None = None
+
+    @property
+    def median(self) -> float:
+        """Seconds a step, of the middle turn."""
+        return statistics.median(self.seconds)
+
+    def ratios(self, other: "Measured") -> list[float]:
+        """This program's time over another's, round by round."""
+        return [mine / theirs for mine, theirs in zip(self.seconds, other.seconds, strict=True)]
+
+
+class ProgramError(Exception):
+    """A program could not start or go on."""
+
+
+class _Worker:
+    """A program's process."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.errors = program, TemporaryFile()  # noqa: SIM115
+        memory = int(MEMORY_SHARE * (available_memory() or sys.maxsize))
+        words = [program.place, json.dumps(program.arguments), json.dumps(list(program.libraries)), str(memory)]
+        self.process = subprocess.Popen(
+            [program.python, "-m", "benchmarks.worker", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            cwd=_ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": str(THREADS)},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+    def reply(self) -> dict[str, Any]:
+        """The next line that the program says; raises ProgramError."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found: dict[str, Any] = json.loads(line) if line else {"problem": f"ended with status {self.process.wait()}"}
+        if "problem" in found:
+            self.errors.seek(0)
+            print(f"{self.program.name}: {self.errors.read().decode(errors='replace')[-2000:]}", file=sys.stderr)
+            raise ProgramError(found["problem"])
+        return found
+
+    def turn(self, steps: int) -> dict[str, Any]:
+        """What the program says of some steps."""
+        assert self.process.stdin is not None
+        time.sleep(REST_SECONDS)
+        with suppress(BrokenPipeError):  # why it ended is what it said last
+            print(steps, file=self.process.stdin, flush=True)
+        return self.reply()
+
+
+def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmup: int = 2) -> list[Measured]:
+    """Every program's seconds a step. They take turns A B C, C B A, A B C, ... for some rounds, of about `turn_seconds` each.
+
+    warmup: untimed turns of one step that follow the first; the last of them says how many steps fill a turn.
+    A program that fails is left out from then on, and its problem is told.
+    """
+    found = [Measured(program) for program in programs]
+    with ExitStack() as stack:
+        workers: list[tuple[Measured, _Worker]] = []
+        for measured in found:
+            worker = stack.enter_context(_Worker(measured.program))
+            if _prepared(measured, worker, turn_seconds, warmup):
+                workers.append((measured, worker))
+        for number in range(rounds):
+            for measured, worker in workers if number % 2 == 0 else reversed(workers):
+                if measured.problem is None:
+                    _take_turn(measured, worker)
+    return found
+
+
+def _prepared(measured: Measured, worker: _Worker, turn_seconds: float, warmup: int) -> bool:
+    try:
+        measured.versions = worker.reply()["versions"]
+        measured.first = worker.turn(1)
+        seconds = measured.first["seconds"]
+        for _ in range(warmup if seconds < 10 * turn_seconds else 0):
+            seconds = worker.turn(1)["seconds"]
+        measured.steps = max(1, round(turn_seconds / max(seconds, 1e-6)))
+    except ProgramError as error:
+        measured.problem = str(error)
+    return measured.problem is None
+
+
+def _take_turn(measured: Measured, worker: _Worker) -> None:
+    try:
+        measured.facts = worker.turn(measured.steps)
+        measured.seconds.append(measured.facts["seconds"] / measured.steps)
+    except ProgramError as error:
+        measured.problem, measured.seconds = str(error), []

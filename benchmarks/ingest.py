@@ -1,0 +1,107 @@
+"""A CSV file of ratings to what training reads: `widenet data ingest`, and pandas with SciPy."""
+
+import argparse
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.alternately import Measured, Program, measure
+from benchmarks.places import workplace
+from benchmarks.results import Table, publish
+from benchmarks.synthetic import draw_histories
+
+ROWS, ITEMS = 20_000_000, 27_278
+SMALL_MEMORY = "2GB"
+_USERS_AT_ONCE = 8192
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked for."""
+    parser.add_argument("--rows", type=int, default=ROWS, help="ratings in the file; 100000000 shows that memory stays bounded")
+    parser.add_argument("--rounds", type=int, default=3, help="times that every program reads the file")
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Print a table: seconds and peak memory of each program."""
+    with workplace() as folder:
+        users = write_ratings(folder / "ratings.csv", asked.rows)
+        size = (folder / "ratings.csv").stat().st_size
+        job, ours = {"folder": str(folder)}, ["widenet", "duckdb"]
+        programs = [
+            Program("widenet", "benchmarks.ingest:widenet", job, ours),
+            Program(f"widenet, memory {SMALL_MEMORY}", "benchmarks.ingest:widenet", {**job, "memory": SMALL_MEMORY}, ours),
+            Program("pandas and SciPy", "benchmarks.ingest:pandas", job, ["pandas", "scipy"]),
+        ]
+        table = _table(measure(programs, asked.rounds, 0.0, warmup=0), asked.rows)
+        table.notes.append(f"{users:,} users, {ITEMS:,} items, a file of {size / 1e9:.2f} GB. Peak: all memory of the process.")
+    print(table, flush=True)
+    publish("ingest", [table], asked.out)
+
+
+def _table(found: list[Measured], rows: int) -> Table:
+    table = Table(f"{rows:,} ratings, CSV", ["program", "time / widenet's", "ms", "rows a second", "peak GB"])
+    for measured in found:
+        if measured.problem is None and found[0].problem is None:
+            for counted in ("users", "entries"):
+                assert measured.facts[counted] == found[0].facts[counted], f"{measured.program.name} read other {counted}"
+            table.add(measured, found[0], f"{rows / measured.median:,.0f}", f"{measured.facts['peak_bytes'] / 1e9:.2f}")
+        else:
+            table.add(measured, found[0])
+    return table
+
+
+def write_ratings(path: Path, rows: int) -> int:
+    """Write exactly so many ratings, user after user as MovieLens has them, no item twice for one user. Gives the number of users."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    schema = pa.schema([("user_id", pa.int64()), ("item_id", pa.int64()), ("rating", pa.float64())])
+    users = 0
+    with csv.CSVWriter(str(path), schema) as writer:
+        while rows:
+            histories = draw_histories(ITEMS, _USERS_AT_ONCE, seed=users)
+            user = np.repeat(np.arange(users, users + len(histories)), [len(history) for history in histories])[:rows]
+            item = np.concatenate(histories)[:rows]
+            rating = (1 + (item * 7 + user * 3) % 9) / 2 + 0.5
+            writer.write_table(pa.table([user, item, rating], schema=schema))
+            rows -= len(user)
+            users = int(user[-1]) + 1
+    return users
+
+
+def widenet(folder: str, memory: str | None = None) -> Callable[[int], dict[str, Any]]:
+    """Ids, vocabulary by falling count, values, checksums: a dataset directory, forced to disk."""
+    from widenet.data.ingest import ingest
+
+    out = Path(folder) / f"widenet-{memory}"
+
+    def steps(number: int) -> dict[str, Any]:
+        assert number == 1
+        shutil.rmtree(out, ignore_errors=True)
+        manifest = ingest([Path(folder) / "ratings.csv"], out, value="rating", memory=memory)
+        return {"users": manifest.num_examples, "entries": round(manifest.entries_per_example["items"] * manifest.num_examples)}
+
+    return steps
+
+
+def pandas(folder: str) -> Callable[[int], dict[str, Any]]:
+    """Numbered ids and a CSR matrix: one .npz file without compression, and the ids beside it."""
+    import pandas as library
+    from scipy.sparse import csr_matrix, save_npz
+
+    def steps(number: int) -> dict[str, Any]:
+        assert number == 1
+        ratings = library.read_csv(f"{folder}/ratings.csv")
+        users, user_ids = library.factorize(ratings["user_id"])
+        items, item_ids = library.factorize(ratings["item_id"])
+        values = ratings["rating"].to_numpy(np.float32)
+        matrix = csr_matrix((values, (users, items)), shape=(len(user_ids), len(item_ids)))
+        save_npz(f"{folder}/ratings.npz", matrix, compressed=False)
+        np.save(f"{folder}/users.npy", user_ids.to_numpy())
+        np.save(f"{folder}/items.npy", item_ids.to_numpy())
+        return {"users": matrix.shape[0], "entries": matrix.nnz}
+
+    return steps

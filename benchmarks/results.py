@@ -1,0 +1,105 @@
+"""Figures as people read them: a table on the terminal; the same table, every single turn and a plot in a folder."""
+
+import json
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alternately import THREADS, Measured
+
+
+@dataclass
+class Table:
+    """A table of text, and the facts behind it.
+
+    bars: of each row with figures its name, its ratio in the middle, and its quartiles; for the plot.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    turns: dict[str, Any] = field(default_factory=dict)
+    bars: list[tuple[str, float, float, float]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"### {self.title}", "", *(_line(row) for row in (self.columns, ["---"] * len(self.columns), *self.rows))]
+        return "\n".join([*lines, "", *self.notes, ""])
+
+    def add(self, measured: Measured, base: Measured, *cells: str) -> None:
+        """A row: the program, its time over the base's, its own seconds, and further cells; or its problem."""
+        name = measured.program.name
+        self.turns[name] = {"versions": measured.versions, "seconds": measured.seconds, "steps": measured.steps, **measured.facts}
+        if measured.problem is not None or base.problem is not None:
+            self.turns[name]["problem"] = measured.problem
+            self.rows.append([name, measured.problem or "-", *["-"] * (len(self.columns) - 2)])
+            return
+        ratios = measured.ratios(base)
+        self.bars.append((name, *quartiles(ratios)))
+        self.rows.append([name, spread(ratios, "{:.2f}"), spread([1000 * seconds for seconds in measured.seconds], "{:,.4g}"), *cells])
+
+
+def quartiles(numbers: Sequence[float]) -> tuple[float, float, float]:
+    """The middle, and the first and third quartile."""
+    if len(numbers) < 2:
+        return numbers[0], numbers[0], numbers[0]
+    low, middle, high = statistics.quantiles(numbers, n=4, method="inclusive")
+    return middle, low, high
+
+
+def spread(numbers: Sequence[float], form: str) -> str:
+    """The middle and the quartiles, as in "2.10 (2.05 to 2.31)"."""
+    middle, low, high = (form.format(number) for number in quartiles(numbers))
+    return f"{middle} ({low} to {high})"
+
+
+def publish(name: str, tables: Sequence[Table], out: Path) -> None:
+    """NAME.json, NAME.md and, where there are bars, NAME.svg in a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    facts = {"machine": machine(), "threads": THREADS, "tables": [vars(table) for table in tables]}
+    (out / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (out / f"{name}.md").write_text("\n".join(str(table) for table in tables))
+    if any(table.bars for table in tables):
+        _plot([table for table in tables if table.bars], out / f"{name}.svg")
+    print(f"{out / name}.json, .md, .svg")
+
+
+def machine() -> str:
+    """The processor's name and the system."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return f"{model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plot(tables: Sequence[Table], path: Path) -> None:
+    """One panel a table: a bar a program, its whiskers the quartiles, on a logarithmic axis of times the base's time."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = path.name
+    from matplotlib import pyplot
+
+    heights = [0.7 + 0.32 * len(table.bars) for table in tables]
+    figure, axes = pyplot.subplots(len(tables), 1, figsize=(9, sum(heights)), height_ratios=heights, sharex=True, squeeze=False)
+    for axis, table in zip(axes[:, 0], tables, strict=True):
+        names, middles, lows, highs = zip(*reversed(table.bars), strict=True)
+        errors = [[m - low for m, low in zip(middles, lows, strict=True)], [high - m for m, high in zip(middles, highs, strict=True)]]
+        colors = ["#c44e52" if name.startswith("widenet") else "#4c72b0" for name in names]
+        bars = axis.barh(names, middles, xerr=errors, color=colors, height=0.7)
+        axis.bar_label(bars, [f"{middle:.2f}" for middle in middles], padding=6, fontsize=8)
+        axis.set_title(table.title, fontsize=9, loc="left")
+        axis.set_xscale("log")
+        axis.axvline(1, color="black", linewidth=0.7)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    axes[-1, 0].set_xlabel("time, as a multiple (logarithmic)", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)

@@ -1,0 +1,121 @@
+"""Training steps, end to end, of widenet and of programs that do the same, and the matrix products that none can do without."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.alternately import THREADS, Measured, Program, measure
+from benchmarks.places import workplace
+from benchmarks.results import Table, publish, spread
+from benchmarks.synthetic import write_histories
+
+KERAS_PYTHON = os.environ.get("WIDENET_KERAS_PYTHON", sys.executable)
+"""The interpreter of an environment that holds Keras and TensorFlow."""
+
+LOSS_TOLERANCE = 0.03
+"""First losses come from different random weights of one distribution's kind; a program that is further off does another job."""
+
+DENSE = {
+    "PyTorch": ("torch_dense:eager", ["torch"], sys.executable),
+    "PyTorch, torch.compile": ("torch_dense:compiled", ["torch"], sys.executable),
+    "Keras": ("keras_dense:train", ["keras", "tensorflow-cpu"], KERAS_PYTHON),
+}
+BAGS = {"PyTorch, EmbeddingBag": ("torch_bags:eager", ["torch"], sys.executable)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, its batch, and whether programs with dense input could hold it."""
+
+    title: str
+    width: int
+    hidden: Sequence[int]
+    batch: int
+    softmax: bool = False
+    optimizer: str = "rmsprop"
+    dense: bool = True
+    examples: int = 8192
+
+    def programs(self, folder: Path) -> list[Program]:
+        """widenet, the bound, the rivals."""
+        job = {"hidden": self.hidden, "softmax": self.softmax, "batch": self.batch, "optimizer": self.optimizer, "threads": THREADS}
+        bound = {"width": self.width, "hidden": self.hidden[-1], "batch": self.batch, "threads": THREADS}
+        rivals = {**(DENSE if self.dense else {}), **BAGS}
+        return [
+            Program("widenet", "benchmarks.steps.widenet_steps:train", {"folder": str(folder), **job}, ["widenet", "torch"]),
+            Program("the output layer's three products", "benchmarks.steps.products:alone", bound),
+            *(
+                Program(name, f"benchmarks.steps.{place}", {"folder": str(folder), **job}, libraries, python)
+                for name, (place, libraries, python) in rivals.items()
+            ),
+        ]
+
+
+CASES = {
+    "a": Case("DSSTNE's benchmark: 27,278 x 1024 x 1024 x 1024 x 27,278, sigmoid, batch 256", 27_278, (1024,) * 3, 256),
+    "b256": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 256", 27_278, (128,), 256),
+    "b1024": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 1024", 27_278, (128,), 1024),
+    "c": Case("27,278 x 600 x 27,278, softmax, batch 512", 27_278, (600,), 512, softmax=True),
+    "d": Case("1,000,000 x 128 x 1,000,000, softmax, batch 1024", 1_000_000, (128,), 1024, softmax=True, dense=False, examples=4096),
+    "e": Case("10,000,000 x 64 x 10,000,000, softmax, sgd, batch 1024", 10_000_000, (64,), 1024, True, "sgd", dense=False, examples=2048),
+}
+BY_NAME_ONLY = ("e",)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked for."""
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[name for name in CASES if name not in BY_NAME_ONLY])
+    parser.add_argument("--rounds", type=int, default=7, help="turns of every program")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn, at least one step")
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Print a table a case."""
+    tables = []
+    for name in asked.cases:
+        with workplace() as folder:
+            case = CASES[name]
+            facts = write_histories(folder, case.width, case.examples)
+            tables.append(_table(case, facts, measure(case.programs(folder), asked.rounds, asked.seconds)))
+            print(tables[-1], flush=True)
+    publish("speed", tables, asked.out)
+
+
+def _table(case: Case, facts: dict[str, float], found: list[Measured]) -> Table:
+    columns = ["program", "time / widenet's", "ms a step", "time / the products'", "examples a second", "peak GB", "first loss"]
+    table = Table(case.title, columns)
+    ours, products = found[:2]
+    for measured in found:
+        _check_loss(measured, ours)
+        if measured.problem is None and products.problem is None:
+            over = spread(measured.ratios(products), "{:.2f}")
+            loss = f"{measured.first['loss']:,.5g}" if "loss" in measured.first else "-"
+            table.add(measured, ours, over, f"{case.batch / measured.median:,.0f}", f"{measured.facts['peak_bytes'] / 1e9:.2f}", loss)
+        else:
+            table.add(measured, ours)
+    said = ", ".join(f"{number:,.4g} {what}" for what, number in facts.items())
+    table.notes.append(f"Data: {said}; optimizer {case.optimizer}, {THREADS} threads.")
+    if ours.problem is None:
+        table.notes.append(_memory(ours))
+    return table
+
+
+def _check_loss(measured: Measured, ours: Measured) -> None:
+    """A program whose first loss is another does another job; that is a mistake here, not a result."""
+    if "loss" not in measured.first or "loss" not in ours.first:
+        return
+    difference = abs(measured.first["loss"] / ours.first["loss"] - 1)
+    if difference > LOSS_TOLERANCE:
+        raise AssertionError(f"{measured.program.name}: the first loss is {measured.first['loss']}, widenet's {ours.first['loss']}")
+
+
+def _memory(ours: Measured) -> str:
+    facts = ours.facts
+    extra = facts["peak_bytes"] - facts["base_bytes"] - facts["weight_bytes"] - facts["state_bytes"]
+    return (
+        f"widenet waits for data in {facts['waiting']:.1%} of the time. Its memory: weights {facts['weight_bytes'] / 1e9:.2f} GB, "
+        f"state {facts['state_bytes'] / 1e9:.2f} GB, beyond these {extra / 1e9:.2f} GB, and before them {facts['base_bytes'] / 1e9:.2f} GB."
+    )

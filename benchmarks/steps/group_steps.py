@@ -1,0 +1,91 @@
+"""widenet's training step by one process or several, with sums that give all of them the same bits, or with plain ones."""
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from benchmarks.steps.widenet_steps import document, steps_of
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.spec.training import TrainingSpec
+
+_EPOCHS = 10_000
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+class _PlainExchange(ProcessExchange):
+    """Sums of floats by an all-reduce of floats, as most programs have them."""
+
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Future[list[Tensor]]:
+        """The sums, in whatever order the others' numbers come."""
+
+        def summed() -> list[Tensor]:
+            sums = [torch.stack(list(each)).sum(dim=0) for each in terms]
+            flat = torch.cat([one.reshape(-1).float() for one in sums])
+            distributed.all_reduce(flat)
+            parts = torch.split(flat, [one.numel() for one in sums])
+            return [part.view_as(one).to(one.dtype) for part, one in zip(parts, sums, strict=True)]
+
+        return self.begin(summed, where)
+
+
+def train(
+    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, processes: int, threads: int, plain: bool = False
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of a network, its shards divided among some processes of some threads each.
+
+    plain: one shard a process, torch's own threads within each operation, sums of floats.
+    """
+    job = {
+        "folder": folder,
+        "hidden": hidden,
+        "softmax": softmax,
+        "batch": batch,
+        "optimizer": optimizer,
+        "threads": threads,
+        "plain": plain,
+    }
+    if processes == 1:
+        return _own(LocalExchange(1 if plain else 8, 1 if plain else threads), 1, job)
+    store, peers = str(Path(mkdtemp()) / "store"), []
+    for rank in range(1, processes):
+        here, there = _CONTEXT.Pipe()
+        _CONTEXT.Process(target=_follow, args=(there, store, rank, processes, job), daemon=True).start()
+        peers.append(here)
+    own = _joined(store, 0, processes, job)
+
+    def steps(number: int) -> dict[str, Any]:
+        for peer in peers:
+            peer.send(number)
+        return own(number)
+
+    return steps
+
+
+def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=processes)
+    kind = _PlainExchange if job["plain"] else ProcessExchange
+    return _own(kind(processes if job["plain"] else 8, torch.device("cpu"), 1 if job["plain"] else job["threads"]), processes, job)
+
+
+def _own(exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    shards = processes if job["plain"] else 8
+    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": job["batch"], "optimizer": job["optimizer"], "shards": shards})
+    torch.set_num_threads(job["threads"])
+    threading = nullcontext if job["plain"] else one_thread_an_operation
+    return steps_of(job["folder"], document(job["hidden"], job["softmax"]), training, exchange, threading)
+
+
+def _follow(leader: Connection, store: str, rank: int, processes: int, job: dict[str, Any]) -> None:
+    own = _joined(store, rank, processes, job)
+    while True:
+        own(leader.recv())

@@ -1,0 +1,22 @@
+"""What every program trains on: histories in CSR form, in a new order each epoch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+
+def histories(folder: str) -> csr_matrix:
+    """float32 [examples, width], as `benchmarks.synthetic` wrote it."""
+    indptr, indices, width = (np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "width"))
+    return csr_matrix((np.ones(len(indices), dtype=np.float32), indices, indptr), shape=(len(indptr) - 1, int(width)))
+
+
+def batches(matrix: csr_matrix, size: int) -> Iterator[csr_matrix]:
+    """Batches without end, each of `size` examples."""
+    order = np.random.default_rng(0)
+    while True:
+        rows = order.permutation(matrix.shape[0])
+        for start in range(0, len(rows) - size + 1, size):
+            yield matrix[rows[start : start + size]]

@@ -1,0 +1,63 @@
+"""PyTorch with multi-hot input: each batch of CSR becomes a dense matrix, as the usual code for autoencoders does."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.steps.histories import batches, histories
+
+
+def optimizer_of(kind: str, parameters: Any) -> torch.optim.Optimizer:
+    """The fastest implementation that torch has of it."""
+    if kind == "sgd":
+        return torch.optim.SGD(parameters, lr=0.1, fused=True)
+    return torch.optim.RMSprop(parameters, lr=0.001, alpha=0.99, eps=1e-8, foreach=True)
+
+
+def loss_of(softmax: bool, logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of an example: multinomial over its targets' shares, or binary summed over all items."""
+    if softmax:
+        return functional.cross_entropy(logits, targets / targets.sum(dim=1, keepdim=True))
+    return functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum") / len(logits)
+
+
+def eager(
+    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, compiled: bool = False
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of a stack of `nn.Linear`."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    matrix = histories(folder)
+    layers: list[nn.Module] = []
+    for inputs, units in zip([matrix.shape[1], *hidden], hidden, strict=False):
+        layers += [nn.Linear(inputs, units), nn.Sigmoid()]
+    model = nn.Sequential(*layers, nn.Linear(hidden[-1], matrix.shape[1]))
+    chosen = optimizer_of(optimizer, model.parameters())
+
+    def objective(x: Tensor) -> Tensor:
+        return loss_of(softmax, model(x), x)
+
+    if compiled:
+        objective = torch.compile(objective)
+    stream = batches(matrix, batch)
+
+    def steps(number: int) -> dict[str, Any]:
+        loss = 0.0
+        for _ in range(number):
+            x = torch.from_numpy(next(stream).toarray())
+            chosen.zero_grad()
+            value = objective(x)
+            value.backward()  # type: ignore[no-untyped-call]
+            chosen.step()
+            loss = value.item()
+        return {"loss": loss}
+
+    return steps
+
+
+def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
+    """The same, its forward and backward passes through `torch.compile`."""
+    return eager(**arguments, compiled=True)

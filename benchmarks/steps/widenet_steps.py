@@ -1,0 +1,88 @@
+"""widenet's training loop without its log and checkpoints: batches from a dataset directory, one `train_step` each."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, closing
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from benchmarks.worker import status_bytes
+from widenet.data.dataset import Dataset
+from widenet.data.stream import Batch, Stream
+from widenet.model.build import build
+from widenet.model.draws import Draws
+from widenet.model.exchange import Exchange
+from widenet.model.network import Network
+from widenet.model.rule import StepNumbers
+from widenet.parallel.group import exchange_for
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import train_step
+
+_EPOCHS = 10_000
+
+
+def train(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int) -> Callable[[int], dict[str, Any]]:
+    """Steps of a network built as `widenet.train` builds it."""
+    del threads  # the exchange takes every processor that is available, as every program does
+    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer})
+    exchange = exchange_for(training.shards, torch.device("cpu"))
+    return steps_of(folder, document(hidden, softmax), training, exchange, one_thread_an_operation)
+
+
+def steps_of(
+    folder: str, spec: NetworkSpec, training: TrainingSpec, exchange: Exchange, threading: Callable[[], AbstractContextManager[None]]
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of a network over the dataset in a folder. threading: within it, all work is done."""
+    dataset = Dataset.open(f"{folder}/dataset")
+    base = status_bytes("VmRSS")
+    with threading():
+        network = build(spec, training, dataset.fields, exchange, counts={})
+        rule = Optimizer(training.optimizer)
+        network.prepare_training(rule)
+    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)
+    table, kept = rates(training, stream.steps_per_epoch), {"base_bytes": base, **_kept(network)}
+    done = 0
+
+    def steps(number: int) -> dict[str, Any]:
+        nonlocal done
+        loss, waited, started = 0.0, 0.0, perf_counter()
+        with threading(), closing(_following(stream, done)) as following:
+            for _ in range(number):
+                asked = perf_counter()
+                found = next(following)
+                waited += perf_counter() - asked
+                done += 1
+                draws = Draws(training.seed, found.epoch, found.step)
+                loss = train_step(network, found.fields, found.weights, draws, rule, StepNumbers(done, table))
+        return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}
+
+    return steps
+
+
+def document(hidden: Sequence[int], softmax: bool) -> NetworkSpec:
+    """A network from the field "items" to itself."""
+    trunk = [{"name": f"hidden {number}", "units": units} for number, units in enumerate(hidden, 1)]
+    output = {"name": "next", "kind": "output", "field": "items", "activation": "softmax" if softmax else "sigmoid"}
+    return NetworkSpec.of({"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]})
+
+
+def _following(stream: Stream, done: int) -> Generator[Batch]:
+    """The batches after the first `done`, read anew: none was prepared while another program had its turn."""
+    first, start = divmod(done, stream.steps_per_epoch)
+    for epoch in range(first, _EPOCHS):
+        yield from stream.batches(epoch, start if epoch == first else 0)
+
+
+def _kept(network: Network) -> dict[str, int]:
+    """Bytes of all weights, and of the optimizer's state with what else is kept of rows."""
+    weights = [part.weight for wide in network.wide.values() for part in wide.parts.values()]
+    weights += [trunk.tensor for trunk in network.trunk.values()]
+    state = [tensor for wide in network.wide.values() for part in wide.parts.values() for tensor in part.tensors().values()]
+    state += [tensor for trunk in network.trunk.values() for tensor in (trunk.tensor, *trunk.state.values())]
+    total = sum(tensor.nbytes for tensor in weights)
+    return {"weight_bytes": total, "state_bytes": sum(tensor.nbytes for tensor in state) - total}

@@ -1,0 +1,34 @@
+"""Generated histories whose items are popular in the way that real ones are: a few very, most hardly."""
+
+from pathlib import Path
+
+import numpy as np
+
+from widenet import dataset_from_lists
+
+FEATURES = 144
+"""Entries of a history in the mean, as in MovieLens 20M."""
+
+_TOP, _DRAWN, _SPREAD = 3.0, 1.35, 0.8
+
+
+def draw_histories(width: int, examples: int, seed: int = 0) -> list[np.ndarray]:
+    """For every example its items, ascending, about `FEATURES` of them: lengths log-normal, popularity falling with a power of the rank."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.lognormal(-(_SPREAD**2) / 2, _SPREAD, examples) * FEATURES
+    found = []
+    for length in lengths:
+        wanted = int(np.clip(round(length), 1, width // 4))
+        items = np.unique((width * draw.random(int(_DRAWN * wanted) + 8) ** _TOP).astype(np.int64))
+        found.append(np.sort(draw.permutation(items)[:wanted]))
+    return found
+
+
+def write_histories(folder: Path, width: int, examples: int) -> dict[str, float]:
+    """The same histories twice: a dataset directory, and CSR arrays for other programs. Gives what they hold."""
+    rows = draw_histories(width, examples)
+    dataset_from_lists(folder / "dataset", [row.tolist() for row in rows], width=width)
+    np.save(folder / "indptr.npy", np.cumsum([0, *map(len, rows)]).astype(np.int32))
+    np.save(folder / "indices.npy", np.concatenate(rows).astype(np.int32))
+    np.save(folder / "width.npy", width)
+    return {"examples": examples, "width": width, "features an example": sum(map(len, rows)) / examples}

@@ -1,0 +1,57 @@
+"""The far end of a pipe: makes one program ready, then does as many steps as it is told and says how long they took."""
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from importlib import import_module, metadata
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+Steps = Callable[[int], dict[str, Any]]
+"""Does a number of steps and gives facts about them, such as the loss."""
+
+
+def main() -> None:
+    """`python -m benchmarks.worker MODULE:FUNCTION ARGUMENTS LIBRARIES MEMORY`; the arguments and libraries as JSON.
+
+    FUNCTION(**arguments) gives the `Steps`. A line on the input is a number of steps; a line on the output is what came of them.
+    """
+    place, arguments, libraries, memory = sys.argv[1:]
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever libraries print must not get into the replies
+    resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    Path("/proc/self/oom_score_adj").write_text("1000")  # should memory run out all the same, no one else's process goes first
+    try:
+        versions = {name: metadata.version(name) for name in json.loads(libraries)}
+        module, _, function = place.partition(":")
+        steps: Steps = getattr(import_module(module), function)(**json.loads(arguments))
+        print(json.dumps({"versions": versions}), file=replies)
+        for line in sys.stdin:
+            started = perf_counter()
+            facts = steps(int(line))
+            seconds = perf_counter() - started
+            print(json.dumps({"seconds": seconds, "peak_bytes": status_bytes("VmHWM"), **facts}), file=replies)
+    except Exception as error:
+        print(json.dumps({"problem": _problem(error)}), file=replies)
+        raise
+
+
+def status_bytes(name: str) -> int:
+    """What this process's memory is (VmRSS) or was at most (VmHWM); unlike ru_maxrss it does not count the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, metadata.PackageNotFoundError):
+        return f"{error.name} is not installed"
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "bad_alloc" in str(error):
+        return "out of memory"
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""`widenet plan`: what it prints, what it refuses; and `widenet train`, which refuses what does not fit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widenet.data.manifest import Manifest
+
+DOCUMENTS = ["plan", "network.json", "training.json"]
+
+
+@pytest.fixture
+def plan(inside, widenet):
+    assert inside == Path.cwd()
+    return lambda *words: widenet(*DOCUMENTS, *words)
+
+
+def test_it_tells_who_holds_what_and_what_it_takes(plan):
+    ended = plan("--width", "items=1_000_000_000", "--processes", "2", "--device-memory", "141GB")
+    assert (ended.status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[1].split(maxsplit=5) == ["taste/history", "1,000,000,000", "4", "16.0", "GB", "in shards of rows"]
+    assert [line.split()[:4] for line in lines if line[:2] in ("0 ", "1 ")] == [
+        ["0", "0", "0-499,999,999", "0-499,999,999"],
+        ["1", "1", "500,000,000-999,999,999", "500,000,000-999,999,999"],
+    ]
+    assert "A checkpoint: 108 GB on disk." in lines
+    assert lines[-1] == (
+        "Fits: a process needs 55.0 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 109 GB each."
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "end"),
+    [
+        ("56GB", "No fewer would do."),
+        ("30GB", 'The fewest that hold it: 4 with "shards": 4, 28.0 GB each.'),
+        ("1GB", "No number of devices of that size holds it."),
+    ],
+)
+def test_it_tells_how_many_devices_would_do(memory, end, plan):
+    said = plan("--width", "items=1000000000", "--processes", "2", "--device-memory", memory).out.splitlines()[-1]
+    assert said.endswith(end)
+    assert said.startswith("Fits: " if memory == "56GB" else "Does not fit: ")
+
+
+def test_a_dataset_gives_widths_and_entries(plan, world):
+    found = json.loads(plan("--data", "data", "--json").out)
+    field = Manifest.read(world / "data").fields["items"]
+    assert found["entries_per_example"] == {"items": field.num_entries["train"] / 12}
+    assert found["weights"]["next"] == {"rows": 9, "columns": 4, "bytes": 144, "wide": True}
+    assert found["processes"] == [
+        {
+            "process": 0,
+            "shards": [0, 2],
+            "rows": {"taste/history": [0, 9], "next": [0, 9]},
+            "memory_bytes": found["memory_bytes"]["total"],
+        }
+    ]
+    assert found["fits"]
+    assert "Assumed" not in plan("--data", "data").out
+    assert "Assumed: 100 stored entries" in plan("--width", "items=9").out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "plan needs either --data DIR or --width FIELD=N."),
+        (["--data", "data", "--width", "items=9"], "plan needs either --data DIR or --width FIELD=N."),
+        (["--width", "items"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items".'),
+        (["--width", "items=0"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items=0".'),
+        (["--width", "films=9"], "--width must name every field that the network reads; missing: items. Add --width items=N."),
+        (["--width", "items=9", "--device-memory", "much"], "--device-memory must be an amount of bytes above 0, such as 141GB;"),
+        (["--width", "items=9", "--processes", "3"], "the number of processes must divide the 2 shards; got 3. Use one of 1, 2."),
+        (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
+    ],
+)
+def test_mistakes_are_one_sentence(words, message, plan):
+    ended = plan(*words)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith(f"widenet: {message}")
+
+
+def test_it_loads_neither_torch_nor_arrow(inside):
+    code = (
+        "import sys; from widenet.cli import app\n"
+        "app(['plan', 'network.json', 'training.json', '--data', 'data'], standalone_mode=False)\n"
+        "sys.exit(str({'torch', 'pyarrow', 'numpy', 'duckdb'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=inside, capture_output=True, text=True, check=False)
+    assert ended.stderr == "set()\n"
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_training_that_does_not_fit_is_refused_before_it_begins(widenet, tmp_path, monkeypatch):
+    monkeypatch.setattr("widenet.parallel.group.available_memory", lambda: 100)
+    ended = widenet("train", "network.json", "training.json", "--data", "data", "--out", tmp_path / "run")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("widenet: The plan needs 40")
+    assert "it has 100 B to give." in ended.err
+    assert list(tmp_path.iterdir()) == []

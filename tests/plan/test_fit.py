@@ -1,0 +1,88 @@
+"""Whether a training fits, the fewest devices that hold it, and what is said where none do."""
+
+from dataclasses import replace
+
+import pytest
+
+from widenet.errors import CapacityError
+from widenet.plan.binding import Width
+from widenet.plan.fit import check_fits, check_fits_here, smallest
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+NETWORK = NetworkSpec.of(
+    {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "mid", "units": 100},
+            {"name": "out", "kind": "output", "field": "items"},
+        ]
+    }
+)
+GB = 10**9
+
+
+def job(num_processes=1, width=10**8, shards=8, optimizer="adam"):
+    training = TrainingSpec.of({"shards": shards, "optimizer": optimizer})
+    return Job.of(NETWORK, training, {"items": Width(width)}, num_processes=num_processes, device="cuda")
+
+
+@pytest.mark.parametrize("device_bytes", [400 * GB, 200 * GB, 100 * GB, 50 * GB, 40 * GB, 10 * GB, 2 * GB])
+def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
+    found = smallest(job(), device_bytes)
+    assert memory(found).total <= device_bytes
+    numbers = [number for number in range(1, found.num_processes) if found.training.shards % number == 0]
+    assert [number for number in numbers if memory(replace(found, num_processes=number)).total <= device_bytes] == []
+    if found.training.shards > 8:
+        fewer = replace(found, training=found.training.model_copy(update={"shards": found.training.shards // 2}))
+        assert memory(replace(fewer, num_processes=fewer.training.shards)).total > device_bytes
+
+
+def test_none_holds_what_every_process_must_have():
+    assert smallest(job(), 10**9) is None
+
+
+def test_what_fits_is_let_pass():
+    check_fits(job(), memory(job()).total)
+    check_fits_here(job(2), 2, 2 * memory(job(2)).total)
+
+
+@pytest.mark.parametrize(
+    ("asked", "device_bytes", "message"),
+    [
+        (
+            job(2),
+            141 * GB,
+            "The plan needs 122 GB on each of 2 devices (optimizer state 80.4 GB, weights 40.2 GB); each has 100 GB. Use 4 devices.",
+        ),
+        (
+            job(),
+            20 * GB,
+            "The plan needs 242 GB on 1 device (optimizer state 161 GB, weights 80.4 GB); each has 20.0 GB. "
+            'Use 16 devices and "shards": 16.',
+        ),
+        (
+            job(optimizer="sgd"),
+            GB,
+            "The plan needs 81.4 GB on 1 device (weights 80.4 GB, Python and torch 1.00 GB); each has 1.00 GB. "
+            'Lower "units" or "batch_size": no number of devices up to 1024 holds it.',
+        ),
+    ],
+    ids=["more devices", "more shards", "none"],
+)
+def test_the_message_names_the_need_and_the_remedy(asked, device_bytes, message):
+    with pytest.raises(CapacityError) as error:
+        check_fits(asked, 100 * GB if device_bytes == 141 * GB else device_bytes)
+    assert str(error.value) == message
+
+
+def test_the_message_of_one_machine_adds_its_processes_up():
+    with pytest.raises(CapacityError) as error:
+        check_fits_here(job(2), 2, 24 * GB)
+    assert str(error.value) == (
+        "The plan needs 2 processes of 122 GB on this machine (optimizer state 80.4 GB, weights 40.2 GB); it has 24.0 GB to give. "
+        'Lower "units" or "batch_size", take an optimizer with less state ("sgd" has none), or divide it among several machines: '
+        '"widenet plan" tells how many.'
+    )

@@ -1,0 +1,74 @@
+"""What the machine has: processors shared among processes, memory by the machine and by the container."""
+
+import os
+
+import pytest
+
+from widenet.errors import OptionError
+from widenet.plan.machine import available_memory, available_threads
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [
+        ({}, 7),
+        ({"LOCAL_WORLD_SIZE": "2"}, 3),
+        ({"LOCAL_WORLD_SIZE": "8"}, 1),
+        ({"WIDENET_THREADS": "5", "LOCAL_WORLD_SIZE": "2"}, 5),
+        ({"WIDENET_THREADS": ""}, 7),
+    ],
+    ids=str,
+)
+def test_processes_of_one_machine_share_its_processors_unless_told_otherwise(environment, threads, monkeypatch):
+    for name in ("WIDENET_THREADS", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(7))
+    assert available_threads() == threads
+
+
+@pytest.mark.parametrize("asked", ["0", "two", "-1", "1.5", "²"])
+def test_what_is_no_number_of_threads_is_refused(asked, monkeypatch):
+    monkeypatch.setenv("WIDENET_THREADS", asked)
+    with pytest.raises(OptionError, match=f'WIDENET_THREADS must be a whole number of at least 1; got "{asked}"'):
+        available_threads()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Writes what Linux says of memory: available kB by /proc/meminfo, and a container's files."""
+
+    def of(available=None, **cgroup):
+        if available is not None:
+            (tmp_path / "meminfo").write_text(
+                f"MemTotal:       99999999 kB\nMemFree: 1 kB\nMemAvailable:   {available} kB\nBuffers: 3 kB\n"
+            )
+        for name, text in cgroup.items():
+            (tmp_path / name.replace("_", ".", 1)).write_text(text)
+        return tmp_path / "meminfo", tmp_path
+
+    return of
+
+
+LIMITED = {"memory_max": "1000000\n", "memory_current": "700000\n", "memory_stat": "anon 5\ninactive_file 200000\nactive_file 9\n"}
+
+
+@pytest.mark.parametrize(
+    ("available", "cgroup", "expected"),
+    [
+        (3000, {}, 3_072_000),
+        (3000, LIMITED, 500_000),
+        (300, LIMITED, 307_200),
+        (3000, {**LIMITED, "memory_max": "max\n"}, 3_072_000),
+        (None, LIMITED, 500_000),
+        (None, {}, None),
+        (3000, {**LIMITED, "memory_current": "2000000\n"}, 0),
+    ],
+)
+def test_memory_is_what_both_the_machine_and_the_container_leave(available, cgroup, expected, machine):
+    assert available_memory(*machine(available, **cgroup)) == expected
+
+
+def test_this_machine_says_what_it_has():
+    assert 10**8 < available_memory() < 10**14

@@ -1,0 +1,82 @@
+"""Memory: weights and state to the byte as the network allocates them; the rest grows with what it depends on."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import Width
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.shards import held
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+
+
+class Part(LocalExchange):
+    """An exchange that holds the shards of one process of several, for building only."""
+
+    def __init__(self, process, num_processes):
+        super().__init__(SHARDS)
+        self.shards = held(SHARDS, process, num_processes)
+
+
+def size(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@pytest.mark.parametrize("num_processes", [1, 2, 8])
+@pytest.mark.parametrize("case", EVERY_VALUE, ids=str)
+def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
+    network, training = documents(case)
+    width = WIDTHS[case["data"]]
+    fields = {"items": Width(width), "wishes": Width(width), "age": Width(3, kind="dense"), "label": Width(2)}
+    job = Job.of(network, training, fields, num_processes=num_processes)
+    for process in (0, num_processes - 1):
+        built = build(network, training, fields, Part(process, num_processes))
+        built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
+        parts = [part for weight in built.wide.values() for part in weight.parts.values()]
+        trunk = list(built.trunk.values())
+        weights = size([part.weight for part in parts] + [weight.tensor for weight in trunk]) + size(built.damping.values())
+        states = [tensor for part in [*parts, *trunk] for tensor in part.state.values()]
+        moved = [part.moved for part in parts if part.moved is not None]
+        assert (memory(job, process).weights, memory(job, process).state) == (weights, size(states) + size(moved))
+
+
+def job(**changes):
+    network = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "mid", "units": changes.pop("units", 64)},
+            {"name": "out", "kind": "output", "field": "items", "activation": changes.pop("activation", "softmax")},
+        ]
+    }
+    training = TrainingSpec.of({"batch_size": 512, **changes.pop("training", {})})
+    return Job.of(NetworkSpec.of(network), training, {"items": Width(changes.pop("width", 10**5))}, **changes)
+
+
+def test_the_workspace_does_not_grow_with_the_width_once_logits_are_not_kept():
+    assert memory(job(width=10**6)).workspace == memory(job(width=10**8)).workspace
+
+
+def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():
+    once = memory(job(activation="sigmoid")).workspace
+    assert memory(job()).workspace - once == pytest.approx(2 * 4 * 512 * 10**5, rel=0.1)
+    limited = memory(job(activation="sigmoid", training={"gradient_norm_limit": 1.0})).workspace
+    assert limited - once == pytest.approx(2 * 4 * 512 * 10**5, rel=0.1)
+
+
+@pytest.mark.parametrize("larger", [{"units": 128}, {"training": {"batch_size": 1024}}, {"entries": {"items": 500.0}}], ids=str)
+def test_what_a_batch_needs_grows_with_it(larger):
+    before, after = memory(job(width=10**7)), memory(job(width=10**7, **larger))
+    assert after.activations + after.workspace > before.activations + before.workspace
+
+
+def test_processes_divide_weights_and_state_and_the_program_comes_once_in_each():
+    one, eight = memory(job(width=8 * 10**6)), memory(replace(job(width=8 * 10**6), num_processes=8))
+    assert one.weights / eight.weights == pytest.approx(8, rel=0.001)
+    assert one.state / eight.state == pytest.approx(8, rel=0.001)
+    assert one.program == eight.program

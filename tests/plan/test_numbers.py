@@ -1,0 +1,53 @@
+"""Amounts: read and written as people do."""
+
+import pytest
+
+from widenet.errors import OptionError
+from widenet.plan.numbers import amount, bytes_of
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 B"),
+        (7, "7 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (1024, "1.02 kB"),
+        (99_950, "100 kB"),
+        (999_400, "999 kB"),
+        (999_600, "1.00 MB"),
+        (1.5e9, "1.50 GB"),
+        (212e9, "212 GB"),
+        (3.2e18, "3.20 EB"),
+        (4e22, "40000 EB"),
+    ],
+)
+def test_an_amount_has_three_digits_and_a_decimal_prefix(number, text):
+    assert amount(number) == text
+
+
+def test_an_amount_may_be_of_something_else():
+    assert amount(2.5e12, "FLOP") == "2.50 TFLOP"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("141GB", 141 * 10**9),
+        ("80 GiB", 80 * 2**30),
+        ("24e9", 24 * 10**9),
+        ("1.5tb", 1_500_000_000_000),
+        ("500", 500),
+        ("2M", 2_000_000),
+        (" 16 gib ", 16 * 2**30),
+    ],
+)
+def test_amounts_are_read(text, number):
+    assert bytes_of(text, "--memory") == number
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-3GB", "0", "12 apples", "1e400", "nan", "1,5GB"])
+def test_what_is_no_amount_is_refused(text):
+    with pytest.raises(OptionError, match=r"^--memory must be an amount of bytes above 0, such as 141GB; got "):
+        bytes_of(text, "--memory")

@@ -1,0 +1,57 @@
+"""The weights of a network: names, shapes, owners and users."""
+
+import pytest
+
+from widenet.plan.binding import Width
+from widenet.plan.weights import Link, Weight, weights_of
+from widenet.spec.network import NetworkSpec
+
+FIELDS = {"items": Width(30), "tags": Width(7), "age": Width(3, kind="dense")}
+
+
+def weights(*layers):
+    return weights_of(NetworkSpec.of({"layers": list(layers)}), FIELDS)
+
+
+ITEMS = {"name": "in", "kind": "input", "field": "items"}
+AGE = {"name": "age", "kind": "input", "field": "age"}
+OUT = {"name": "out", "kind": "output", "field": "items"}
+
+
+def test_a_sparse_input_and_an_output_are_wide_and_what_lies_between_is_not():
+    found = weights(ITEMS, AGE, {"name": "low", "units": 5, "source": ["in", "age"]}, {"name": "high", "units": 4, "bias": False}, OUT)
+    assert found.units == {"in": 30, "age": 3, "low": 5, "high": 4, "out": 30}
+    assert found.weights == {
+        "low/in": Weight("low", 30, 5, wide=True),
+        "low/age": Weight("low", 5, 3, wide=False),
+        "low bias": Weight("low", 5, None, wide=False),
+        "high/low": Weight("high", 4, 5, wide=False),
+        "out": Weight("out", 30, 4, wide=True, by_tiles=True),
+        "out bias": Weight("out", 30, None, wide=True, by_tiles=True),
+    }
+    assert found.links["low", "age"] == Link("low/age")
+    assert found.links["out", ""] == Link("out")
+
+
+@pytest.mark.parametrize("owner", ["input", "output"])
+def test_a_shared_weight_stands_once_and_is_stepped_by_tiles(owner):
+    hidden, output = {"name": "mid", "units": 5}, dict(OUT)
+    if owner == "input":
+        output["weights"] = {"layer": "mid", "transposed": True}
+        name, shared = "mid/in", Weight("mid", 30, 5, wide=True, by_tiles=True)
+    else:
+        hidden["weights"] = {"layer": "out", "transposed": True}
+        name, shared = "out", Weight("out", 30, 5, wide=True, by_tiles=True)
+    found = weights(ITEMS, hidden, output)
+    assert [weight for weight in found.weights.values() if weight.columns] == [shared]
+    assert found.links == {("mid", "in"): Link(name, owner == "output"), ("out", ""): Link(name, owner == "input")}
+
+
+def test_an_output_of_several_sources_has_their_units_as_columns():
+    found = weights(ITEMS, {"name": "a", "units": 5}, {"name": "b", "units": 6, "source": "in"}, OUT | {"source": ["a", "b"]})
+    assert found.weights["out"] == Weight("out", 30, 11, wide=True, by_tiles=True)
+
+
+def test_row_bytes_are_those_of_float32():
+    assert Weight("a", 10, 7, wide=True).row_bytes == 28
+    assert Weight("a", 10, None, wide=True).row_bytes == 4

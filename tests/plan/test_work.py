@@ -1,0 +1,103 @@
+"""Work: the operations that torch counts in a real step, and what the traffic depends on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from widenet.model.build import build
+from widenet.model.draws import Draws
+from widenet.model.rule import StepNumbers
+from widenet.parallel.local import LocalExchange
+from widenet.plan import tiles
+from widenet.plan.binding import Width
+from widenet.plan.job import Job
+from widenet.plan.work import work
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.step import train_step
+
+WIDTH, EXAMPLES, ENTRIES = 203, 6, 5
+TIED = {"weights": {"layer": "mid", "transposed": True}}
+
+
+def job(output=None, hidden=(), **training):
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 7},
+        *hidden,
+        {"name": "out", "kind": "output", "field": "items", **(output or {})},
+    ]
+    spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd", **training})
+    return Job.of(NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)}, {"items": float(ENTRIES)})
+
+
+def added_product(total, left, right, **_):
+    """Operations of `total.addmm_(left, right)`, which torch does not count by itself."""
+    assert total == (left[0], right[1])
+    return 2 * left[0] * left[1] * right[1]
+
+
+def counted(job):
+    """Floating-point operations of one step's matrix products, as torch counts them."""
+    network = build(job.network, job.training, {"items": Width(WIDTH)}, LocalExchange(job.training.shards), counts={})
+    rule = Optimizer(job.training.optimizer)
+    network.prepare_training(rule)
+    chance = np.random.default_rng(0)
+    batch = SparseBatch.from_lists([sorted(chance.choice(WIDTH, ENTRIES, replace=False).tolist()) for _ in range(EXAMPLES)])
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product})
+    with counter:
+        numbers = StepNumbers(1, np.array([0.0, 0.1]))
+        train_step(network, {"items": batch}, None, Draws(0, 0, 0), rule, numbers, job.training.gradient_norm_limit)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["logits kept", "logits computed again"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        {},
+        {"output": {"activation": "sigmoid"}},
+        {"output": {"activation": "softmax", "loss": "l2"}},
+        {"output": TIED},
+        {"output": {"activation": "sigmoid", **TIED}},
+        {"gradient_norm_limit": 1e-3},
+        {"hidden": [{"name": "next", "units": 9}]},
+        {"output": {"source": ["mid", "next"]}, "hidden": [{"name": "next", "units": 9}]},
+    ],
+    ids=str,
+)
+def test_products_are_those_that_torch_counts(case, kept, monkeypatch):
+    if not kept:
+        monkeypatch.setattr(tiles, "KEPT_BYTES", 0)
+    asked = job(**case)
+    sparse = 4 * EXAMPLES * ENTRIES * 7
+    assert work(asked).operations - sparse == counted(asked)
+
+
+@pytest.mark.parametrize("num_processes", [2, 4, 8])
+def test_processes_divide_the_wide_products_and_not_the_trunk(num_processes):
+    alone, shared = work(job(hidden=[{"name": "next", "units": 9}])), work(replace(job(), num_processes=num_processes))
+    trunk = 6 * EXAMPLES * 7 * 9
+    assert shared.operations == pytest.approx((alone.operations - trunk) / num_processes, rel=0.3)
+
+
+def test_traffic_depends_on_examples_and_hidden_units_alone():
+    wide = {"items": Width(10**8)}
+    asked = replace(job(), num_processes=4)
+    assert work(Job.of(asked.network, asked.training, wide, num_processes=4)).sent_bytes == work(asked).sent_bytes
+    assert 0 < work(asked).sent_bytes <= 2 * (16 * EXAMPLES * 7 + 64 * EXAMPLES)
+
+
+def test_one_process_sends_nothing():
+    assert work(job()).sent_bytes == 0
+
+
+def test_torch_counts_a_product_as_two_operations_an_element():
+    with FlopCounterMode(display=False) as counter:
+        torch.ones(2, 3) @ torch.ones(3, 5)
+    assert counter.get_total_flops() == 2 * 2 * 3 * 5

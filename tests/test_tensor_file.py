@@ -1,0 +1,86 @@
+"""Tensor files: what safetensors' own library reads and writes, in blocks."""
+
+import hashlib
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from widenet import tensor_file
+from widenet.tensor_file import read_into, write
+
+TENSORS = {
+    "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),
+    "bias": torch.tensor([1.0, -0.0, torch.inf]),
+    "moved": torch.arange(7, dtype=torch.int32),
+    "nothing": torch.zeros(0, 5),
+    "column of one": torch.ones(3, 1),
+}
+
+
+@pytest.fixture(params=[2**25, 64, 4], ids=["one block", "some rows a block", "a number a block"], autouse=True)
+def block_bytes(request, monkeypatch):
+    monkeypatch.setattr(tensor_file, "_BLOCK_BYTES", request.param)
+
+
+def blank(tensors):
+    return {name: torch.full_like(tensor, 9) for name, tensor in tensors.items()}
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].numpy().tobytes() == tensor.numpy().tobytes()
+        assert found[name].shape == tensor.shape
+
+
+def test_what_is_written_is_what_the_library_reads_and_the_digest_is_that_of_the_file(tmp_path):
+    digest = write(tmp_path / "file", TENSORS)
+    assert_equal(load_file(tmp_path / "file"), TENSORS)
+    assert digest == hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
+
+
+def test_what_the_library_writes_is_read(tmp_path):
+    save_file(TENSORS, tmp_path / "file")
+    found = blank(TENSORS)
+    assert read_into(tmp_path / "file", found) is None
+    assert_equal(found, TENSORS)
+
+
+def test_a_part_of_a_file_is_enough(tmp_path):
+    write(tmp_path / "file", TENSORS)
+    found = blank({"weight": TENSORS["weight"]})
+    assert read_into(tmp_path / "file", found) is None
+    assert_equal(found, {"weight": TENSORS["weight"]})
+
+
+def test_a_weight_that_asks_for_a_gradient_is_written_and_filled(tmp_path):
+    weight = torch.nn.Parameter(torch.randn(4, 3))
+    write(tmp_path / "file", {"weight": weight})
+    found = torch.nn.Parameter(torch.zeros(4, 3))
+    assert read_into(tmp_path / "file", {"weight": found}) is None
+    assert torch.equal(found, weight)
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"other": torch.zeros(1)}, {"weight": torch.zeros(5, 37)}, {"moved": torch.zeros(7)}], ids=["absent", "shape", "type"]
+)
+def test_a_tensor_that_the_file_does_not_hold_is_named_and_left_alone(wanted, tmp_path):
+    write(tmp_path / "file", TENSORS)
+    assert read_into(tmp_path / "file", wanted) == next(iter(wanted))
+    assert not next(iter(wanted.values())).any()
+
+
+def test_a_cut_file_is_refused_by_the_library(tmp_path):
+    write(tmp_path / "file", TENSORS)
+    (tmp_path / "cut").write_bytes((tmp_path / "file").read_bytes()[:-1])
+    with pytest.raises(SafetensorError):
+        read_into(tmp_path / "cut", blank(TENSORS))
+
+
+def test_a_file_is_never_overwritten(tmp_path):
+    (tmp_path / "file").write_bytes(b"kept")
+    with pytest.raises(FileExistsError):
+        write(tmp_path / "file", TENSORS)
+    assert (tmp_path / "file").read_bytes() == b"kept"

@@ -1,0 +1,75 @@
+"""`widenet plan`."""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from widenet.errors import OptionError
+from widenet.plan.binding import Width
+
+
+class _Kind(StrEnum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def plan(
+    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers.")],
+    training: Annotated[Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")],
+    data: Annotated[Path | None, typer.Option(help="The dataset directory, which knows the widths.")] = None,
+    width: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD=N", help="Width of a sparse field, where there is no dataset yet; once a field.")
+    ] = None,
+    device_memory: Annotated[
+        str | None, typer.Option(help="Memory of each device, such as 141GB; this machine's, among all processes, if not given.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Processes, one a device; their number divides the shards.", min=1)] = 1,
+    device: Annotated[_Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the fewest devices that hold it."""
+    from widenet.cli.plan_table import plan_table
+    from widenet.plan.job import Job
+    from widenet.plan.machine import available_memory, available_threads
+    from widenet.plan.numbers import bytes_of
+    from widenet.plan.report import report
+    from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
+
+    documents = NetworkSpec.read(network), TrainingSpec.read(training)
+    facts = _facts(data, width or [], documents[0].fields)
+    kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
+    threads = available_threads(processes) if kind == _Kind.cpu else 1
+    job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads)
+    available = None if kind == _Kind.cuda else available_memory()
+    memory = bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
+    found = report(job, memory)
+    typer.echo(json.dumps(found, indent=2) if as_json else plan_table(job, found, assumed=data is None))
+
+
+def _facts(data: Path | None, widths: list[str], fields: tuple[str, ...]) -> dict[str, Any]:
+    """What is known of the fields: by a dataset, or by their widths alone."""
+    if (data is None) == (not widths):
+        raise OptionError("plan needs either --data DIR or --width FIELD=N.")
+    if data is not None:
+        from widenet.data.manifest import Manifest
+
+        manifest = Manifest.read(data)
+        return {"fields": manifest.fields, "entries": manifest.entries_per_example, "num_examples": manifest.num_examples}
+    found: Mapping[str, Width] = dict(_width(text) for text in widths)
+    missing = [name for name in fields if name not in found]
+    if missing:
+        named = ", ".join(missing)
+        raise OptionError(f"--width must name every field that the network reads; missing: {named}. Add --width {missing[0]}=N.")
+    return {"fields": found}
+
+
+def _width(text: str) -> tuple[str, Width]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.replace("_", "").isdecimal() or not 1 <= int(number) < 2**31:
+        raise OptionError(f'--width must be FIELD=N with N from 1 to {2**31 - 1:,}; got "{text}".')
+    return name, Width(int(number))

@@ -1,0 +1,73 @@
+"""A plan as text: tables for a person, and the judgement in a sentence."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from widenet.plan.fit import mostly
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.numbers import amount
+
+_WORDS = {"state": "optimizer state", "program": "Python and torch"}
+
+
+def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
+    """What `widenet.plan.report.report` found, to read. assumed: no dataset told how many entries an example has."""
+    batch = f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {job.shards_each} a process"
+    parts = [(_WORDS.get(name, name), amount(size)) for name, size in found["memory_bytes"].items()]
+    work = found["work"]
+    lines = [
+        *_aligned(("weight", "rows", "columns", "bytes", "held"), [_weight(name, row) for name, row in found["weights"].items()]),
+        "",
+        *_aligned(("process", "shards", *_wide(found), "memory"), [_process(row) for row in found["processes"]]),
+        "",
+        *_aligned(("each process", "bytes"), parts),
+        "",
+        f"{batch}. A step, each process: {amount(work['operations'], 'FLOP')}; {amount(work['sent_bytes'])} sent, as much received.",
+        f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk.",
+    ]
+    if assumed:
+        lines.append(f"Assumed: {next(iter(job.entries.values())):g} stored entries an example and field. With --data they are counted.")
+    if "fits" in found:
+        lines.append(_judgement(job, found))
+    return "\n".join(lines)
+
+
+def _judgement(job: Job, found: Mapping[str, Any]) -> str:
+    """Whether it fits, on how few devices it would, and why not on fewer."""
+    memory_each, fewest = amount(found["device_memory_bytes"]), found["fewest"]
+    verdict = "Fits" if found["fits"] else "Does not fit"
+    need = f"{verdict}: a process needs {amount(found['memory_bytes']['total'])} ({mostly(memory(job))}) of {memory_each}."
+    if fewest is None:
+        return f"{need} No number of devices of that size holds it."
+    if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
+        return f"{need} No fewer would do." if job.num_processes > 1 else need
+    more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
+    return f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
+
+
+def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    columns = "" if row["columns"] is None else f"{row['columns']:,}"
+    return name, f"{row['rows']:,}", columns, amount(row["bytes"]), "in shards of rows" if row["wide"] else "whole by every process"
+
+
+def _wide(found: Mapping[str, Any]) -> list[str]:
+    return [f"rows of {name}" for name in found["processes"][0]["rows"]]
+
+
+def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
+    first, stop = row["shards"]
+    shards = f"{first}" if stop == first + 1 else f"{first}-{stop - 1}"
+    rows = [f"{start:,}-{end - 1:,}" if end > start else "none" for start, end in row["rows"].values()]
+    return f"{row['process']}", shards, *rows, amount(row["memory_bytes"])
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of text; the first and those that hold words to the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    right = [all(row[column][:1].isdigit() or not row[column] for row in rows) and column > 0 for column in range(len(header))]
+    lines = []
+    for row in [header, *rows]:
+        cells = [cell.rjust(width) if by_right else cell.ljust(width) for cell, width, by_right in zip(row, widths, right, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines

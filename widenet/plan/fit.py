@@ -1,0 +1,69 @@
+"""Whether a training fits its devices, and if not, what would."""
+
+from dataclasses import replace
+
+from widenet.errors import CapacityError
+from widenet.plan.job import Job, divisors_of
+from widenet.plan.memory import Memory, memory
+from widenet.plan.numbers import amount
+
+_MOST_SHARDS = 1024
+
+
+def smallest(job: Job, device_bytes: int) -> Job | None:
+    """The job on the fewest devices of some memory that hold it; with more shards where these do not do; None where none do."""
+    for num_shards in sorted({job.training.shards, *(2**power for power in range(11) if 2**power > job.training.shards)}):
+        training = job.training.model_copy(update={"shards": num_shards})
+        for num_processes in divisors_of(num_shards):
+            candidate = replace(job, training=training, num_processes=num_processes)
+            if memory(candidate).total <= device_bytes:
+                return candidate
+    return None
+
+
+def check_fits(job: Job, device_bytes: int) -> None:
+    """Raise CapacityError where the largest process needs more than a device's memory."""
+    needed = memory(job)
+    if needed.total <= device_bytes:
+        return
+    devices = "1 device" if job.num_processes == 1 else f"each of {job.num_processes} devices"
+    need = f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has {amount(device_bytes)}."
+    raise CapacityError(f"{need} {_remedy(job, device_bytes)}")
+
+
+def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
+    """Raise CapacityError where the processes of one machine, which have started, need more than the memory that it still has."""
+    needed = memory(job)
+    if (needed.total - needed.program) * num_local <= available_bytes:
+        return
+    each = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
+    raise CapacityError(
+        f"The plan needs {each} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to give. "
+        f'{_cheaper(job)}, or divide it among several machines: "widenet plan" tells how many.'
+    )
+
+
+def mostly(needed: Memory) -> str:
+    """The two largest parts of a need, in words."""
+    parts = {
+        "weights": needed.weights,
+        "optimizer state": needed.state,
+        "activations": needed.activations,
+        "workspace": needed.workspace,
+        "Python and torch": needed.program,
+    }
+    first, second = sorted(parts, key=lambda name: -parts[name])[:2]
+    return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"
+
+
+def _remedy(job: Job, device_bytes: int) -> str:
+    fitting = smallest(job, device_bytes)
+    if fitting is None:
+        return f"{_cheaper(job)}: no number of devices up to {_MOST_SHARDS} holds it."
+    more = "" if fitting.training.shards == job.training.shards else f' and "shards": {fitting.training.shards}'
+    return f"Use {fitting.num_processes} devices{more}."
+
+
+def _cheaper(job: Job) -> str:
+    lighter = '"batch_size"' if not job.training.optimizer.state else '"batch_size", take an optimizer with less state ("sgd" has none)'
+    return f'Lower "units" or {lighter}'

@@ -1,0 +1,91 @@
+"""A training as a plan sees it: documents, widths, and the machines it is to run on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from widenet.errors import OptionError
+from widenet.plan.binding import FieldFacts
+from widenet.plan.shards import Shards, held
+from widenet.plan.weights import Weight, Weights, weights_of
+from widenet.spec.layers import InputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+DeviceKind = Literal["cpu", "cuda"]
+
+ASSUMED_ENTRIES = 100.0
+"""Stored entries of an example where no dataset says how many there are."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training over known widths, divided among processes.
+
+    entries: mean number of stored entries of an example, by sparse field. num_examples: in a step.
+    num_threads: that work on shards in one process.
+    """
+
+    network: NetworkSpec
+    training: TrainingSpec
+    weights: Weights
+    entries: Mapping[str, float]
+    num_examples: int
+    num_processes: int = 1
+    device: DeviceKind = "cpu"
+    num_threads: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        network: NetworkSpec,
+        training: TrainingSpec,
+        fields: Mapping[str, FieldFacts],
+        entries: Mapping[str, float] | None = None,
+        num_examples: int | None = None,
+        **machines: int | DeviceKind,
+    ) -> "Job":
+        """The job of two documents over a dataset's fields; raises FitError, OptionError for a number of processes that does not divide.
+
+        num_examples: of the dataset; None: enough to fill a step.
+        """
+        found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind == "sparse"}
+        batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
+        job = cls(network, training, weights_of(network, fields), found, batch, **machines)  # type: ignore[arg-type]
+        check_processes(training.shards, job.num_processes)
+        return job
+
+    def shards(self, weight: Weight) -> Shards:
+        """How a wide weight is cut."""
+        return Shards(weight.rows, self.training.shards)
+
+    def rows(self, weight: Weight, process: int) -> int:
+        """Rows of a weight that a process holds."""
+        if not weight.wide:
+            return weight.rows
+        shards = self.shards(weight)
+        own = held(shards.count, process, self.num_processes)
+        return shards.stop(own[-1]) - shards.start(own[0])
+
+    def entries_of(self, source: str) -> float:
+        """Mean number of stored entries of an example, in a sparse input layer."""
+        layer = self.network.layer(source)
+        assert isinstance(layer, InputLayer)
+        return self.entries[layer.field]
+
+    @property
+    def shards_each(self) -> int:
+        """Shards that a process holds."""
+        return self.training.shards // self.num_processes
+
+
+def check_processes(num_shards: int, num_processes: int) -> None:
+    """Raise OptionError where the shards cannot be divided equally among the processes."""
+    if num_processes < 1 or num_shards % num_processes:
+        divisors = ", ".join(str(number) for number in divisors_of(num_shards))
+        raise OptionError(f"the number of processes must divide the {num_shards} shards; got {num_processes}. Use one of {divisors}.")
+
+
+def divisors_of(number: int) -> list[int]:
+    """The numbers that divide a number, ascending."""
+    return [candidate for candidate in range(1, number + 1) if number % candidate == 0]

@@ -1,0 +1,110 @@
+"""The bytes that one process of a training needs at its peak."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from widenet.plan.job import Job
+from widenet.plan.tiles import are_kept, tile_units
+from widenet.plan.weights import Weight
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.layers import OutputLayer
+
+PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 1_000_000_000}
+"""Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose context lies in device memory."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one process.
+
+    weights: of its shards, and of the trunk. state: the optimizer's, and the step that moved each row last.
+    activations: values and gradients of the layers for one batch. workspace: what a step needs besides. program: Python and torch.
+    """
+
+    weights: int
+    state: int
+    activations: int
+    workspace: int
+    program: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.state + self.activations + self.workspace + self.program
+
+
+def memory(job: Job, process: int = 0) -> Memory:
+    """What a process needs; the first one has never more shards' rows than another but by rounding."""
+    held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
+    damped = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
+    optimizer = job.training.optimizer
+    moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
+    return Memory(
+        weights=sum(held.values()) + damped,
+        state=sum(held.values()) * len(optimizer.state) + moved,
+        activations=_activations(job),
+        workspace=max(_phases(job, process)),
+        program=PROGRAM_BYTES[job.device],
+    )
+
+
+def _remembers_moves(job: Job, weight: Weight) -> bool:
+    """Whether rows of a weight note the step that moved them last."""
+    idles = job.training.optimizer.idles or (job.training.optimizer.kind == "sgd" and job.training.l2 > 0)
+    return idles and weight.wide and not weight.by_tiles
+
+
+def _activations(job: Job) -> int:
+    """A batch's entries, and four numbers a hidden unit: sum, activation, what dropout kept, gradient; the trunk's gradients too."""
+    num = job.num_examples
+    entries = sum(16 * round(num * job.entries[field]) for field in job.network.fields if field in job.entries)
+    dense = sum(4 * num * job.weights.units[layer.name] for layer in job.network.inputs if layer.field not in job.entries)
+    hidden = sum(4 * 4 * num * layer.units for layer in job.network.hidden)
+    trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
+    return entries + dense + hidden + trunk
+
+
+def _phases(job: Job, process: int) -> Iterator[int]:
+    """The workspace of each phase of a step; only the largest counts, for each gives its room back."""
+    inputs = [(layer, source, link.weight) for (layer, source), link in job.weights.links.items() if source]
+    wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
+    rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
+    yield max((_exact_sum(job, job.weights.units[layer]) for layer, _, _ in wide), default=0)
+    yield rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
+    yield sum(_kept(job, layer, process) + _tiles(job, layer) for layer in job.network.outputs)
+
+
+def _exact_sum(job: Job, units: int) -> int:
+    """A float32 term a shard held, and three times the 64-bit integers or doubles of one."""
+    return job.num_examples * units * (4 * job.shards_each + 3 * 8)
+
+
+def _touched_rows(job: Job, weight: Weight, source: str) -> int:
+    """Gradients of the rows that a batch touches; while a thread updates a shard, their weights and state too."""
+    touched = min(job.num_examples * job.entries_of(source) / job.num_processes, job.rows(weight, 0))
+    at_work = min(job.num_threads, job.shards_each) / job.shards_each
+    return round(touched * weight.row_bytes * (1 + at_work * (3 + len(job.training.optimizer.state))))
+
+
+def _kept(job: Job, layer: OutputLayer, process: int) -> int:
+    """What an output keeps between passes: logits and, as they turn into deltas tile by tile, these beside them."""
+    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
+    if not are_kept(job.num_examples, weight.rows) or not (waits(job, layer) or layer.activation.kind in ROW_WISE):
+        return 0
+    return 2 * 4 * job.num_examples * job.rows(weight, process)
+
+
+def _tiles(job: Job, layer: OutputLayer) -> int:
+    """Tiles at work, and an output's gradient to the hidden vectors."""
+    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
+    num, columns = job.num_examples, weight.columns or 1
+    units = min(tile_units(num), job.shards(weight).size(0))
+    tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
+    return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, columns)
+
+
+def waits(job: Job, layer: OutputLayer) -> bool:
+    """Whether an output's tiles are updated at the end of a step: others use its weight, or the whole gradient has a limit."""
+    name = job.weights.links[layer.name, ""].weight
+    shared = [link.weight for link in job.weights.links.values()].count(name) > 1
+    return shared or job.training.gradient_norm_limit is not None

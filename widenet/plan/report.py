@@ -1,0 +1,58 @@
+"""A plan as plain values: who holds what, bytes, traffic, operations, and the fewest devices that hold it."""
+
+from dataclasses import asdict
+from typing import Any
+
+from widenet.plan.fit import smallest
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.shards import held
+from widenet.plan.work import work
+
+
+def report(job: Job, device_bytes: int | None) -> dict[str, Any]:
+    """What `widenet plan --json` prints; bytes, counts and half-open ranges of units.
+
+    device_bytes: memory of a device; None: not known, and so not judged.
+    """
+    needed = memory(job)
+    found: dict[str, Any] = {
+        "device": job.device,
+        "shards": job.training.shards,
+        "batch_size": job.num_examples,
+        "entries_per_example": dict(job.entries),
+        "weights": {
+            name: {"rows": weight.rows, "columns": weight.columns, "bytes": weight.rows * weight.row_bytes, "wide": weight.wide}
+            for name, weight in job.weights.weights.items()
+        },
+        "memory_bytes": {**asdict(needed), "total": needed.total},
+        "work": asdict(work(job)),
+        "checkpoint_bytes": checkpoint_bytes(job),
+        "processes": [_process(job, process) for process in range(job.num_processes)],
+    }
+    if device_bytes is not None:
+        fewest = smallest(job, device_bytes)
+        found["device_memory_bytes"] = device_bytes
+        found["fits"] = needed.total <= device_bytes
+        found["fewest"] = fewest and {
+            "processes": fewest.num_processes,
+            "shards": fewest.training.shards,
+            "memory_bytes": memory(fewest).total,
+        }
+    return found
+
+
+def checkpoint_bytes(job: Job) -> int:
+    """Bytes on disk of a checkpoint: all weights, and the optimizer's state."""
+    weights = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values())
+    return weights * (1 + len(job.training.optimizer.state))
+
+
+def _process(job: Job, process: int) -> dict[str, Any]:
+    own = held(job.training.shards, process, job.num_processes)
+    units = {}
+    for name, weight in job.weights.weights.items():
+        if weight.wide and weight.columns is not None:
+            shards = job.shards(weight)
+            units[name] = [shards.start(own[0]), shards.stop(own[-1])]
+    return {"process": process, "shards": [own.start, own.stop], "rows": units, "memory_bytes": memory(job, process).total}

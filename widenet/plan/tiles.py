@@ -1,0 +1,25 @@
+"""Tiles: the pieces of a shard that a wide output works on, and how much of a batch's logits is kept between passes."""
+
+from collections.abc import Iterator
+
+TILE_CELLS = 2**17
+"""Logits in a tile: few enough that a tile and its weights stay in a core's cache."""
+
+KEPT_BYTES = 2**29
+"""Logits of a batch up to this size are kept between passes; larger ones are computed again, with the same shapes and so the same bits."""
+
+
+def tile_units(num_examples: int) -> int:
+    """Units in a tile for a batch: a function of shapes alone, for the bits depend on it."""
+    return max(64, TILE_CELLS // max(num_examples, 1))
+
+
+def tiles(num_units: int, num_examples: int) -> Iterator[tuple[int, int]]:
+    """The tiles (start, stop) of a shard for a batch."""
+    units = tile_units(num_examples)
+    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+
+
+def are_kept(num_examples: int, width: int) -> bool:
+    """Whether the float32 logits of a batch over a whole output are kept between passes."""
+    return 4 * num_examples * width <= KEPT_BYTES

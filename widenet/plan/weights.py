@@ -1,0 +1,89 @@
+"""The weights of a network: their shapes, who shares them, and which are wide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from widenet.plan.binding import FieldFacts, bind, is_sparse_input
+from widenet.spec.layers import HiddenLayer, OutputLayer
+from widenet.spec.network import NetworkSpec
+
+
+@dataclass(frozen=True)
+class Link:
+    """A weight seen from the layer that uses it."""
+
+    weight: str
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight [rows, columns] or bias [rows] of the layer that owns it.
+
+    wide: its rows are the units of a sparse input or of an output, and cut into shards; otherwise every process has it whole.
+    by_tiles: an output uses it, and so every row has a gradient in every step; otherwise, where it is wide, only rows that a batch touches.
+    """
+
+    layer: str
+    rows: int
+    columns: int | None
+    wide: bool
+    by_tiles: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, float32."""
+        return 4 * (self.columns or 1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All weights of a network over known widths.
+
+    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
+    weights: by name: "LAYER/SOURCE" of a hidden layer, "LAYER" of an output, "LAYER bias" of either.
+    """
+
+    units: dict[str, int]
+    links: dict[tuple[str, str], Link]
+    weights: dict[str, Weight]
+
+
+def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
+    """The weights of a network over a dataset's fields, hidden layers' first; raises FitError where the two do not go together."""
+    units = bind(spec, fields)
+    links: dict[tuple[str, str], Link] = {}
+    found: dict[str, Weight] = {}
+    for layer in spec.hidden:
+        for source in spec.sources(layer):
+            links[layer.name, source] = link = _link(spec, layer, source)
+            if link.weight == f"{layer.name}/{source}":
+                found[link.weight] = _between(layer.name, units[source], units[layer.name], is_sparse_input(spec, source, fields))
+        if layer.bias:
+            found[f"{layer.name} bias"] = Weight(layer.name, units[layer.name], None, wide=False)
+    for output in spec.outputs:
+        links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
+        if link.weight == output.name:
+            columns = sum(units[source] for source in spec.sources(output))
+            found[output.name] = Weight(output.name, units[output.name], columns, wide=True)
+        if output.bias:
+            found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=True)
+    stepped = {links[output.name, ""].weight for output in spec.outputs}
+    return Weights(units, links, {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()})
+
+
+def _between(layer: str, source_units: int, units: int, is_sparse: bool) -> Weight:
+    """The weight between a hidden layer and a source: a row a feature of a sparse input, else a row a unit of the layer."""
+    return Weight(layer, source_units, units, wide=True) if is_sparse else Weight(layer, units, source_units, wide=False)
+
+
+def _link(spec: NetworkSpec, layer: HiddenLayer | OutputLayer, source: str) -> Link:
+    """The weight that a layer uses for a source: its own, or the one it shares."""
+    own = layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
+    share = layer.weights
+    if share is None or (share.source or spec.sources(layer)[0]) != source:
+        return Link(own)
+    owner = spec.layer(share.layer)
+    if isinstance(owner, OutputLayer):
+        return Link(owner.name, share.transposed)
+    return Link(f"{owner.name}/{share.layer_source or spec.sources(owner)[0]}", share.transposed)

@@ -1,0 +1,80 @@
+"""The work of one process in one step: floating-point operations, and bytes sent to the others."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from widenet.plan.job import Job
+from widenet.plan.memory import waits
+from widenet.plan.tiles import are_kept
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.layers import OutputLayer
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of one process in one step.
+
+    operations: of its matrix products and sparse sums, a multiplication and an addition counting two.
+    sent_bytes: what it sends to the N - 1 others, by the ring algorithm: 2 (N - 1) / N of what is added up, N - 1 times what is gathered.
+    It receives as much.
+    """
+
+    operations: int
+    sent_bytes: int
+
+
+def work(job: Job, process: int = 0) -> Work:
+    """What a process does in a step."""
+    others, num = job.num_processes - 1, job.num_processes
+    sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * job.shards_each * others
+    return Work(sum(_products(job, process)), round(sent))
+
+
+def _products(job: Job, process: int) -> Iterator[int]:
+    num = job.num_examples
+    for (layer, source), link in job.weights.links.items():
+        weight = job.weights.weights[link.weight]
+        if not source:
+            continue
+        if weight.wide:
+            yield round(4 * num * job.entries_of(source) / job.num_processes * job.weights.units[layer])
+        else:
+            yield 6 * num * weight.rows * (weight.columns or 1)
+    for output in job.network.outputs:
+        weight = job.weights.weights[job.weights.links[output.name, ""].weight]
+        yield 2 * _passes(job, output) * num * job.rows(weight, process) * (weight.columns or 1)
+
+
+def _passes(job: Job, output: OutputLayer) -> int:
+    """Products of an output's size in a step: logits, gradients to the hidden vectors and to the weight, and what is done again."""
+    row_wise = output.activation.kind in ROW_WISE
+    closed = output.activation.kind == "softmax" and output.loss.kind.endswith("cross_entropy")
+    limited = job.training.gradient_norm_limit is not None
+    again = 0
+    if not are_kept(job.num_examples, job.weights.units[output.name]):
+        again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
+    return 3 + again + (2 if limited else 0)
+
+
+def _added_up(job: Job) -> Iterator[int]:
+    """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
+    num = job.num_examples
+    for (layer, source), link in job.weights.links.items():
+        if source and job.weights.weights[link.weight].wide:
+            yield 8 * num * (job.weights.units[layer] + 1)
+    for output in job.network.outputs:
+        columns = job.weights.weights[job.weights.links[output.name, ""].weight].columns or 1
+        yield 8 * num * (columns + 1) + 16
+    if job.training.gradient_norm_limit is not None:
+        yield 16 * sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values())
+    for hidden in job.network.hidden:
+        if hidden.weight_norm is not None:
+            owned = [job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)]
+            yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
+
+
+def _gathered(job: Job) -> Iterator[int]:
+    """Bytes that each shard gives to all processes in a step: what a row-wise activation divides by, and what couples its gradients."""
+    for output in job.network.outputs:
+        if output.activation.kind in ROW_WISE:
+            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2)
