@@ -11,6 +11,7 @@ from widenet.kernels import exact_sum, sum_by
 from widenet.model.exchange import Exchange
 
 if TYPE_CHECKING:
+    from widenet.model.layers.output import Tile
     from widenet.model.wide_loss import WideLoss
 
 
@@ -24,6 +25,12 @@ def log_sum_exp(found: Sequence[tuple[Tensor, Tensor]], exchange: Exchange, wher
     peak_E = torch.stack(peaks).amax(dim=0)
     scaled = [total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in zip(peaks, totals, strict=True)]
     return (peak_E.double() + torch.log(exact_sum(scaled))).float()
+
+
+def _shares(logits_ET: Tensor, in_place: bool = True) -> tuple[Tensor, Tensor]:
+    """exp(z - largest of the tile) float32 [E, T], in the logits' place if so asked, and the largest float32 [E]."""
+    peak_E = logits_ET.amax(dim=1)
+    return (logits_ET.sub_(peak_E[:, None]) if in_place else logits_ET - peak_E[:, None]).exp_(), peak_E
 
 
 class RowActivation:
@@ -41,6 +48,7 @@ class RowActivation:
         self.entry_logits: dict[int, Tensor] = {}
         self.pulls: dict[int, Tensor] = {}
         self.losses: dict[int, Tensor] = {}
+        self.shares: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.log_sum_E = torch.zeros(0)
         self.sum_E = torch.zeros(0)
         self.coupling_E = torch.zeros(0)
@@ -59,14 +67,19 @@ class RowActivation:
         rows.coupling_E = exact_sum(exchange.gather(exchange.each(couple), where)).float()
         return rows
 
-    def delta(self, logits_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
+    def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile (of a shard's targets, with its first tile), and the gradient [E, T] to its logits."""
-        a_ET = self._activations(logits_ET)
         if self.closed:
             entries = self.step.entries(shard, index)
-            delta_ET = a_ET.mul_(self.coupling_E[:, None])
+            if (shard, index) in self.shares:
+                share_ET, peak_E = self.shares.pop((shard, index))
+            else:
+                share_ET, peak_E = _shares(self.step.tile_logits(shard, index, tile))
+            delta_ET = share_ET.mul_((torch.exp(peak_E - self.log_sum_E) * self.coupling_E)[:, None])
             delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
             return self.losses[shard] if index == 0 else torch.zeros_like(self.losses[shard]), delta_ET
+        logits_ET = self.step.tile_logits(shard, index, tile)
+        a_ET = self._activations(logits_ET)
         loss, slope_ET = self.step.cells(logits_ET, a_ET, shard, index)
         coupling_E1 = self.coupling_E[:, None]
         if self.kind == "softmax":
@@ -93,17 +106,22 @@ class RowActivation:
             self.entry_logits[shard] = torch.empty(self._num_entries(shard), device=device)
         for index in range(len(self.step.tiles[shard])):
             logits_ET = self.step.tile_logits(shard, index)
-            if self.kind == "softmax":
-                higher_E = torch.maximum(peak_E, logits_ET.amax(dim=1))
-                total_E *= torch.exp((peak_E - higher_E).double())
-                total_E += torch.exp(logits_ET - higher_E[:, None]).sum(dim=1)
-                peak_E = higher_E
-                if self.closed:
-                    entries = self.step.entries(shard, index)
-                    self.entry_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
-            else:
+            if self.closed:
+                entries = self.step.entries(shard, index)
+                self.entry_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
+            if self.kind != "softmax":
                 total_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
-            self.step.keep_logits(shard, index, logits_ET)
+                self.step.keep_logits(shard, index, logits_ET)
+                continue
+            if not self.closed:
+                self.step.keep_logits(shard, index, logits_ET)
+            share_ET, own_E = _shares(logits_ET, in_place=self.closed)
+            higher_E = torch.maximum(peak_E, own_E)
+            total_E *= torch.exp((peak_E - higher_E).double())
+            total_E += share_ET.sum(dim=1) * torch.exp((own_E - higher_E).double())
+            peak_E = higher_E
+            if self.closed and self.step.keeps:
+                self.shares[shard, index] = share_ET, own_E
         return peak_E, total_E
 
     def _pull(self, shard: int) -> Tensor:

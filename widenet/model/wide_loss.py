@@ -114,9 +114,9 @@ class WideLoss:
 
     def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile, and the gradient [E, T] to its logits."""
-        logits_ET = self.tile_logits(shard, index, tile)
         if self.rows is not None:
-            return self.rows.delta(logits_ET, shard, index)
+            return self.rows.delta(shard, index, tile)
+        logits_ET = self.tile_logits(shard, index, tile)
         a_ET = activate(self.activation, logits_ET)
         loss, slope_ET = self.cells(logits_ET, a_ET, shard, index)
         if not self.loss.slope_of_logit:
