@@ -1,0 +1,115 @@
+"""What 8 devices of 141 GB would need for 10 million to 1 billion items, and how long a step would take at the rates of this machine."""
+
+import argparse
+import multiprocessing
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import distributed
+
+from benchmarks.results import Table, machine, publish
+from widenet.plan.binding import Width
+from widenet.plan.fit import smallest
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.numbers import amount
+from widenet.plan.work import work
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+DEVICES, DEVICE_BYTES, HIDDEN, BATCH = 8, 141 * 10**9, 256, 4096
+WIDTHS, OPTIMIZERS = (10**7, 10**8, 10**9), ("adam", "sgd")
+LINK_BYTES, PRODUCT = 2**26, 2048
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked for."""
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each rate")
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Print a row a width and optimizer."""
+    products, link = _matrix_rate(asked.rounds), _link_rate(asked.rounds)
+    columns = ["items", "optimizer", "GB on each of 8", "fewest devices", "operations a step and device", "bytes sent", "s a step"]
+    table = Table(f"{HIDDEN} hidden units, softmax, batch {BATCH}, {DEVICES} devices of {amount(DEVICE_BYTES)}", columns)
+    for width in WIDTHS:
+        for optimizer in OPTIMIZERS:
+            table.rows.append(_row(width, optimizer, products, link))
+    where = "CUDA" if torch.cuda.is_available() else f"a CPU ({machine()}), {torch.get_num_threads()} threads"
+    table.notes.append(
+        f"Rates measured on {where}: {amount(products, 'FLOP/s')} in float32 products, {amount(link, 'B/s')} added up between 2 processes. "
+        "The time is operations and bytes over these rates, nothing else."
+    )
+    print(table)
+    publish("plans", [table], asked.out)
+
+
+def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
+    layers = [
+        {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
+        {"name": "taste", "units": HIDDEN, "activation": "tanh"},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+    training = TrainingSpec.of({"batch_size": BATCH, "optimizer": optimizer})
+    job = Job.of(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}, num_processes=DEVICES, device="cuda")
+    fewest, needed, step = smallest(job, DEVICE_BYTES), memory(job).total, work(job)
+    seconds = step.operations / products + step.sent_bytes / link
+    enough = "none" if fewest is None else f"{fewest.num_processes}"
+    return [
+        f"{width:,}",
+        optimizer,
+        f"{needed / 1e9:,.0f}",
+        enough,
+        amount(step.operations, "FLOP"),
+        amount(step.sent_bytes),
+        f"{seconds:,.3g}",
+    ]
+
+
+def _matrix_rate(rounds: int) -> float:
+    """Operations a second of a large float32 product, the best of some."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    left = torch.randn(PRODUCT, PRODUCT, device=device)
+    found = torch.empty_like(left)
+    seconds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        torch.mm(left, left, out=found)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return 2 * PRODUCT**3 / min(seconds)
+
+
+def _link_rate(rounds: int) -> float:
+    """Bytes a second that each of two processes sends in an all-reduce of 64-bit integers, the best of some."""
+    context = multiprocessing.get_context("spawn")
+    seconds = context.SimpleQueue()
+    with TemporaryDirectory() as folder:
+        processes = [context.Process(target=_reduce, args=(str(Path(folder) / "store"), rank, rounds, seconds)) for rank in range(2)]
+        for process in processes:
+            process.start()
+        found = [seconds.get() for _ in processes]
+        for process in processes:
+            process.join()
+    return LINK_BYTES / float(max(found))
+
+
+def _reduce(store: str, rank: int, rounds: int, seconds: "multiprocessing.queues.SimpleQueue[float]") -> None:
+    several = torch.cuda.device_count() > 1
+    if several:
+        torch.cuda.set_device(rank)
+    distributed.init_process_group("nccl" if several else "gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    numbers = torch.ones(LINK_BYTES // 8, dtype=torch.int64, device="cuda" if several else "cpu")
+    best = float("inf")
+    for _ in range(rounds):
+        distributed.barrier()
+        started = time.perf_counter()
+        distributed.all_reduce(numbers)
+        if several:
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    seconds.put(best)
+    distributed.destroy_process_group()
