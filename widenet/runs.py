@@ -19,7 +19,8 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes, restarted
+from widenet.parallel.announced import restarted
+from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads

@@ -19,7 +19,7 @@ from widenet import checkpoint
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
-from widenet.parallel.group import announced, by_all, by_leader, is_leader, join, num_processes
+from widenet.parallel.group import by_all, by_leader, is_leader, join, num_processes
 from widenet.parallel.processes import ProcessExchange
 from widenet.runs import Model, Silence, train
 
@@ -372,38 +372,6 @@ def test_a_group_is_known_by_what_its_launcher_says(environment, expected, monke
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert (num_processes(), is_leader()) == expected
-    assert announced("RANK") == (environment.get("RANK") or environment.get("SLURM_PROCID"))
-
-
-NODES = {
-    "node5": "node5",
-    "login.cluster.example.org": "login.cluster.example.org",
-    "a[01-04,7]": "a01",
-    "a[7,01-04]": "a7",
-    "a[007]": "a007",
-    "gpu-a[2-3],gpu-b7": "gpu-a2",
-    "gpu-b7,gpu-a[2-3]": "gpu-b7",
-    "rack[1-2,9]-node[03-04],x1": "rack1-node03",
-    "cn[0-1].ib": "cn0.ib",
-    "tux1,tux[3-4]": "tux1",
-}
-
-
-@pytest.mark.parametrize("nodes", NODES)
-def test_under_slurm_the_group_meets_at_the_first_node_of_the_step(nodes, monkeypatch):
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
-    monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
-    assert announced("MASTER_ADDR") == NODES[nodes]
-    monkeypatch.setenv("MASTER_ADDR", "told")
-    assert announced("MASTER_ADDR") == "told"
-
-
-def test_without_a_list_of_nodes_the_group_meets_where_slurm_was_called(monkeypatch):
-    for name in ("MASTER_ADDR", "SLURM_STEP_NODELIST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
-    assert announced("MASTER_ADDR") == "10.0.0.1"
 
 
 @pytest.mark.parametrize("launcher", ["WIDENET_LAUNCHER", "TORCHELASTIC_USE_AGENT_STORE"])

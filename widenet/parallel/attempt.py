@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from torch.distributed import DistStoreError, PrefixStore, Store  # type: ignore[attr-defined]
 
-_ANSWER = timedelta(seconds=0.1)
+_LOOK_SECONDS = 0.02
 
 
 def part_of_this_attempt(store: Store, rank: int, size: int, timeout: timedelta) -> Store:
@@ -22,20 +22,18 @@ def part_of_this_attempt(store: Store, rank: int, size: int, timeout: timedelta)
         name = store.get(f"widenet/told/{own}").decode()
         store.set(f"widenet/heard/{own}/{name}", "")
         return PrefixStore(name, store)
-    deadline = time.monotonic() + timeout.total_seconds()
-    for other in range(1, size):
-        while not _told(store, other, own):
-            if time.monotonic() > deadline:
-                raise DistStoreError(f"process {other} did not come within {timeout.total_seconds():.0f} seconds")
+    deadline, missing = time.monotonic() + timeout.total_seconds(), list(range(1, size))
+    while missing := [other for other in missing if not _has_heard(store, other, own)]:
+        if time.monotonic() > deadline:
+            raise DistStoreError(f"process {missing[0]} did not come within {timeout.total_seconds():.0f} seconds")
+        time.sleep(_LOOK_SECONDS)
     return PrefixStore(own, store)
 
 
-def _told(store: Store, rank: int, name: str) -> bool:
-    """Tell the process that asked last the name of this attempt; whether it has heard: one of an earlier attempt never does."""
+def _has_heard(store: Store, rank: int, name: str) -> bool:
+    """Whether a process has heard the name of this attempt. Whoever asked last is told; one of an earlier attempt never hears."""
+    if not store.check([f"widenet/asks/{rank}"]):
+        return False
     asking = store.get(f"widenet/asks/{rank}").decode()
     store.set(f"widenet/told/{asking}", name)
-    try:
-        store.wait([f"widenet/heard/{asking}/{name}"], _ANSWER)
-    except DistStoreError:
-        return False
-    return True
+    return store.check([f"widenet/heard/{asking}/{name}"])

@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import re
 import socket
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +12,7 @@ from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
+from widenet.parallel.announced import announced
 from widenet.parallel.attempt import part_of_this_attempt
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
@@ -25,42 +25,12 @@ from widenet.plan.memory import PROGRAM_BYTES
 TIMEOUT_SECONDS = 600
 """How long a process waits for the others before it gives up."""
 
-_SLURM = {
-    "RANK": "SLURM_PROCID",
-    "WORLD_SIZE": "SLURM_STEP_NUM_TASKS",
-    "LOCAL_RANK": "SLURM_LOCALID",
-    "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR",
-}
-
-
-def announced(name: str) -> str | None:
-    """What the launcher says in an environment variable of torchrun, or in Slurm's place of it.
-
-    Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has it too.
-    """
-    host = _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) if name == "MASTER_ADDR" else ""
-    return os.environ.get(name) or host or os.environ.get(_SLURM.get(name, ""), None)
-
-
-def _first_host(nodes: str) -> str:
-    """The first of Slurm's list of nodes, where the first process runs: "a01" of "a[01-04,7],b3"; empty of an empty one."""
-    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
-    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", first[0]) if first else ""
-
 
 def num_processes() -> int:
     """Processes in the group that this process belongs to; 1 without a launcher."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
     return int(announced("WORLD_SIZE") or 1)
-
-
-def restarted() -> bool:
-    """Whether torchrun has started this process in place of one that ended badly.
-
-    Where a group is on several machines, torchrun counts a restart on that machine alone which lost a process: every process must be asked.
-    """
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
 
 def is_leader() -> bool:
