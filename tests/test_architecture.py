@@ -43,7 +43,7 @@ CONFINED = {
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
 """File names that say nothing about what is inside."""
 
-WHOLE_PROJECT_TESTS = {"tests/test_architecture.py", "tests/test_docs.py", "tests/test_readme.py"}
+WHOLE_PROJECT_TESTS = {"tests/test_architecture.py", "tests/test_benchmarks.py", "tests/test_docs.py", "tests/test_readme.py"}
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
