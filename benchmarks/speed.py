@@ -46,7 +46,8 @@ class Case:
         rivals = {**(DENSE if self.dense else {}), **BAGS}
         return [
             Program("widenet", "benchmarks.steps.widenet_steps:train", {"folder": str(folder), **job}, ["widenet", "torch"]),
-            Program("the output layer's three products", "benchmarks.steps.products:alone", bound),
+            Program("the output's three products", "benchmarks.steps.products:whole", bound),
+            Program("the same, in tiles", "benchmarks.steps.products:tiled", bound),
             *(
                 Program(name, f"benchmarks.steps.{place}", {"folder": str(folder), **job}, libraries, python)
                 for name, (place, libraries, python) in rivals.items()

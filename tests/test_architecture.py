@@ -45,6 +45,7 @@ EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager"
 
 WHOLE_PROJECT_TESTS = {
     "tests/test_architecture.py",
+    "tests/test_benchmarks.py",
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_kills.py",

@@ -1,0 +1,80 @@
+"""Programs that are measured take turns, each in its own process, and one that fails does not stop the others."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.alternately import Measured, Program, measure
+from benchmarks.results import Table, publish, quartiles, spread
+
+
+def writing(path, letter):
+    """A program that writes down each of its steps."""
+
+    def steps(number):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(letter * number)
+        return {"loss": 1.5}
+
+    return steps
+
+
+def greedy():
+    """A program that needs more memory than there is."""
+    return lambda _: {"bytes": len(bytearray(2**50))}
+
+
+def dying():
+    """A program that ends without a word."""
+    raise SystemExit(3)
+
+
+def program(name, function="writing", libraries=(), **arguments):
+    return Program(name, f"tests.test_benchmarks:{function}", arguments, libraries)
+
+
+def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
+    programs = [program(name, path=str(tmp_path / "steps"), letter=name) for name in "AB"]
+    found = measure(programs, rounds=2, turn_seconds=0.0, warmup=0)
+    assert (tmp_path / "steps").read_text() == "AB" + "AB" + "BA"
+    assert [len(measured.seconds) for measured in found] == [2, 2]
+    assert found[0].first["loss"] == 1.5
+    assert found[0].facts["peak_bytes"] > 2**20
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        (program("broken", "greedy"), "out of memory"),
+        (program("broken", "dying"), "ended with status 3"),
+        (program("broken", "nowhere"), "AttributeError: module 'tests.test_benchmarks' has no attribute 'nowhere'"),
+        (program("broken", "greedy", libraries=["no-such-library"]), "no-such-library is not installed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_program_that_fails_says_why_and_the_others_go_on(tmp_path, broken, problem):
+    found = measure([broken, program("sound", path=str(tmp_path / "steps"), letter="S")], rounds=1, turn_seconds=0.0, warmup=0)
+    assert [measured.problem for measured in found] == [problem, None]
+    assert [len(measured.seconds) for measured in found] == [0, 1]
+
+
+def test_a_row_gives_the_ratio_of_turns_of_the_same_round():
+    ours, theirs = Measured(program("ours"), [1.0, 2.0, 4.0]), Measured(program("theirs"), [3.0, 4.0, 4.0])
+    table = Table("three rounds", ["program", "ratio", "ms"])
+    table.add(theirs, ours)
+    assert table.rows == [["theirs", "2.00 (1.50 to 2.50)", "4,000 (3,500 to 4,000)"]]
+
+
+def test_a_program_that_failed_keeps_its_row(tmp_path):
+    ours, theirs = Measured(program("ours"), [1.0]), Measured(program("theirs"), problem="out of memory")
+    table = Table("one of two", ["program", "ratio", "ms", "more"])
+    table.add(ours, ours, "x")
+    table.add(theirs, ours)
+    publish("sample", [table], tmp_path)
+    assert "| theirs | out of memory | - | - |" in (tmp_path / "sample.md").read_text()
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".svg"]
+
+
+def test_the_spread_is_the_quartiles():
+    assert quartiles([4.0, 1.0, 3.0, 2.0, 5.0]) == (3.0, 2.0, 4.0)
+    assert spread([2.0], "{:.1f}") == "2.0 (2.0 to 2.0)"
