@@ -46,6 +46,19 @@ SETTINGS = {
     "cosine": [False, True],
     "precision": ["float32", "bfloat16"],
 }
+DEEP_EXAMPLES = 260
+DEEP = (
+    [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "age", "kind": "input", "field": "age"},
+        {"name": "h", "units": 500, "source": "in"},
+        {"name": "mid", "units": 520, "source": ["h", "age"], "activation": "relu", "dropout": 0.2, "weight_norm": 0.9},
+        {"name": "back", "units": 500, "source": "mid", "weights": {"layer": "mid", "layer_source": "h", "transposed": True}},
+        {"name": "out", "kind": "output", "field": "items", "source": ["back", "h"]},
+    ],
+    {"epochs": 1, "batch_size": DEEP_EXAMPLES, "shards": SHARDS, "optimizer": "adam", "gradient_norm_limit": 0.5},
+)
+"""A network whose hidden layers are large enough for several blocks of their products, and its training."""
 WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13}
 
 
@@ -130,13 +143,14 @@ def _without_limit(layer):
 def write_data(folder):
     """Datasets of every kind that SETTINGS names, each in a folder of that name."""
     for name, width in WIDTHS.items():
-        _dataset(folder / name, name, width)
+        _dataset(folder / name, name, width, EXAMPLES)
+    _dataset(folder / "deep", "dense", 31, 2 * DEEP_EXAMPLES)
     return folder
 
 
-def _dataset(path, name, width):
+def _dataset(path, name, width, examples):
     chance = np.random.default_rng(width)
-    rows = [chance.choice(width, size=chance.integers(2, min(width, 6)), replace=False).tolist() for _ in range(EXAMPLES)]
+    rows = [chance.choice(width, size=chance.integers(2, min(width, 6)), replace=False).tolist() for _ in range(examples)]
     wishes = [chance.choice(width, size=2, replace=False).tolist() for _ in rows[1:]]
     dataset_from_lists(
         path,
@@ -146,16 +160,24 @@ def _dataset(path, name, width):
         values=[[] if example == 3 else (0.2 + 0.8 * chance.random(len(row) - 1)).tolist() for example, row in enumerate(rows)]
         if name == "values"
         else None,
-        weights=(0.5 + chance.random(EXAMPLES)).tolist() if name in ("narrow", "values") else None,
-        sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(EXAMPLES)]},
-        dense={"age": (chance.random((EXAMPLES, 3)) * (name == "dense")).tolist()},
+        weights=(0.5 + chance.random(examples)).tolist() if name in ("narrow", "values") else None,
+        sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(examples)]},
+        dense={"age": (chance.random((examples, 3)) * (name == "dense")).tolist()},
     )
 
 
 def outcome(case, folder, exchange):
     """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with their scores, metrics."""
-    spec, training = documents(case)
-    data = Dataset.open(folder / case["data"])
+    return _outcome(*documents(case), Dataset.open(folder / case["data"]), exchange)
+
+
+def outcome_of_deep(folder, exchange):
+    """As `outcome`, of DEEP."""
+    layers, training = DEEP
+    return _outcome(NetworkSpec.of({"layers": layers}), TrainingSpec.of(training), Dataset.open(folder / "deep"), exchange)
+
+
+def _outcome(spec, training, data, exchange):
     counts = {"items": data.counts("items")}
     network = build(spec, training, data.fields, exchange, counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)

@@ -306,6 +306,7 @@ def deserting(place, where, killed, work, *arguments):
 
     def deserted(here, ask, what_for):
         if distributed.get_rank() == 1 and (here.place, what_for) == (place, where):
+            here.line.submit(bool).result()  # what was asked for before has been given
             if killed:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise AwayError

@@ -11,13 +11,14 @@ import torch
 from torch import distributed
 
 from tests.parallel import matrix
-from tests.parallel.matrix import EVERY_PAIR, EVERY_VALUE, outcome, write_data
+from tests.parallel.matrix import EVERY_PAIR, EVERY_VALUE, outcome, outcome_of_deep, write_data
 from tests.parallel.workers import exchange
 from widenet.errors import OptionError
 from widenet.kernels import exact_sum
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.parallel import processes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.sparse import SparseBatch
@@ -51,6 +52,46 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
     alone = in_one(cases, data)
     for found in groups(size).outcomes():
         assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
+
+
+def deep(data, divided, num_threads):
+    """What DEEP gives in this process, and how many times it took part in a gathering of blocks; divided: None for the usual rule."""
+    gathered = []
+
+    def counted(*arguments):
+        gathered.append(1)
+        return gather_rows(*arguments)
+
+    gather_rows, rule = processes._gather_rows, processes.dividing_pays
+    processes._gather_rows = counted
+    processes.dividing_pays = rule if divided is None else lambda *_: divided
+    try:
+        return outcome_of_deep(data, exchange(8, num_threads)), len(gathered)
+    finally:
+        processes._gather_rows, processes.dividing_pays = gather_rows, rule
+
+
+@pytest.fixture(scope="module")
+def deep_alone(data):
+    with one_thread_an_operation():
+        return outcome_of_deep(data, LocalExchange(8))
+
+
+DIVIDED = 2 * 3 * 2 + 2
+"""DEEP's two large products, forward and twice backward, in two steps; and forward in the evaluation."""
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, num_threads, data, deep_alone, groups):
+    for divided, gatherings in ((True, DIVIDED), (False, 0)):
+        assert groups(size)(deep, data, divided, num_threads) == [(deep_alone, gatherings)] * size
+    assert [found for found, _ in groups(size)(deep, data, None, num_threads)] == [deep_alone] * size
+
+
+def test_threads_of_one_process_share_a_narrow_layer_with_the_same_bits(data, deep_alone):
+    with one_thread_an_operation():
+        assert outcome_of_deep(data, LocalExchange(8, 3)) == deep_alone
 
 
 def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):

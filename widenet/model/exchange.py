@@ -40,6 +40,14 @@ class Exchange(Protocol):
     def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """The sum over all shards of one tensor a shard, exact in 64-bit fixed point."""
 
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Pending[Tensor]:
+        """The result, [R, C], with all its rows filled: `fill(start, stop)` fills those of a block, from one edge to the next.
+
+        Blocks may run side by side. inner: multiplications a number, which tells whether processes divide the blocks.
+        """
+
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """One tensor of the same shape for every shard, in shard order."""
 

@@ -12,6 +12,7 @@ from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import hidden as hidden_layer
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
+from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
@@ -165,4 +166,5 @@ class Network:
             return gathered_EH
         link = self.links[key]
         weight_HN = self.trunk[link.weight].tensor
-        return activity.values[key[1]] @ (weight_HN if link.transposed else weight_HN.T)
+        blocks = Blocks(self.exchange, self.num_shards, f'layer "{key[0]}"')
+        return product(activity.values[key[1]], weight_HN.T if link.transposed else weight_HN, blocks)

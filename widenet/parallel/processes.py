@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -9,8 +10,11 @@ from torch import Tensor, distributed
 
 from widenet.errors import GroupError
 from widenet.kernels.fixed_point import fixed_sum, from_fixed, peaks_of, scales_for
+from widenet.model.exchange import Pending
+from widenet.parallel.local import Here
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
+from widenet.plan.narrow import dividing_pays
 from widenet.plan.shards import held
 
 T = TypeVar("T")
@@ -64,6 +68,19 @@ class ProcessExchange:
     def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
         return self.start_sum(terms, where=where).result()[0]
+
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Pending[Tensor]:
+        """See `model.exchange.Exchange.start_blocks`. The processes take the blocks in order, as equally many each as can be."""
+        count, rank, size = len(edges) - 1, distributed.get_rank(), distributed.get_world_size()
+        divided = count > 1 and dividing_pays(inner, size, self.device.type)
+        cuts = [count * process // size for process in range(size + 1)]
+        own = range(cuts[rank], cuts[rank + 1]) if divided else range(count)
+        self.workers.run(lambda block: fill(edges[block], edges[block + 1]), own)
+        if divided:
+            return self.begin(lambda: _gather_rows(result, [edges[cut] for cut in cuts]), where)
+        return Here(lambda: result)
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """See `model.exchange.Exchange.gather`."""
@@ -125,6 +142,19 @@ class ProcessExchange:
             lost = f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer in time"
             self.lost = GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.")
             raise self.lost from error
+
+
+def _gather_rows(result: Tensor, cuts: Sequence[int]) -> Tensor:
+    """The same tensor, of which each process had filled the rows from its cut to the next."""
+    parts = [result[start:stop] for start, stop in pairwise(cuts)]
+    mine = parts[distributed.get_rank()]
+    own = result.new_zeros(max(len(part) for part in parts), *result.shape[1:])
+    own[: len(mine)] = mine
+    found = [torch.empty_like(own) for _ in parts]
+    distributed.all_gather(found, own)
+    for part, rows in zip(parts, found, strict=True):
+        part.copy_(rows[: len(part)])
+    return result
 
 
 def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpType) -> list[Tensor]:

@@ -23,7 +23,7 @@ def one_thread_an_operation() -> Iterator[None]:
 
 
 class Workers:
-    """Runs work on shards, each in one thread, `num_threads` at a time.
+    """Runs work on shards or blocks, each in one thread, `num_threads` at a time.
 
     A thread keeps the number of torch threads that it had at its first operation, whatever others set later; so each begins with one.
     """
@@ -32,14 +32,14 @@ class Workers:
         single = partial(torch.set_num_threads, 1)
         self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shard", initializer=single) if num_threads > 1 else None
 
-    def run(self, work: Callable[[int], T], shards: Sequence[int]) -> list[T]:
-        """`work(shard)` for every shard, in the order given."""
-        if self.pool is None:
-            return [work(shard) for shard in shards]
+    def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+        """`work(number)` for every shard or block, in the order given; a single one in the calling thread."""
+        if self.pool is None or len(numbers) < 2:
+            return [work(number) for number in numbers]
         with_gradients = torch.is_grad_enabled()
 
-        def one(shard: int) -> T:
+        def one(number: int) -> T:
             with torch.set_grad_enabled(with_gradients):
-                return work(shard)
+                return work(number)
 
-        return list(self.pool.map(one, shards))
+        return list(self.pool.map(one, numbers))

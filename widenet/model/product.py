@@ -1,0 +1,54 @@
+"""The product of a narrow layer: by fixed blocks, so that threads and processes share it without a change of a bit."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widenet.model.exchange import Exchange, Pending
+from widenet.plan.narrow import edges, num_blocks
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Computes matrix products by blocks of rows. Each number belongs to one block, whoever computes it: nothing is added up.
+
+    most: the largest number of blocks. where: for a person, as in 'layer "taste"'.
+    """
+
+    exchange: Exchange
+    most: int
+    where: str
+
+    def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
+        """left @ right, float32 [R, C]."""
+        (rows, inner), columns = left_RK.shape, right_KC.shape[1]
+        result_RC = left_RK.new_empty(rows, columns)
+
+        def fill(start: int, stop: int) -> None:
+            torch.mm(left_RK[start:stop], right_KC, out=result_RC[start:stop])
+
+        count = num_blocks(rows, inner, columns, self.most, left_RK.device.type)
+        return self.exchange.start_blocks(result_RC, edges(rows, count), fill, inner, self.where)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values_EN: Tensor, weight_HN: Tensor, blocks: Blocks) -> Tensor:
+        ctx.save_for_backward(values_EN, weight_HN)
+        ctx.blocks = blocks
+        return blocks.start(values_EN, weight_HN.T).result()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (gradient_EH,), (values_EN, weight_HN) = gradients, ctx.saved_tensors
+        to_values = ctx.blocks.start(gradient_EH, weight_HN) if ctx.needs_input_grad[0] else None
+        to_weight = ctx.blocks.start(gradient_EH.T, values_EN) if ctx.needs_input_grad[1] else None
+        return to_values and to_values.result(), to_weight and to_weight.result(), None
+
+
+def product(values_EN: Tensor, weight_HN: Tensor, blocks: Blocks) -> Tensor:
+    """values @ weight.T, float32 [E, H]; differentiable by both."""
+    found: Tensor = _Product.apply(values_EN, weight_HN, blocks)  # type: ignore[no-untyped-call]
+    return found
