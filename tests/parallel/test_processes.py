@@ -1,9 +1,10 @@
 """Shards over several processes: the bits of one process, whatever the network; and what the processes send."""
 
+import json
 import math
 import random
+from contextlib import contextmanager
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import torch
 from torch import distributed
 
 from tests.parallel import matrix
-from tests.parallel.matrix import EVERY_PAIR, EVERY_VALUE, outcome, outcome_of_deep, write_data
+from tests.parallel.matrix import DEEP, EVERY_PAIR, EVERY_VALUE, documents, outcome, outcome_of_deep, write_data
 from tests.parallel.workers import exchange
+from widenet.data.dataset import Dataset
+from widenet.data.stream import Stream
 from widenet.errors import OptionError
 from widenet.kernels import exact_sum
 from widenet.model.build import build
@@ -21,6 +24,9 @@ from widenet.model.rule import StepNumbers
 from widenet.parallel import processes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.binding import Width
+from widenet.plan.job import Job
+from widenet.plan.work import work
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -202,7 +208,7 @@ def test_processes_hold_the_shards_in_order_and_combine_them_in_order(groups):
 
 
 EXAMPLES, HIDDEN = 16, 8
-DEEP = {
+TWO_HIDDEN = {
     "layers": [
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "h", "units": HIDDEN},
@@ -215,9 +221,9 @@ DEEP = {
 def first_broken(broken):
     """What a network names whose weights are broken in some shards, each a (weight, shard)."""
     training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
-    facts = {"items": SimpleNamespace(kind="sparse", width=100, min_value=1.0, max_value=1.0)}
+    facts = {"items": Width(100)}
     here = exchange() if distributed.is_initialized() else LocalExchange(8)
-    network = build(NetworkSpec.of(DEEP), training, facts, here, counts={})
+    network = build(NetworkSpec.of(TWO_HIDDEN), training, facts, here, counts={})
     for name, shard in broken:
         for part in (part for number, part in network.wide[name].parts.items() if number == shard):
             part.weight[0] = math.inf
@@ -241,8 +247,9 @@ def refused():
     return exchange(6)
 
 
-def sent(width, tied):
-    """Bytes that this process sends in a step, and in how many travels, by the ring algorithm.
+@contextmanager
+def counted():
+    """Within, a list of the bytes that this process sends in each travel, by the ring algorithm.
 
     Of N processes each sends 2 (N - 1) / N of what is reduced, and what it gives to be gathered N - 1 times.
     """
@@ -257,6 +264,17 @@ def sent(width, tied):
         bytes_sent.append(tensor.nbytes * (size - 1))
         return plain["all_gather"](found, tensor)
 
+    try:
+        for name, function in {**dict.fromkeys(plain), "all_reduce": reducing, "all_gather": gathering}.items():
+            setattr(distributed, name, function)
+        yield bytes_sent
+    finally:
+        for name, function in plain.items():
+            setattr(distributed, name, function)
+
+
+def sent(width, tied):
+    """Bytes that this process sends in a step, and in how many travels."""
     spec = NetworkSpec.of(
         {
             "layers": [
@@ -267,19 +285,36 @@ def sent(width, tied):
         }
     )
     training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
-    facts = {"items": SimpleNamespace(kind="sparse", width=width, min_value=1.0, max_value=1.0)}
-    network, rule = build(spec, training, facts, exchange()), Optimizer(training.optimizer)
+    network, rule = build(spec, training, {"items": Width(width)}, exchange()), Optimizer(training.optimizer)
     network.prepare_training(rule)
     chance = np.random.default_rng(width)
     batch = SparseBatch.from_lists([sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)])
-    try:
-        for name, function in {**dict.fromkeys(plain), "all_reduce": reducing, "all_gather": gathering}.items():
-            setattr(distributed, name, function)
+    with counted() as bytes_sent:
         train_step(network, {"items": batch}, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
-    finally:
-        for name, function in plain.items():
-            setattr(distributed, name, function)
     return sum(bytes_sent), len(bytes_sent)
+
+
+def sent_and_planned(layers, plan, folder):
+    """Bytes that this process sends in the first step of a training, and what the plan says of it."""
+    data, spec, training = Dataset.open(folder), NetworkSpec.of(layers), TrainingSpec.of(plan)
+    counts = {layer.field: data.counts(layer.field) for layer in spec.inputs if layer.popularity_damping}
+    network = build(spec, training, data.fields, exchange(), counts=counts)
+    rule = Optimizer(training.optimizer, training.l1, training.l2)
+    network.prepare_training(rule)
+    batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
+    with counted() as bytes_sent:
+        numbers = StepNumbers(1, rates(training, 2))
+        train_step(network, batch.fields, batch.weights, Draws(0, 0, 0), rule, numbers, training.gradient_norm_limit)
+    job = Job.of(spec, training, data.fields, num_examples=data.num_examples, num_processes=distributed.get_world_size())
+    return sum(bytes_sent), work(job, distributed.get_rank()).sent_bytes
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_step_sends_what_the_plan_says(size, data, groups):
+    cases = [(*(json.loads(document.to_json()) for document in documents(case)), data / case["data"]) for case in EVERY_VALUE]
+    for case in [*cases, ({"layers": DEEP[0]}, DEEP[1], data / "deep")]:
+        for measured, planned in groups(size)(sent_and_planned, *case):
+            assert planned == round(measured), case
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -1,6 +1,7 @@
 """How the products of narrow layers are cut into blocks, and whether processes divide them."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,10 @@ def dividing_pays(inner: int, num_processes: int, device: str) -> bool:
     Of [M, K] x [K, N] each of P processes saves 2 M N K (1 - 1/P) operations, and 4 M N bytes must reach it.
     """
     return inner * (1 - 1 / num_processes) / 2 >= BALANCES[device].flops_per_byte
+
+
+def most_rows(rows: int, count: int, num_processes: int) -> int:
+    """Rows of the largest part where processes divide `count` blocks among themselves, in order."""
+    begins = edges(rows, count)
+    cuts = [begins[count * process // num_processes] for process in range(num_processes + 1)]
+    return max(stop - start for start, stop in pairwise(cuts))

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from widenet.plan.job import Job
 from widenet.plan.memory import waits
+from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
 from widenet.plan.tiles import are_kept
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import OutputLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Work:
 def work(job: Job, process: int = 0) -> Work:
     """What a process does in a step."""
     others, num = job.num_processes - 1, job.num_processes
-    sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * job.shards_each * others
+    sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * others
     return Work(sum(_products(job, process)), round(sent))
 
 
@@ -39,10 +40,22 @@ def _products(job: Job, process: int) -> Iterator[int]:
         if weight.wide:
             yield round(4 * num * job.entries_of(source) / job.num_processes * job.weights.units[layer])
         else:
-            yield 6 * num * weight.rows * (weight.columns or 1)
+            yield from (2 * own * inner * columns for own, inner, columns, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
         weight = job.weights.weights[job.weights.links[output.name, ""].weight]
         yield 2 * _passes(job, output) * num * job.rows(weight, process) * (weight.columns or 1)
+
+
+def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int, int, bool]]:
+    """Of each product of a narrow layer with a source: rows that a process computes, inner size, columns, whether it gathers the rest."""
+    num, units, inputs = job.num_examples, job.weights.units[layer], job.weights.units[source]
+    shapes = [(num, inputs, units), (units, num, inputs)]
+    if not isinstance(job.network.layer(source), InputLayer):
+        shapes.append((num, units, inputs))
+    for rows, inner, columns in shapes:
+        count = num_blocks(rows, inner, columns, job.training.shards, job.device)
+        divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
+        yield most_rows(rows, count, job.num_processes) if divided else rows, inner, columns, divided
 
 
 def _passes(job: Job, output: OutputLayer) -> int:
@@ -74,7 +87,10 @@ def _added_up(job: Job) -> Iterator[int]:
 
 
 def _gathered(job: Job) -> Iterator[int]:
-    """Bytes that each shard gives to all processes in a step: what a row-wise activation divides by, and what couples its gradients."""
+    """Bytes that a process gives to every other in a step: statistics of row-wise activations, and its parts of narrow layers."""
     for output in job.network.outputs:
         if output.activation.kind in ROW_WISE:
-            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2)
+            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
+    for (layer, source), link in job.weights.links.items():
+        if source and not job.weights.weights[link.weight].wide:
+            yield from (4 * own * columns for own, _, columns, divided in _narrow(job, layer, source) if divided)
