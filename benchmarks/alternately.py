@@ -110,7 +110,7 @@ class _Worker:
         return self.reply()
 
 
-def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmup: int = 2) -> list[Measured]:
+def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmup: int = 3) -> list[Measured]:
     """Every program's seconds a step. They take turns A B C, C B A, A B C, ... for some rounds, of about `turn_seconds` each.
 
     warmup: untimed turns of one step that follow the first; the last of them says how many steps fill a turn.

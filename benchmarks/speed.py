@@ -23,7 +23,10 @@ DENSE = {
     "PyTorch, torch.compile": ("torch_dense:compiled", ["torch"], sys.executable),
     "Keras": ("keras_dense:train", ["keras", "tensorflow-cpu"], KERAS_PYTHON),
 }
-BAGS = {"PyTorch, EmbeddingBag": ("torch_bags:eager", ["torch"], sys.executable)}
+BAGS = {
+    "PyTorch, EmbeddingBag": ("torch_bags:eager", ["torch"], sys.executable),
+    "PyTorch, EmbeddingBag, torch.compile": ("torch_bags:compiled", ["torch"], sys.executable),
+}
 
 
 @dataclass(frozen=True)

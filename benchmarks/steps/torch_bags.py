@@ -1,20 +1,24 @@
-"""PyTorch with `nn.EmbeddingBag` for the sparse input, and its fused linear cross-entropy for a softmax output."""
+"""PyTorch without any dense matrix of the batch: `nn.EmbeddingBag` for input, losses from the targets' indices."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor, nn
-from torch.nn import LinearCrossEntropyOptions, functional
+from torch.nn import functional
 
 from benchmarks.steps.histories import batches, histories
-from benchmarks.steps.torch_dense import loss_of, optimizer_of
+from benchmarks.steps.torch_dense import optimizer_of
 
 
 class Autoencoder(nn.Module):
-    """Sums of item vectors, hidden layers, a score for every item."""
+    """Sums of item vectors, hidden layers, a score for every item, and the loss.
+
+    `torch.nn.functional.linear_cross_entropy` of torch 2.13 does not serve: its chunks take one target an example.
+    """
 
     def __init__(self, width: int, hidden: Sequence[int], softmax: bool) -> None:
         super().__init__()
@@ -25,39 +29,55 @@ class Autoencoder(nn.Module):
         self.scores = nn.Linear(hidden[-1], width)
         self.softmax = softmax
 
-    def forward(self, indices: Tensor, indptr: Tensor, targets: Tensor) -> Tensor:
-        """The loss of a batch."""
+    def forward(self, indices: Tensor, indptr: Tensor, examples: Tensor, shares: Tensor) -> Tensor:
+        """Cross-entropy of an example. examples, shares: of every entry its example, and its share of the example's targets."""
         x = torch.sigmoid(self.bag(indices, indptr) + self.bias)
         for layer in self.trunk:
             x = torch.sigmoid(layer(x))
-        if not self.softmax:
-            return loss_of(False, self.scores(x), targets)
-        shares = targets / targets.sum(dim=1, keepdim=True)
-        weight, bias = self.scores.weight, self.scores.bias
-        return functional.linear_cross_entropy(x, weight, shares, linear_bias=bias, options=LinearCrossEntropyOptions())
+        logits = self.scores(x)
+        targets = logits[examples, indices]
+        if self.softmax:
+            total: Tensor = logits.logsumexp(dim=1).sum() - (targets * shares).sum()
+        else:
+            total = functional.softplus(logits).sum() - targets.sum()
+        return total / len(logits)
 
 
-def eager(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int) -> Callable[[int], dict[str, Any]]:
-    """Steps of the `Autoencoder`; the targets are dense, as both losses ask."""
+def eager(
+    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, compiled: bool = False
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of the `Autoencoder`."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     matrix = histories(folder)
     model = Autoencoder(matrix.shape[1], hidden, softmax)
     chosen = optimizer_of(optimizer, model.parameters())
+    objective: Callable[..., Tensor] = model
+    update: Callable[[], Any] = chosen.step
+    if compiled:
+        objective, update = torch.compile(model), torch.compile(chosen.step)
     stream = batches(matrix, batch)
 
     def steps(number: int) -> dict[str, Any]:
         loss = 0.0
         for _ in range(number):
             chosen.zero_grad()
-            value = model(*_tensors(next(stream)))
-            value.backward()
-            chosen.step()
+            value = objective(*_tensors(next(stream)))
+            torch.autograd.backward(value)
+            update()
             loss = value.item()
         return {"loss": loss}
 
     return steps
 
 
-def _tensors(rows: csr_matrix) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.from_numpy(rows.indices), torch.from_numpy(rows.indptr), torch.from_numpy(rows.toarray())
+def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
+    """The same, its passes and its optimizer through `torch.compile`."""
+    return eager(**arguments, compiled=True)
+
+
+def _tensors(rows: csr_matrix) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    counts = np.diff(rows.indptr)
+    examples = np.repeat(np.arange(len(counts)), counts)
+    shares = (1 / np.maximum(counts, 1)).astype(np.float32)[examples]
+    return torch.from_numpy(rows.indices).long(), torch.from_numpy(rows.indptr).long(), torch.from_numpy(examples), torch.from_numpy(shares)
