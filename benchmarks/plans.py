@@ -39,7 +39,8 @@ def run(asked: argparse.Namespace) -> None:
             table.rows.append(_row(width, optimizer, products, link))
     where = "CUDA" if torch.cuda.is_available() else f"a CPU ({machine()}), {torch.get_num_threads()} threads"
     table.notes.append(
-        f"Rates measured on {where}: {amount(products, 'FLOP/s')} in float32 products, {amount(link, 'B/s')} added up between 2 processes. "
+        f"Rates measured here: {amount(products, 'FLOP/s')} in float32 products on {where}; "
+        f"{amount(link, 'B/s')} added up between 2 processes on {'CUDA' if torch.cuda.device_count() > 1 else 'this CPU'}. "
         "The time is operations and bytes over these rates, nothing else."
     )
     print(table)
@@ -91,9 +92,10 @@ def _link_rate(rounds: int) -> float:
         processes = [context.Process(target=_reduce, args=(str(Path(folder) / "store"), rank, rounds, seconds)) for rank in range(2)]
         for process in processes:
             process.start()
-        found = [seconds.get() for _ in processes]
         for process in processes:
             process.join()
+            assert process.exitcode == 0
+        found = [seconds.get() for _ in processes]
     return LINK_BYTES / float(max(found))
 
 

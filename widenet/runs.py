@@ -19,7 +19,7 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.announced import restarted
+from widenet.parallel.announced import launch_id, restarted
 from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
@@ -36,7 +36,7 @@ from widenet.training.check import check_training
 from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Training, settle
 from widenet.training.optimizers import Optimizer
-from widenet.training.run_directory import RunDirectory, holds_work
+from widenet.training.run_directory import RunDirectory, holds_work_of
 from widenet.training.schedules import rates
 
 
@@ -94,10 +94,12 @@ def train(
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = _job(network_spec, training_spec, dataset, chosen)
-        by_all(exchange, lambda: check_memory(job, chosen), "memory")
+        check_memory(job, chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
-        resume = resume or (again and exchange.collect(holds_work(path), "restart")[0])
+        resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
+        if launch_id():
+            by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
         counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)

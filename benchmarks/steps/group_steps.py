@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, distributed
 
 from benchmarks.steps.widenet_steps import document, steps_of
-from widenet.parallel.local import LocalExchange
+from widenet.model.exchange import Pending
+from widenet.parallel.local import Here, LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.training import TrainingSpec
@@ -37,6 +38,34 @@ class _PlainExchange(ProcessExchange):
 
         return self.begin(summed, where)
 
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Pending[Tensor]:
+        """Every process computes the whole."""
+        del inner, where
+        return _whole(result, edges, fill)
+
+
+class _PlainLocal(LocalExchange):
+    """One shard, whose sums are itself."""
+
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Pending[list[Tensor]]:
+        """The only terms."""
+        del where
+        return Here(lambda: [each[0] for each in terms])
+
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Pending[Tensor]:
+        """The whole at once."""
+        del inner, where
+        return _whole(result, edges, fill)
+
+
+def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None]) -> Pending[Tensor]:
+    fill(edges[0], edges[-1])
+    return Here(lambda: result)
+
 
 def train(
     folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, processes: int, threads: int, plain: bool = False
@@ -55,7 +84,7 @@ def train(
         "plain": plain,
     }
     if processes == 1:
-        return _own(LocalExchange(1 if plain else 8, 1 if plain else threads), 1, job)
+        return _own(_PlainLocal(1) if plain else LocalExchange(8, threads), 1, job)
     store, peers = str(Path(mkdtemp()) / "store"), []
     for rank in range(1, processes):
         here, there = _CONTEXT.Pipe()

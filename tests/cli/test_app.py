@@ -283,7 +283,14 @@ def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error
         call("evaluate", "run", "--data", "data")
 
 
-def test_units_beyond_any_memory_are_one_line(widenet, inside, tmp_path):
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [(True, "widenet: The plan needs 1.4"), (False, "widenet: there is not enough memory. Lower")],
+    ids=["refused beforehand", "of a machine that does not tell its memory"],
+)
+def test_units_beyond_any_memory_are_one_line(known, message, widenet, inside, tmp_path, monkeypatch):
+    if not known:
+        monkeypatch.setattr("widenet.parallel.group.available_memory", lambda: None)
     layers = json.loads((inside / "network.json").read_text())["layers"]
     (tmp_path / "vast.json").write_text(json.dumps({"layers": [layers[0], {**layers[1], "units": 2**31 - 1}, layers[2]]}))
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -293,4 +300,4 @@ def test_units_beyond_any_memory_are_one_line(widenet, inside, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
     assert (ended.status, ended.err.count("\n")) == (2, 1)
-    assert ended.err.startswith("widenet: there is not enough memory. Lower")
+    assert ended.err.startswith(message)

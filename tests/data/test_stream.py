@@ -7,8 +7,9 @@ import pytest
 
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.data.stream import BATCHES_AHEAD, Stream
+from widenet.data.stream import Stream
 from widenet.errors import DataError, FitError, OptionError
+from widenet.plan.job import BATCHES_AHEAD
 
 
 @pytest.fixture(scope="module")

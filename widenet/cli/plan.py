@@ -1,7 +1,7 @@
 """`widenet plan`."""
 
 import json
-from collections.abc import Mapping
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from widenet.errors import OptionError
-from widenet.plan.binding import Width
 
 
 class _Kind(StrEnum):
@@ -47,7 +46,7 @@ def plan(
     job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads)
     available = None if kind == _Kind.cuda else available_memory()
     memory = bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
-    found = report(job, memory)
+    found = report(job, memory, more=device_memory is not None)
     typer.echo(json.dumps(found, indent=2) if as_json else plan_table(job, found, assumed=data is None))
 
 
@@ -60,16 +59,22 @@ def _facts(data: Path | None, widths: list[str], fields: tuple[str, ...]) -> dic
 
         manifest = Manifest.read(data)
         return {"fields": manifest.fields, "entries": manifest.entries_per_example, "num_examples": manifest.num_examples}
-    found: Mapping[str, Width] = dict(_width(text) for text in widths)
+    from widenet.plan.binding import Width
+
+    given = [_width(text) for text in widths]
+    found = {name: Width(number) for name, number in given}
     missing = [name for name in fields if name not in found]
     if missing:
         named = ", ".join(missing)
         raise OptionError(f"--width must name every field that the network reads; missing: {named}. Add --width {missing[0]}=N.")
+    for name, _ in given:
+        if name not in fields or [known for known, _ in given].count(name) > 1:
+            raise OptionError(f"--width must name each of {', '.join(fields)} once; got {', '.join(known for known, _ in given)}.")
     return {"fields": found}
 
 
-def _width(text: str) -> tuple[str, Width]:
+def _width(text: str) -> tuple[str, int]:
     name, _, number = text.rpartition("=")
-    if not name or not number.replace("_", "").isdecimal() or not 1 <= int(number) < 2**31:
+    if not name or not re.fullmatch(r"[0-9]+(_[0-9]+)*", number) or not 1 <= int(number) < 2**31:
         raise OptionError(f'--width must be FIELD=N with N from 1 to {2**31 - 1:,}; got "{text}".')
-    return name, Width(int(number))
+    return name, int(number)

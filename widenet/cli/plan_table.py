@@ -35,9 +35,12 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
 
 def _judgement(job: Job, found: Mapping[str, Any]) -> str:
     """Whether it fits, on how few devices it would, and why not on fewer."""
-    memory_each, fewest = amount(found["device_memory_bytes"]), found["fewest"]
+    memory_each = amount(found["device_memory_bytes"])
     verdict = "Fits" if found["fits"] else "Does not fit"
     need = f"{verdict}: a process needs {amount(found['memory_bytes']['total'])} ({mostly(memory(job))}) of {memory_each}."
+    if "fewest" not in found:
+        return f"{need} That is this machine's, shared by its processes." if job.num_processes > 1 else need
+    fewest = found["fewest"]
     if fewest is None:
         return f"{need} No number of devices of that size holds it."
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:

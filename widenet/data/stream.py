@@ -13,9 +13,9 @@ from widenet import randomness
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import DataError, OptionError
+from widenet.plan.job import BATCHES_AHEAD
 from widenet.sparse import SparseBatch
 
-BATCHES_AHEAD = 3
 _ROWS_PER_COUNT = 65_536
 
 

@@ -32,3 +32,8 @@ def restarted() -> bool:
     Where a group is on several machines, torchrun counts a restart on that machine alone which lost a process: every process must be asked.
     """
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+
+
+def launch_id() -> str:
+    """The name that torchrun gives to all attempts of one launch; empty without torchrun."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") or ""

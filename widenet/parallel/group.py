@@ -30,7 +30,10 @@ def num_processes() -> int:
     """Processes in the group that this process belongs to; 1 without a launcher."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
-    return int(announced("WORLD_SIZE") or 1)
+    size = announced("WORLD_SIZE") or "1"
+    if not size.isdecimal():
+        raise GroupError(f'the environment variable WORLD_SIZE must be a whole number; got "{size}". Start the group by torchrun.')
+    return int(size)
 
 
 def is_leader() -> bool:
@@ -51,14 +54,18 @@ def device_for(asked: str | None) -> torch.device:
     return torch.device("cuda", int(announced("LOCAL_RANK") or 0) % torch.cuda.device_count())
 
 
-def check_memory(job: Job, device: torch.device) -> None:
-    """Raise CapacityError where a job needs more memory than this process's device, or its machine, still has."""
-    if device.type == "cuda":
-        check_fits(job, torch.cuda.mem_get_info(device)[0] + PROGRAM_BYTES["cuda"])
-        return
-    available = available_memory()
-    if available is not None:
-        check_fits_here(job, int(os.environ.get("LOCAL_WORLD_SIZE") or 1), available)
+def check_memory(job: Job, device: torch.device, exchange: Exchange) -> None:
+    """Raise CapacityError, in every process, where a job needs more memory than some process's device, or its machine, still has."""
+    hosts = exchange.collect(socket.gethostname(), "memory")
+
+    def check() -> None:
+        if device.type == "cuda":
+            unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+            check_fits(job, torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"])
+        elif (available := available_memory()) is not None:
+            check_fits_here(job, hosts.count(socket.gethostname()), available)
+
+    by_all(exchange, check, "memory")
 
 
 def join(device: torch.device) -> None:
@@ -68,9 +75,11 @@ def join(device: torch.device) -> None:
     """
     if num_processes() == 1 or distributed.is_initialized():
         return
-    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"):
-        os.environ.setdefault(name, announced(name) or "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29500")
+    for name, default in {"RANK": None, "WORLD_SIZE": None, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+        value = announced(name) or default
+        if value is None or (default is None and not value.isdecimal()):
+            raise GroupError(f"the environment variable {name} of a group must be a whole number; got {value!r}. Start it by torchrun.")
+        os.environ[name] = value
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:

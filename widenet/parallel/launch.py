@@ -52,7 +52,10 @@ def end_with_launcher() -> None:
     if LAUNCHER in os.environ:
         wait = partial(os.read, int(os.environ[LAUNCHER]), 1)
     elif "TORCHELASTIC_RUN_ID" in os.environ:
-        wait = partial(select.select, [os.pidfd_open(os.getppid())], (), ())
+        try:
+            wait = partial(select.select, [os.pidfd_open(os.getppid())], (), ())
+        except OSError:  # a kernel or a container that does not let us watch
+            return
     else:
         return
     threading.Thread(target=_terminate_after, args=(wait,), name="launcher", daemon=True).start()

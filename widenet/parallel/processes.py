@@ -20,6 +20,18 @@ from widenet.plan.shards import held
 T = TypeVar("T")
 
 
+class _MissedError(Exception):
+    """A collective that did not come to its end."""
+
+
+def _travel(collective: Callable[..., object], *tensors: Any, **options: Any) -> None:
+    """Take part in a collective; what goes wrong in it is told from what goes wrong in this process alone."""
+    try:
+        collective(*tensors, **options)
+    except RuntimeError as error:
+        raise _MissedError(str(error)) from error
+
+
 class ProcessExchange:
     """Holds the shards of one process of the default group, which each process must have joined.
 
@@ -88,7 +100,7 @@ class ProcessExchange:
         def gathered() -> list[Tensor]:
             own = torch.stack(list(terms)).contiguous()
             found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-            distributed.all_gather(found, own)
+            _travel(distributed.all_gather, found, own)
             return [term for process in found for term in process]
 
         return self.begin(gathered, where).result()
@@ -98,7 +110,7 @@ class ProcessExchange:
 
         def fetched() -> Tensor:
             found = torch.empty(shape, device=device) if term is None else term.contiguous()
-            distributed.broadcast(found, src=shard * distributed.get_world_size() // self.num_shards)
+            _travel(distributed.broadcast, found, src=shard * distributed.get_world_size() // self.num_shards)
             return found
 
         return self.begin(fetched, where).result()
@@ -118,7 +130,7 @@ class ProcessExchange:
 
         def collected() -> list[Any]:
             found: list[Any] = [None] * distributed.get_world_size()
-            distributed.all_gather_object(found, value)
+            _travel(distributed.all_gather_object, found, value)
             return found
 
         return self.begin(collected, where).result()
@@ -136,7 +148,7 @@ class ProcessExchange:
         try:
             with torch.no_grad():
                 return work()
-        except RuntimeError as error:
+        except _MissedError as error:
             rank, size = distributed.get_rank(), distributed.get_world_size()
             reason = str(error).strip().split("\n")[0]
             lost = f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer in time"
@@ -151,7 +163,7 @@ def _gather_rows(result: Tensor, cuts: Sequence[int]) -> Tensor:
     own = result.new_zeros(max(len(part) for part in parts), *result.shape[1:])
     own[: len(mine)] = mine
     found = [torch.empty_like(own) for _ in parts]
-    distributed.all_gather(found, own)
+    _travel(distributed.all_gather, found, own)
     for part, rows in zip(parts, found, strict=True):
         part.copy_(rows[: len(part)])
     return result
@@ -160,5 +172,5 @@ def _gather_rows(result: Tensor, cuts: Sequence[int]) -> Tensor:
 def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpType) -> list[Tensor]:
     """Tensors of one type, each combined with those of the other processes, in one travel."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    distributed.all_reduce(flat, operation)
+    _travel(distributed.all_reduce, flat, operation)
     return [part.view_as(tensor) for part, tensor in zip(torch.split(flat, [tensor.numel() for tensor in tensors]), tensors, strict=True)]

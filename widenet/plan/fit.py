@@ -6,13 +6,13 @@ from widenet.errors import CapacityError
 from widenet.plan.job import Job, divisors_of
 from widenet.plan.memory import Memory, memory
 from widenet.plan.numbers import amount
-
-_MOST_SHARDS = 1024
+from widenet.spec.training import MOST_SHARDS
 
 
 def smallest(job: Job, device_bytes: int) -> Job | None:
     """The job on the fewest devices of some memory that hold it; with more shards where these do not do; None where none do."""
-    for num_shards in sorted({job.training.shards, *(2**power for power in range(11) if 2**power > job.training.shards)}):
+    more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
+    for num_shards in [job.training.shards, *more]:
         training = job.training.model_copy(update={"shards": num_shards})
         for num_processes in divisors_of(num_shards):
             candidate = replace(job, training=training, num_processes=num_processes)
@@ -59,7 +59,7 @@ def mostly(needed: Memory) -> str:
 def _remedy(job: Job, device_bytes: int) -> str:
     fitting = smallest(job, device_bytes)
     if fitting is None:
-        return f"{_cheaper(job)}: no number of devices up to {_MOST_SHARDS} holds it."
+        return f"{_cheaper(job)}: no number of devices up to {MOST_SHARDS} holds it."
     more = "" if fitting.training.shards == job.training.shards else f' and "shards": {fitting.training.shards}'
     return f"Use {fitting.num_processes} devices{more}."
 

@@ -18,6 +18,10 @@ ASSUMED_ENTRIES = 100.0
 """Stored entries of an example where no dataset says how many there are."""
 
 
+BATCHES_AHEAD = 3
+"""Batches that are read while one is at work."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A training over known widths, divided among processes.

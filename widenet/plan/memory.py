@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from widenet.plan.job import Job
+from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.tiles import are_kept, tile_units
 from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
@@ -33,8 +33,9 @@ class Memory:
         return self.weights + self.state + self.activations + self.workspace + self.program
 
 
-def memory(job: Job, process: int = 0) -> Memory:
-    """What a process needs; the first one has never more shards' rows than another but by rounding."""
+def memory(job: Job, process: int = -1) -> Memory:
+    """What a process needs; the last one needs most, if only by the rounding of shards."""
+    process %= job.num_processes
     held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
     damped = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
     optimizer = job.training.optimizer
@@ -50,15 +51,17 @@ def memory(job: Job, process: int = 0) -> Memory:
 
 def _remembers_moves(job: Job, weight: Weight) -> bool:
     """Whether rows of a weight note the step that moved them last."""
-    idles = job.training.optimizer.idles or (job.training.optimizer.kind == "sgd" and job.training.l2 > 0)
-    return idles and weight.wide and not weight.by_tiles
+    return job.training.idles and weight.wide and not weight.by_tiles
 
 
 def _activations(job: Job) -> int:
-    """A batch's entries, and four numbers a hidden unit: sum, activation, what dropout kept, gradient; the trunk's gradients too."""
+    """Batches at work and ahead; four numbers a hidden unit: sum, activation, what dropout kept, gradient; the trunk's gradients."""
     num = job.num_examples
-    entries = sum(16 * round(num * job.entries[field]) for field in job.network.fields if field in job.entries)
-    dense = sum(4 * num * job.weights.units[layer.name] for layer in job.network.inputs if layer.field not in job.entries)
+    batches = num * (1 + BATCHES_AHEAD)
+    entries = sum(16 * round(batches * job.entries[field]) for field in job.network.fields if field in job.entries)
+    ends = [(layer.field, layer.name) for layer in job.network.inputs] + [(layer.field, layer.name) for layer in job.network.outputs]
+    widths = {field: job.weights.units[name] for field, name in ends}
+    dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     hidden = sum(4 * 4 * num * layer.units for layer in job.network.hidden)
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
     return entries + dense + hidden + trunk
@@ -69,7 +72,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     inputs = [(layer, source, link.weight) for (layer, source), link in job.weights.links.items() if source]
     wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
-    yield max((_exact_sum(job, job.weights.units[layer]) for layer, _, _ in wide), default=0)
+    yield sum(_exact_sum(job, job.weights.units[layer]) for layer, _, _ in wide)
     yield rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     yield sum(_kept(job, layer, process) + _tiles(job, layer) for layer in job.network.outputs)
 
@@ -81,24 +84,24 @@ def _exact_sum(job: Job, units: int) -> int:
 
 def _touched_rows(job: Job, weight: Weight, source: str) -> int:
     """Gradients of the rows that a batch touches; while a thread updates a shard, their weights and state too."""
-    touched = min(job.num_examples * job.entries_of(source) / job.num_processes, job.rows(weight, 0))
+    touched = min(job.num_examples * job.entries_of(source) / job.num_processes, job.rows(weight, job.num_processes - 1))
     at_work = min(job.num_threads, job.shards_each) / job.shards_each
     return round(touched * weight.row_bytes * (1 + at_work * (3 + len(job.training.optimizer.state))))
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
-    """What an output keeps between passes: logits and, as they turn into deltas tile by tile, these beside them."""
+    """What an output keeps between passes: logits and, where these turn into deltas that wait, both beside each other."""
     weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
     if not are_kept(job.num_examples, weight.rows) or not (waits(job, layer) or layer.activation.kind in ROW_WISE):
         return 0
-    return 2 * 4 * job.num_examples * job.rows(weight, process)
+    return (2 if waits(job, layer) else 1) * 4 * job.num_examples * job.rows(weight, process)
 
 
 def _tiles(job: Job, layer: OutputLayer) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
     weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
     num, columns = job.num_examples, weight.columns or 1
-    units = min(tile_units(num), job.shards(weight).size(0))
+    units = min(tile_units(num), job.shards(weight).size(job.training.shards - 1))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, columns)
 

@@ -18,7 +18,9 @@ def amount(number: float, unit: str = "B") -> str:
 
 def bytes_of(text: str, option: str) -> int:
     """The bytes that "141GB", "80 GiB" or "24e9" say; raises OptionError."""
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([KMGTPE]?)(i?)B?\s*", text, re.IGNORECASE)
-    if found is None or not 0 < float(found[1]) < 1e300:
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*(?:([KMGTPE])(i?))?B?\s*", text, re.IGNORECASE)
+    prefix = "" if found is None or found[2] is None else found[2].upper().replace("K", "k")
+    number = 0.0 if found is None else float(found[1]) * (1024.0 if found[3] else 1000.0) ** _PREFIXES.index(prefix)
+    if not 1 <= number < 2**63:
         raise OptionError(f'{option} must be an amount of bytes above 0, such as 141GB; got "{text}".')
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** _PREFIXES.index(found[2].upper().replace("K", "k")))
+    return int(number)

@@ -10,10 +10,10 @@ from widenet.plan.shards import held
 from widenet.plan.work import work
 
 
-def report(job: Job, device_bytes: int | None) -> dict[str, Any]:
+def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
     """What `widenet plan --json` prints; bytes, counts and half-open ranges of units.
 
-    device_bytes: memory of a device; None: not known, and so not judged.
+    device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more devices of it.
     """
     needed = memory(job)
     found: dict[str, Any] = {
@@ -31,14 +31,15 @@ def report(job: Job, device_bytes: int | None) -> dict[str, Any]:
         "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
-        fewest = smallest(job, device_bytes)
+        fewest = smallest(job, device_bytes) if more else None
         found["device_memory_bytes"] = device_bytes
         found["fits"] = needed.total <= device_bytes
-        found["fewest"] = fewest and {
-            "processes": fewest.num_processes,
-            "shards": fewest.training.shards,
-            "memory_bytes": memory(fewest).total,
-        }
+        if more:
+            found["fewest"] = fewest and {
+                "processes": fewest.num_processes,
+                "shards": fewest.training.shards,
+                "memory_bytes": memory(fewest).total,
+            }
     return found
 
 

@@ -24,8 +24,9 @@ class Work:
     sent_bytes: int
 
 
-def work(job: Job, process: int = 0) -> Work:
-    """What a process does in a step."""
+def work(job: Job, process: int = -1) -> Work:
+    """What a process does in a step; the last one does most, if only by the rounding of shards."""
+    process %= job.num_processes
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * others
     return Work(sum(_products(job, process)), round(sent))

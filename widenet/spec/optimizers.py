@@ -12,7 +12,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 Epsilon = Annotated[float, Field(gt=0)]
 
 
-class Rule:
+class OfOptimizers:
     """What every optimizer says of itself."""
 
     state: ClassVar[tuple[str, ...]] = ()
@@ -21,7 +21,7 @@ class Rule:
     """Whether a weight or its state still moves in steps where its gradient is zero."""
 
 
-class Sgd(Spec, Rule):
+class Sgd(Spec, OfOptimizers):
     """w -= rate * g."""
 
     kind: Literal["sgd"]
@@ -30,7 +30,7 @@ class Sgd(Spec, Rule):
     """Step size."""
 
 
-class Momentum(Spec, Rule):
+class Momentum(Spec, OfOptimizers):
     """v = momentum * v + g; w -= rate * v."""
 
     state: ClassVar[tuple[str, ...]] = ("velocity",)
@@ -44,7 +44,7 @@ class Momentum(Spec, Rule):
     """Share of the velocity that stays."""
 
 
-class Nesterov(Spec, Rule):
+class Nesterov(Spec, OfOptimizers):
     """v = momentum * v + g; w -= rate * (g + momentum * v)."""
 
     state: ClassVar[tuple[str, ...]] = ("velocity",)
@@ -58,7 +58,7 @@ class Nesterov(Spec, Rule):
     """Share of the velocity that stays."""
 
 
-class Adagrad(Spec, Rule):
+class Adagrad(Spec, OfOptimizers):
     """s += g^2; w -= rate * g / (sqrt(s) + epsilon). Duchi, Hazan and Singer, JMLR 2011."""
 
     state: ClassVar[tuple[str, ...]] = ("square_sum",)
@@ -71,7 +71,7 @@ class Adagrad(Spec, Rule):
     """Keeps the division finite."""
 
 
-class Rmsprop(Spec, Rule):
+class Rmsprop(Spec, OfOptimizers):
     """s = decay * s + (1 - decay) * g^2; w -= rate * g / (sqrt(s) + epsilon). Tieleman and Hinton, 2012."""
 
     state: ClassVar[tuple[str, ...]] = ("square",)
@@ -87,7 +87,7 @@ class Rmsprop(Spec, Rule):
     """Keeps the division finite."""
 
 
-class Adadelta(Spec, Rule):
+class Adadelta(Spec, OfOptimizers):
     """Steps in the ratio of the mean squares of past steps and gradients. Zeiler, arXiv 1212.5701, algorithm 1."""
 
     state: ClassVar[tuple[str, ...]] = ("square", "step_square")
@@ -103,7 +103,7 @@ class Adadelta(Spec, Rule):
     """Lets the first step begin, and keeps the division finite."""
 
 
-class Adam(Spec, Rule):
+class Adam(Spec, OfOptimizers):
     """Adam. Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move."""
 
     state: ClassVar[tuple[str, ...]] = ("mean", "square")

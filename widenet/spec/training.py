@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from widenet.spec.document import Document, Spec
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
 
+MOST_SHARDS = 1024
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Strength = Annotated[float, Field(ge=0)]
 
@@ -61,7 +62,7 @@ class TrainingSpec(Document):
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the matrix products of wide outputs. bfloat16 rounds their operands and results; weights stay float32."""
-    shards: Annotated[int, Field(ge=1, le=1024)] = 8
+    shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
     """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
     evaluation: Evaluation | None = None
     """Metrics while training; unset: none."""
@@ -69,6 +70,11 @@ class TrainingSpec(Document):
     """Which weights the run ends with: the last, or those of the best evaluation."""
     checkpoints: Checkpoints = Checkpoints()
     """When the whole state is saved, and how many of those stay."""
+
+    @property
+    def idles(self) -> bool:
+        """Whether a weight, or the optimizer's state of it, still moves in steps where its gradient is zero."""
+        return self.optimizer.idles or (self.optimizer.kind == "sgd" and self.l2 > 0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -24,7 +24,18 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _BLOCK = 65_536
-_WITHOUT_WEIGHTS = {"network.json", "training.json", "fields.json", "vocabulary", "log.jsonl", "tensorboard", "checkpoints", ".lock"}
+_LAUNCH = ".torchrun"
+_WITHOUT_WEIGHTS = {
+    "network.json",
+    "training.json",
+    "fields.json",
+    "vocabulary",
+    "log.jsonl",
+    "tensorboard",
+    "checkpoints",
+    ".lock",
+    _LAUNCH,
+}
 """What a run directory may hold before its first checkpoint."""
 
 
@@ -187,6 +198,10 @@ class RunDirectory:
             raise CheckpointError(f'{self.path} holds no weights yet. Finish it with "widenet train ... --resume".')
         return latest
 
+    def belongs_to(self, launch: str) -> None:
+        """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows the run as its own."""
+        _write_whole(self.path / _LAUNCH, launch)
+
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
         path = self.path / "log.jsonl"
@@ -215,9 +230,11 @@ def _digest(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
-def holds_work(path: Path) -> bool:
-    """Whether a path is a run that a training may go on with, and that none begins anew."""
-    return (path / "network.json").is_file() and not _holds_no_work(path)
+def holds_work_of(path: Path, launch: str) -> bool:
+    """Whether a path is a run that a training may go on with, not begin anew, and whose latest training was of this launch."""
+    if not (path / "network.json").is_file() or _holds_no_work(path):
+        return False
+    return (path / _LAUNCH).is_file() and (path / _LAUNCH).read_text(encoding="utf-8") == launch
 
 
 def _holds_no_work(path: Path) -> bool:
