@@ -49,20 +49,18 @@ class _PlainExchange(ProcessExchange):
 class _PlainLocal(LocalExchange):
     """One shard, whose sums are itself."""
 
-    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Pending[list[Tensor]]:
+    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
         """The only terms."""
         del where
         return Here(lambda: [each[0] for each in terms])
 
-    def start_blocks(
-        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
-    ) -> Pending[Tensor]:
+    def start_blocks(self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str) -> Here[Tensor]:
         """The whole at once."""
         del inner, where
         return _whole(result, edges, fill)
 
 
-def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None]) -> Pending[Tensor]:
+def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None]) -> Here[Tensor]:
     fill(edges[0], edges[-1])
     return Here(lambda: result)
 
