@@ -4,9 +4,17 @@ import argparse
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import goodbooks, gowalla, ingest, kills, memory, parallel, plans, processes, sparse, speed, topk
+from benchmarks import exact, goodbooks, gowalla, ingest, kills, memory, parallel, plans, processes, sparse, speed, topk
 
-_SPEED: dict[str, ModuleType] = {"speed": speed, "sparse": sparse, "topk": topk, "ingest": ingest, "parallel": parallel, "plans": plans}
+_SPEED: dict[str, ModuleType] = {
+    "speed": speed,
+    "sparse": sparse,
+    "exact": exact,
+    "topk": topk,
+    "ingest": ingest,
+    "parallel": parallel,
+    "plans": plans,
+}
 _OTHERS: dict[str, ModuleType] = {"gowalla": gowalla, "goodbooks": goodbooks, "memory": memory, "processes": processes, "kills": kills}
 
 

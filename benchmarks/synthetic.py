@@ -12,10 +12,10 @@ FEATURES = 144
 _TOP, _DRAWN, _SPREAD = 3.0, 1.35, 0.8
 
 
-def draw_histories(width: int, examples: int, seed: int = 0) -> list[np.ndarray]:
-    """For every example its items, ascending, about `FEATURES` of them: lengths log-normal, popularity falling with a power of the rank."""
+def draw_histories(width: int, examples: int, seed: int = 0, features: int = FEATURES) -> list[np.ndarray]:
+    """For every example its items, ascending, about `features` of them: lengths log-normal, popularity falling with a power of the rank."""
     draw = np.random.default_rng(seed)
-    lengths = draw.lognormal(-(_SPREAD**2) / 2, _SPREAD, examples) * FEATURES
+    lengths = draw.lognormal(-(_SPREAD**2) / 2, _SPREAD, examples) * features
     found = []
     for length in lengths:
         wanted = int(np.clip(round(length), 1, width // 4))
@@ -24,9 +24,9 @@ def draw_histories(width: int, examples: int, seed: int = 0) -> list[np.ndarray]
     return found
 
 
-def write_histories(folder: Path, width: int, examples: int) -> dict[str, float]:
+def write_histories(folder: Path, width: int, examples: int, features: int = FEATURES) -> dict[str, float]:
     """The same histories twice: a dataset directory, and CSR arrays for other programs. Gives what they hold."""
-    rows = draw_histories(width, examples)
+    rows = draw_histories(width, examples, features=features)
     dataset_from_lists(folder / "dataset", [row.tolist() for row in rows], width=width)
     np.save(folder / "indptr.npy", np.cumsum([0, *map(len, rows)]).astype(np.int32))
     np.save(folder / "indices.npy", np.concatenate(rows).astype(np.int32))

@@ -44,6 +44,13 @@ DEEP = {
         {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid", "loss": "cross_entropy"},
     ]
 }
+DRIFTING = {
+    "layers": [
+        HISTORY,
+        {"name": "taste", "units": 2, "activation": "tanh", "dropout": 0.3},
+        {"name": "next", "kind": "output", "field": "items", "units": 300, "activation": "linear", "loss": "l2"},
+    ]
+}
 EVALUATION = {"metric": "ndcg@5"}
 
 
@@ -58,6 +65,7 @@ SETTINGS = {
     "rmsprop": (UNTIED, document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2})),
     "adadelta": (DEEP, document({"kind": "adadelta"}, evaluation=None)),
     "adam, tied": (TIED, document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best")),
+    "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02, keep="best")),
     "adagrad, tied": (TIED, document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2})),
 }
 
@@ -122,6 +130,11 @@ def test_a_resumed_training_has_the_bits_losses_and_metrics_of_an_undisturbed_on
     model = train(*SETTINGS[name], data, out, resume=True)
     assert outcome(out) == undisturbed(name)
     assert model.fingerprint() == undisturbed(name)[0]
+
+
+def test_a_setting_drifts_through_more_than_one_window(data, tmp_path):
+    trained = train(*SETTINGS["sgd, drifting"], data, tmp_path / "run")
+    assert trained.network.outputs["next"].drift.window < 3 * STEPS
 
 
 def test_the_settings_train_different_weights(undisturbed):

@@ -14,12 +14,13 @@ TENSORS = {
     "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),
     "bias": torch.tensor([1.0, -0.0, torch.inf]),
     "moved": torch.arange(7, dtype=torch.int32),
+    "gram": torch.tensor([[0.1, 1e300], [-2.0, 3.0]], dtype=torch.float64),
     "nothing": torch.zeros(0, 5),
     "column of one": torch.ones(3, 1),
 }
 
 
-@pytest.fixture(params=[2**25, 64, 4], ids=["one block", "some rows a block", "a number a block"], autouse=True)
+@pytest.fixture(params=[2**25, 64, 8], ids=["one block", "some rows a block", "a number a block"], autouse=True)
 def block_bytes(request, monkeypatch):
     monkeypatch.setattr(tensor_file, "_BLOCK_BYTES", request.param)
 

@@ -199,6 +199,9 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
         tensors[f"weight.{name}"] = trunk.tensor
         tensors.update({f"state.{name}.{key}": tensor for key, tensor in trunk.state.items()})
     tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
+    for name, output in network.outputs.items():
+        if output.drift is not None:
+            tensors.update({f"state.{name}.{key}": tensor for key, tensor in output.drift.tensors().items()})
     yield _TRUNK, tensors
 
 

@@ -11,11 +11,11 @@ from safetensors import safe_open
 from torch import Tensor
 
 _BLOCK_BYTES = 2**25
-_NAMES = {torch.float32: "F32", torch.int32: "I32"}
+_NAMES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32"}
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors (float32 or int32, on any device) to a new file; its SHA-256. Raises OSError.
+    """Write tensors (float32, float64 or int32, on any device) to a new file; its SHA-256. Raises OSError.
 
     The format (huggingface.co/docs/safetensors): the header's length as uint64, the header in JSON padded to 8 bytes, the data.
     """

@@ -11,6 +11,7 @@ from widenet.parallel.local import LocalExchange
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
@@ -243,8 +244,7 @@ class Real:
         """The loss; the network has made its first step, idle rows included."""
         limit = self.training.gradient_norm_limit
         loss = train_step(self.network, batch, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit)
-        for wide in self.network.wide.values():
-            wide.wake_all(self.rule, StepNumbers(2, self.rates))
+        settle(self.network, self.rule, self.rates, 1)
         return loss
 
     def bits(self):

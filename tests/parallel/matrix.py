@@ -59,7 +59,19 @@ DEEP = (
     {"epochs": 1, "batch_size": DEEP_EXAMPLES, "shards": SHARDS, "optimizer": "adam", "gradient_norm_limit": 0.5},
 )
 """A network whose hidden layers are large enough for several blocks of their products, and its training."""
-WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13}
+WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13, "wide": 3001}
+DRIFTING = {
+    "output": {"activation": "linear", "loss": "l2"},
+    "optimizer": "sgd",
+    "shape": "deep",
+    "noise": "dropout",
+    "hidden": "tanh",
+    "limits": {},
+    "data": "wide",
+    "cosine": False,
+    "precision": "float32",
+}
+"""A case that none of the others holds: too many of its settings must meet."""
 
 
 def covering(settings, strength, seed=0):
@@ -83,7 +95,7 @@ def _parts(case, strength):
     return {frozenset(part) for part in itertools.combinations(case.items(), strength)}
 
 
-EVERY_VALUE, EVERY_PAIR = covering(SETTINGS, 1), covering(SETTINGS, 2)
+EVERY_VALUE, EVERY_PAIR = [DRIFTING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
 
 
 def documents(case):
@@ -158,9 +170,9 @@ def _dataset(path, name, width, examples):
         heldout=[row[-1:] for row in rows],
         width=width,
         values=[[] if example == 3 else (0.2 + 0.8 * chance.random(len(row) - 1)).tolist() for example, row in enumerate(rows)]
-        if name == "values"
+        if name in ("values", "wide")
         else None,
-        weights=(0.5 + chance.random(examples)).tolist() if name in ("narrow", "values") else None,
+        weights=(0.5 + chance.random(examples)).tolist() if name in ("narrow", "values", "wide") else None,
         sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(examples)]},
         dense={"age": (chance.random((examples, 3)) * (name == "dense")).tolist()},
     )

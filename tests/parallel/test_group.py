@@ -32,10 +32,18 @@ NETWORK = {
     ]
 }
 TIED = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "cosine": {}, "weights": {"layer": "taste", "transposed": True}}]}
+DRIFTING = {
+    "layers": [
+        NETWORK["layers"][0],
+        {"name": "taste", "units": 2, "activation": "tanh", "dropout": 0.3},
+        {**NETWORK["layers"][2], "units": 997, "activation": "linear", "loss": "l2"},
+    ]
+}
 TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "evaluation": {"metric": "ndcg@5"}, "keep": "best"}
 SETTINGS = {
     "momentum": (NETWORK, {**TRAINING, "optimizer": {"kind": "momentum", "learning_rate": 0.3}}),
     "adam, tied, gradient limit": (TIED, {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5, "keep": "last"}),
+    "sgd, drifting": (DRIFTING, {**TRAINING, "epochs": 6, "optimizer": {"kind": "sgd", "learning_rate": 0.3}, "l2": 0.01}),
 }
 
 

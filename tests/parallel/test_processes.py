@@ -295,16 +295,17 @@ def sent(width, tied):
 
 
 def sent_and_planned(layers, plan, folder):
-    """Bytes that this process sends in the first step of a training, and what the plan says of it."""
+    """Bytes that this process sends in the second step of a training, and what the plan says of it."""
     data, spec, training = Dataset.open(folder), NetworkSpec.of(layers), TrainingSpec.of(plan)
     counts = {layer.field: data.counts(layer.field) for layer in spec.inputs if layer.popularity_damping}
     network = build(spec, training, data.fields, exchange(), counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
-    with counted() as bytes_sent:
-        numbers = StepNumbers(1, rates(training, 2))
-        train_step(network, batch.fields, batch.weights, Draws(0, 0, 0), rule, numbers, training.gradient_norm_limit)
+    for number in (1, 2):
+        with counted() as bytes_sent:
+            numbers = StepNumbers(number, rates(training, 2))
+            train_step(network, batch.fields, batch.weights, Draws(0, 0, number), rule, numbers, training.gradient_norm_limit)
     job = Job.of(spec, training, data.fields, num_examples=data.num_examples, num_processes=distributed.get_world_size())
     return sum(bytes_sent), work(job, distributed.get_rank()).sent_bytes
 

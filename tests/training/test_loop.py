@@ -87,8 +87,13 @@ def test_evaluations_and_checkpoints_come_as_often_as_asked_and_at_the_end(data,
     assert names == ["epoch-00003-step-000000000", "epoch-00005-step-000000000"]
 
 
-def test_the_metrics_of_the_log_are_those_of_the_model_at_that_epoch(data, tmp_path):
-    train(NETWORK, training(2, evaluation={"metric": "recall@3"}), data, tmp_path / "run")
+DRIFTING = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "units": 2000, "activation": "linear", "loss": "l2"}]}
+
+
+@pytest.mark.parametrize("network", [NETWORK, DRIFTING], ids=["softmax", "drifting"])
+def test_the_metrics_of_the_log_are_those_of_the_model_at_that_epoch(network, data, tmp_path):
+    gentle = {"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
+    train(network, {**training(2, evaluation={"metric": "recall@3"}), **gentle}, data, tmp_path / "run")
     found = Model.load(tmp_path / "run").evaluate(data, "validation", [3, 20])
     last = log(tmp_path / "run")[-1]
     assert {name: last[name] for name in found} == found

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
@@ -13,6 +14,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.binding import FieldFacts
+from widenet.plan.drift import drift_window, drifts
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Weight, weights_of
 from widenet.spec.layers import HiddenLayer, OutputLayer
@@ -43,7 +45,6 @@ def build(
         if layer.popularity_damping:
             units = layout.units[layer.name]
             factors[layer.name] = (torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)).to(device)
-    users = [link.weight for link in layout.links.values()]
     outputs = {}
     for output in spec.outputs:
         name = layout.links[output.name, ""].weight
@@ -52,9 +53,11 @@ def build(
             weight=wide[name],
             bias=wide.get(f"{output.name} bias"),
             exchange=exchange,
-            owns_weight=users.count(name) == 1,
+            owns_weight=layout.users(name) == 1,
             half=training.precision == "bfloat16",
         )
+        if drifts(output, training, layout, fields[output.field].kind == "sparse"):
+            outputs[output.name].drift = _drift(outputs[output.name], training, device)
     return Network(
         spec=spec,
         units=layout.units,
@@ -67,6 +70,15 @@ def build(
         outputs=outputs,
         damping=factors,
     )
+
+
+def _drift(output: WideOutput, training: TrainingSpec, device: torch.device) -> Drift:
+    """How the rows of an output drift under a training's penalties."""
+    columns = next(iter(output.weight.parts.values())).weight.shape[1]
+    penalties = [training.l2] * columns + [output.spec.bias_l2] * output.spec.bias
+    strengths_D = torch.tensor(penalties, dtype=torch.float64, device=device)
+    window = drift_window(output.width, len(penalties))
+    return Drift(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
 
 
 class _First:

@@ -117,24 +117,31 @@ class Network:
         return output.direct(sources[0] if len(sources) == 1 else torch.cat(sources, dim=1))
 
     def targets(self, output: WideOutput, fields: Mapping[str, Values], prepared: Prepared) -> Targets:
-        """What an output is asked for."""
-        layer = output.spec
-        values = prepared.hidden[layer.field] if layer.predict == "hidden" else fields[layer.field]
-        closed = layer.activation.kind in ROW_WISE and output.loss.slope_of_logit
+        """What an output is asked for, cut as the tiles need it."""
+        values = self.asked(output, fields, prepared)
         if isinstance(values, Tensor):
-            if closed:
+            if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
                 return Targets.of_dense_as_sparse(values, output.weight.shards)
             room = output.width - values.shape[1]
             return Targets.of_dense(torch.nn.functional.pad(values, (0, room)) if room else values)
-        if layer.values == "ignore":
-            values = values.with_values(None)
         return Targets.of_sparse(values, output.weight.shards)
+
+    def asked(self, output: WideOutput, fields: Mapping[str, Values], prepared: Prepared) -> Values:
+        """What an output is asked for, as it is stored or was hidden."""
+        layer = output.spec
+        values = prepared.hidden[layer.field] if layer.predict == "hidden" else fields[layer.field]
+        if layer.values == "ignore" and isinstance(values, SparseBatch):
+            return values.with_values(None)
+        return values
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
         stepped = {output.spec.name: self.links[output.spec.name, ""].weight for output in self.outputs.values()}
         for name, weight in self.wide.items():
             weight.prepare(rule, by_rows=not weight.is_bias and name not in stepped.values())
+        for output in self.outputs.values():
+            if output.drift is not None:
+                output.drift.prepare()
         for trunk in self.trunk.values():
             trunk.state = rule.state_for(trunk.tensor)
             trunk.tensor.requires_grad_(True)
@@ -152,7 +159,7 @@ class Network:
             blocks = (block for part in weight.parts.values() for block in torch.split(part.weight, _BLOCK_ROWS))
             if not all(bool(torch.isfinite(block).all()) for block in blocks):
                 return name
-        return None
+        return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.links[key].weight]

@@ -14,7 +14,7 @@ class Part:
     """One shard of a wide weight.
 
     weight: float32 [R, H], or [R] for biases.
-    state: the optimizer's tensors, each shaped like the weight; empty outside training.
+    state: the optimizer's tensors, each shaped like the weight; where the rows drift, what `Drift` keeps of each; empty outside training.
     moved: int32 [R], the step that moved each row last; None unless the optimizer's idle rows move.
     """
 

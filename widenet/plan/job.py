@@ -6,9 +6,10 @@ from typing import Literal
 
 from widenet.errors import OptionError
 from widenet.plan.binding import FieldFacts
+from widenet.plan.drift import drifts
 from widenet.plan.shards import Shards, held
 from widenet.plan.weights import Weight, Weights, weights_of
-from widenet.spec.layers import InputLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -76,6 +77,10 @@ class Job:
         layer = self.network.layer(source)
         assert isinstance(layer, InputLayer)
         return self.entries[layer.field]
+
+    def drifts(self, layer: OutputLayer) -> bool:
+        """Whether an output is trained without its logits."""
+        return drifts(layer, self.training, self.weights, layer.field in self.entries)
 
     @property
     def shards_each(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.tiles import are_kept, tile_units
 from widenet.plan.weights import Weight
@@ -42,7 +43,7 @@ def memory(job: Job, process: int = -1) -> Memory:
     moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     return Memory(
         weights=sum(held.values()) + damped,
-        state=sum(held.values()) * len(optimizer.state) + moved,
+        state=sum(held.values()) * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
         activations=_activations(job),
         workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
@@ -52,6 +53,14 @@ def memory(job: Job, process: int = -1) -> Memory:
 def _remembers_moves(job: Job, weight: Weight) -> bool:
     """Whether rows of a weight note the step that moved them last."""
     return job.training.idles and weight.wide and not weight.by_tiles
+
+
+def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
+    """The step that moved each row of a drifting output last, and what turned them since."""
+    if not job.drifts(layer):
+        return 0
+    weight = job.weights.weights[layer.name]
+    return 4 * job.rows(weight, process) + drift_bytes(weight.rows, drift_columns(layer, job.weights))
 
 
 def _activations(job: Job) -> int:
@@ -99,6 +108,8 @@ def _kept(job: Job, layer: OutputLayer, process: int) -> int:
 
 def _tiles(job: Job, layer: OutputLayer) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
+    if job.drifts(layer):
+        return _drifting(job, layer)
     weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
     num, columns = job.num_examples, weight.columns or 1
     units = min(tile_units(num), job.shards(weight).size(job.training.shards - 1))
@@ -106,8 +117,16 @@ def _tiles(job: Job, layer: OutputLayer) -> int:
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, columns)
 
 
+def _drifting(job: Job, layer: OutputLayer) -> int:
+    """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's targets, and what turns all rows."""
+    width, columns = job.weights.units[layer.name], drift_columns(layer, job.weights)
+    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, columns)
+    touched = min(job.num_examples * job.entries[layer.field], width) / job.num_processes * columns * 4 * 3
+    at_work = min(job.num_threads, job.shards_each) * (3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards))
+    return round(examples + touched) + max(drift_bytes(width, columns), at_work) + 5 * 8 * columns**2
+
+
 def waits(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's tiles are updated at the end of a step: others use its weight, or the whole gradient has a limit."""
-    name = job.weights.links[layer.name, ""].weight
-    shared = [link.weight for link in job.weights.links.values()].count(name) > 1
+    shared = job.weights.users(job.weights.links[layer.name, ""].weight) > 1
     return shared or job.training.gradient_norm_limit is not None

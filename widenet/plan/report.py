@@ -1,6 +1,6 @@
 """A plan as plain values: who holds what, bytes, traffic, operations, and the fewest devices that hold it."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from widenet.plan.fit import smallest
@@ -44,9 +44,9 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Bytes on disk of a checkpoint: all weights, and the optimizer's state."""
-    weights = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values())
-    return weights * (1 + len(job.training.optimizer.state))
+    """Bytes on disk of a checkpoint: what a process that held everything would have of weights and state."""
+    whole = memory(replace(job, num_processes=1))
+    return whole.weights + whole.state
 
 
 def _process(job: Job, process: int) -> dict[str, Any]:

@@ -48,6 +48,14 @@ class Weights:
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
 
+    def owns(self, output: str) -> bool:
+        """Whether an output has its weight for itself: it is its own, and no other layer uses it."""
+        return self.links[output, ""].weight == output and self.users(output) == 1
+
+    def users(self, weight: str) -> int:
+        """How many layers and sources use a weight."""
+        return sum(link.weight == weight for link in self.links.values())
+
 
 def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
     """The weights of a network over a dataset's fields, hidden layers' first; raises FitError where the two do not go together."""

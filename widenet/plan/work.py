@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from widenet.plan.drift import drift_columns, drift_operations
 from widenet.plan.job import Job
 from widenet.plan.memory import waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
@@ -44,7 +45,12 @@ def _products(job: Job, process: int) -> Iterator[int]:
             yield from (2 * own * inner * columns for own, inner, columns, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
         weight = job.weights.weights[job.weights.links[output.name, ""].weight]
-        yield 2 * _passes(job, output) * num * job.rows(weight, process) * (weight.columns or 1)
+        rows = job.rows(weight, process)
+        if job.drifts(output):
+            columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
+            yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
+        else:
+            yield 2 * _passes(job, output) * num * rows * (weight.columns or 1)
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int, int, bool]]:
@@ -77,6 +83,10 @@ def _added_up(job: Job) -> Iterator[int]:
         if source and job.weights.weights[link.weight].wide:
             yield 8 * num * (job.weights.units[layer] + 1)
     for output in job.network.outputs:
+        if job.drifts(output):
+            columns = drift_columns(output, job.weights)
+            yield 16 * num * (columns + 1)
+            continue
         columns = job.weights.weights[job.weights.links[output.name, ""].weight].columns or 1
         yield 8 * num * (columns + 1) + 16
     if job.training.gradient_norm_limit is not None:

@@ -121,6 +121,7 @@ class Training:
         return loss
 
     def _end_epoch(self, board: SummaryWriter | None) -> None:
+        self._settle()
         self._check_weights()
         state = self.state
         seconds = max(state.seconds, 1e-9)
@@ -132,7 +133,6 @@ class Training:
             "learning_rate": self._numbers(state.step).rate,
         }
         state.epoch, state.step, state.loss_sum, state.examples, state.seconds = state.epoch + 1, 0, 0.0, 0, 0.0
-        self._settle()
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
             metrics = self.evaluate(self.network)
             record.update(metrics)
@@ -198,3 +198,6 @@ def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int)
     """Bring rows that no batch touched lately to where their optimizer leads them in `num_steps` steps, before somebody looks at them."""
     for weight in network.wide.values():
         weight.wake_all(rule, StepNumbers(num_steps + 1, rates))
+    for output in network.outputs.values():
+        if output.drift is not None:
+            output.drift.wake(num_steps)

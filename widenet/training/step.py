@@ -8,9 +8,11 @@ from torch import Tensor
 
 from widenet.kernels import row_gradient
 from widenet.model.draws import Draws
+from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network, Prepared, Values
 from widenet.model.rule import Rule, StepNumbers
+from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch, stacked
@@ -43,12 +45,16 @@ def train_step(
         directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
     loss = sum(float(penalty.detach()) for penalty in activity.penalties)
     deferred: dict[str, WideLoss] = {}
-    travels = []
+    travels: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name, output in network.outputs.items():
-            wide = WideLoss(
-                output, directs[name].detach(), network.targets(output, fields, prepared), _shares(output, weights_E, directs[name])
-            )
+            direct_EH, share_E = directs[name].detach(), _shares(output, weights_E, directs[name])
+            if output.drift is not None:
+                asked = network.asked(output, fields, prepared)
+                assert isinstance(asked, SparseBatch)
+                travels.append(SquareLoss(output.drift, direct_EH, asked, share_E).run(numbers))
+                continue
+            wide = WideLoss(output, direct_EH, network.targets(output, fields, prepared), share_E)
             at_once = output.owns_weight and norm_limit is None
             travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
             if not at_once:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.wide_weight import WideWeight
@@ -20,6 +21,7 @@ class WideOutput:
 
     owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
     half: matrix products take bfloat16 operands.
+    drift: how its rows move, where a step can do without the logits; None where it cannot.
     """
 
     spec: OutputLayer
@@ -28,6 +30,7 @@ class WideOutput:
     exchange: Exchange
     owns_weight: bool = True
     half: bool = False
+    drift: Drift | None = None
 
     @property
     def width(self) -> int:

@@ -1,0 +1,114 @@
+"""Rows of an output that drift: a step turns all of them by one matrix, and each catches up when it is asked for."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from widenet.model.exchange import Exchange
+from widenet.model.wide_weight import WideWeight
+from widenet.plan.drift import DRIFT_BLOCK_ROWS, DRIFT_GRAM_WINDOWS
+
+
+@dataclass
+class Drift:
+    """What became of an output's rows since each was moved last, and what they all add up to. A row holds weights, then the bias: [D].
+
+    where: as a person reads it where a process is lost.
+    window: after so many steps all rows catch up, so that rows were moved last in one of the steps `base` to `base` + window.
+    penalty_D: float64, the strength of the penalty on the square of each number of a row.
+    products: float32 [window + 1, D, D]; a row that was moved last in step base + n has been turned by products[n] since.
+    gram: float64 [D, D], the sum of the outer products of all rows of all shards.
+    The step that moved each row last is in the state of the weight's parts, int32 [R] "moved".
+    """
+
+    weight: WideWeight
+    bias: WideWeight | None
+    exchange: Exchange
+    where: str
+    window: int
+    penalty_D: Tensor
+    products: Tensor = field(default_factory=lambda: torch.empty(0))
+    gram: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def prepare(self) -> None:
+        """Make room for all of it."""
+        columns, device = len(self.penalty_D), self.penalty_D.device
+        self.products = torch.eye(columns, device=device).repeat(self.window + 1, 1, 1)
+        self.gram = torch.zeros(columns, columns, dtype=torch.float64, device=device)
+        for part in self.weight.parts.values():
+            part.state["moved"] = torch.zeros(len(part.weight), dtype=torch.int32, device=device)
+
+    def begin(self, step: int) -> None:
+        """Before a step (from 1): where it begins a window, all rows catch up, and at times what they add up to is taken anew."""
+        if (step - 1) % self.window:
+            return
+        self.wake(step - 1)
+        self.products[0] = torch.eye(len(self.gram), device=self.gram.device)
+        if (step - 1) % (self.window * DRIFT_GRAM_WINDOWS) == 0:
+            self.gram = self.exchange.sum(self.exchange.each(self._sum_of_products), self.where)
+
+    def turn(self, change_DD: Tensor, step: int) -> None:
+        """A step has turned every row: row += row @ change. float32 [D, D]."""
+        now = step - self._base(step)
+        rows = self.products[:now].view(-1, len(change_DD))
+        rows.copy_(torch.addmm(rows, rows, change_DD))
+        self.products[now] = torch.eye(len(change_DD), device=change_DD.device)
+
+    def wake(self, step: int) -> None:
+        """Bring every row to where it is after a step, the last one that was made."""
+        self.exchange.each(lambda shard: self._wake(shard, step))
+
+    def rows(self, shard: int, units_U: Tensor, step: int) -> Tensor:
+        """Where some rows of a shard are after a step, the last one that was made: float32 [U, D]."""
+        since_U = self._moved(shard).index_select(0, units_U) - self._base(step)
+        since_U, order_U = torch.sort(since_U, stable=True)
+        ages, counts = torch.unique_consecutive(since_U, return_counts=True)
+        stored_UD = self._stored(shard, units_U[order_U])
+        turned_UD = torch.empty_like(stored_UD)
+        groups = (torch.split(rows_UD, counts.tolist()) for rows_UD in (stored_UD, turned_UD))
+        for stored, turned, age in zip(*groups, ages.tolist(), strict=True):
+            torch.mm(stored, self.products[age], out=turned)
+        return torch.empty_like(stored_UD).index_copy_(0, order_U, turned_UD)
+
+    def put(self, shard: int, units_U: Tensor, rows_UD: Tensor, step: int) -> None:
+        """Some rows of a shard as a step left them."""
+        weight = self.weight.parts[shard].weight
+        weight.index_copy_(0, units_U, rows_UD[:, : weight.shape[1]])
+        self._moved(shard).index_fill_(0, units_U, step)
+        if self.bias is not None:
+            self.bias.parts[shard].weight.index_copy_(0, units_U, rows_UD[:, -1])
+
+    def is_finite(self) -> bool:
+        """Whether rows can still be brought to finite numbers."""
+        return bool(torch.isfinite(self.products).all()) and bool(torch.isfinite(self.gram).all())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint holds of it, besides the state of the weight."""
+        return {"products": self.products, "gram": self.gram}
+
+    def _base(self, step: int) -> int:
+        """The step before the window that a step belongs to."""
+        return max(step - 1, 0) // self.window * self.window
+
+    def _moved(self, shard: int) -> Tensor:
+        return self.weight.parts[shard].state["moved"]
+
+    def _stored(self, shard: int, units_U: Tensor) -> Tensor:
+        weight_UH = self.weight.parts[shard].weight.index_select(0, units_U)
+        if self.bias is None:
+            return weight_UH
+        return torch.cat([weight_UH, self.bias.parts[shard].weight.index_select(0, units_U)[:, None]], dim=1)
+
+    def _wake(self, shard: int, step: int) -> None:
+        by_age_R = torch.argsort(self._moved(shard), stable=True)
+        for units_T in torch.split(by_age_R, DRIFT_BLOCK_ROWS):
+            self.put(shard, units_T, self.rows(shard, units_T, step), step)
+
+    def _sum_of_products(self, shard: int) -> Tensor:
+        total_DD = torch.zeros_like(self.gram)
+        units_R = torch.arange(len(self._moved(shard)), device=total_DD.device)
+        for units_T in torch.split(units_R, DRIFT_BLOCK_ROWS):
+            rows_TD = self._stored(shard, units_T)
+            total_DD += rows_TD.T @ rows_TD
+        return total_DD

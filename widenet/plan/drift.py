@@ -1,0 +1,56 @@
+"""Drifting outputs: those that a step can train, and tell the whole loss of, without computing their logits."""
+
+from math import isqrt
+
+from widenet.plan.weights import Weights
+from widenet.spec.layers import OutputLayer
+from widenet.spec.training import TrainingSpec
+
+_ASSUMED_ENTRIES = 100
+"""Targets of an example by which it is judged what is less work: the bits must not depend on how many a dataset has."""
+
+DRIFT_BLOCK_ROWS = 1024
+"""Rows that a thread brings up to date together, where all are: few enough that they stay in a core's cache."""
+
+DRIFT_GRAM_WINDOWS = 8
+"""Windows after which the sum of the rows' products is taken anew: what each step adds to it is rounded, and that adds up."""
+
+
+def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_sparse: bool) -> bool:
+    """Whether the rows of an output move by one matrix a step, but for its targets, and whether that at least halves the work.
+
+    So it is where the derivative is a - t for every unit, and a step nothing but its product with a rate and penalties on squares.
+    is_sparse: whether the output's field is.
+    """
+    plain = layer.activation.kind == "linear" and layer.loss.kind == "l2" and layer.cosine is None and layer.weight_norm is None
+    steady = training.optimizer.kind == "sgd" and training.l1 == 0 and training.gradient_norm_limit is None
+    if not (is_sparse and plain and steady and training.precision == "float32" and weights.owns(layer.name)):
+        return False
+    num, width, columns = training.batch_size, weights.units[layer.name], drift_columns(layer, weights)
+    return 2 * drift_operations(num, num * _ASSUMED_ENTRIES, width, columns) <= 6 * num * width * columns
+
+
+def drift_columns(layer: OutputLayer, weights: Weights) -> int:
+    """Numbers of a unit: its weights, and its bias if it has one."""
+    return (weights.weights[layer.name].columns or 0) + layer.bias
+
+
+def drift_window(width: int, columns: int) -> int:
+    """Steps after which all rows catch up: more would make each step dearer, for every one of them is a matrix to turn."""
+    return max(1, isqrt(width // columns))
+
+
+def drift_bytes(width: int, columns: int) -> int:
+    """What every process holds beside the rows: a matrix for each step of a window, and the sum of the rows' outer products."""
+    return (4 * (drift_window(width, columns) + 1) + 8) * columns**2
+
+
+def drift_operations(num_examples: int, entries: int, width: int, columns: int, share: float = 1.0) -> int:
+    """Multiplications and additions in the matrix products of a step, the mean over a window.
+
+    entries: targets of the batch. share: of the rows, what a process holds; the rest every process does for itself.
+    """
+    steps, touched = drift_window(width, columns), min(entries, width)
+    whole = columns**3 * (steps + 4) + 8 * num_examples * columns**2
+    woken = width / steps * (2 + 2 / DRIFT_GRAM_WINDOWS)
+    return round(whole + share * columns**2 * (woken + 4 * touched))
