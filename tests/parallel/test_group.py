@@ -110,19 +110,21 @@ class Heard(Silence):
 
 def trained_again(name, data, out):
     """As `trained`, where torchrun counts a restart in the second process alone, as it does with a group on two machines."""
-    os.environ["TORCHELASTIC_RESTART_COUNT"] = str(distributed.get_rank())
     heard = Heard()
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_RESTART_COUNT", str(distributed.get_rank()))
+        patch.setenv("TORCHELASTIC_RUN_ID", "this launch")
         model = train(*SETTINGS[name], data, out, report=heard)
-    finally:
-        del os.environ["TORCHELASTIC_RESTART_COUNT"]
     return model.fingerprint(), log(out), heard.said
 
 
-def a_run(out, data, steps=0, **more):
+def a_run(out, data, steps=0, launch="this launch", **more):
     """A run that was cut short after some steps, or by the first one; then it was never saved."""
-    with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
-        train(NETWORK, {**SETTINGS["momentum"][1], **more}, data, out, interrupted=Counted(steps) if steps else lambda: 1 / 0)
+    plan, interrupted = {**SETTINGS["momentum"][1], **more}, Counted(steps) if steps else lambda: 1 / 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_RUN_ID", launch)
+        with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+            train(NETWORK, plan, data, out, interrupted=interrupted)
 
 
 def a_run_of_which_the_best_alone_was_saved(out, data):
@@ -151,6 +153,15 @@ def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(left, da
     assert leader[:2] == other[:2] == undisturbed["momentum"]
     assert (leader[2], other[2]) == ([f"torchrun has started this training again; it {said}."], [])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("launch", ["", "an earlier launch"])
+def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data, groups, tmp_path):
+    a_run(tmp_path / "run", data, steps=STEPS + 1, launch=launch)
+    groups(2).start(trained_again, "momentum", data, tmp_path / "run")
+    found = groups(2).outcomes()
+    assert [type(error) for error in found] == [CheckpointError] * 2
+    assert "exists already. Go on with --resume" in str(found[0])
 
 
 def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(data, groups, tmp_path):
