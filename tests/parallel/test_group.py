@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import distributed
 
-from tests.parallel.workers import Group, exchange
+from tests.parallel.workers import Group, Heard, exchange
 from widenet import checkpoint
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
@@ -96,16 +96,6 @@ def test_a_training_may_change_its_number_of_processes_within_an_epoch(name, dat
     assert (out / "checkpoints" / "latest").read_text() == "epoch-00002-step-000000001\n"
     assert groups(4)(trained, name, data, out, True) == [undisturbed[name]] * 4
     assert Model.load(out).fingerprint() == undisturbed[name][0]
-
-
-class Heard(Silence):
-    """A report that remembers what it was told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 def trained_again(name, data, out):
