@@ -72,8 +72,8 @@ BY_NAME_ONLY = ("e",)
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked for."""
     parser.add_argument("--cases", nargs="+", choices=CASES, default=[name for name in CASES if name not in BY_NAME_ONLY])
-    parser.add_argument("--rounds", type=int, default=7, help="turns of every program")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn, at least one step")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn, at least one step")
 
 
 def run(asked: argparse.Namespace) -> None:
