@@ -88,7 +88,7 @@ def run(asked: argparse.Namespace) -> None:
     publish("speed", tables, asked.out)
 
 
-def _table(case: Case, facts: dict[str, float], found: list[Measured]) -> Table:
+def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
     columns = ["program", "time / widenet's", "ms a step", "time / the products'", "examples a second", "peak GB", "first loss"]
     table = Table(case.title, columns)
     ours, products = found[:2]
@@ -100,7 +100,7 @@ def _table(case: Case, facts: dict[str, float], found: list[Measured]) -> Table:
             table.add(measured, ours, over, f"{case.batch / measured.median:,.0f}", f"{measured.facts['peak_bytes'] / 1e9:.2f}", loss)
         else:
             table.add(measured, ours)
-    said = ", ".join(f"{number:,.4g} {what}" for what, number in facts.items())
+    said = ", ".join(f"{number:,} {what}" for what, number in facts.items())
     table.notes.append(f"Data: {said}; optimizer {case.optimizer}, {THREADS} threads.")
     if ours.problem is None:
         table.notes.append(_memory(ours))

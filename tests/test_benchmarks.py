@@ -64,7 +64,7 @@ def test_a_row_gives_the_ratio_of_turns_of_the_same_round():
     ours, theirs = Measured(program("ours"), [1.0, 2.0, 4.0]), Measured(program("theirs"), [3.0, 4.0, 4.0])
     table = Table("three rounds", ["program", "ratio", "ms"])
     table.add(theirs, ours)
-    assert table.rows == [["theirs", "2.00 (1.50 to 2.50)", "4,000 (3,500 to 4,000)"]]
+    assert table.rows == [["theirs", "2.00 (1.50 to 2.50)", "4,000.0 (3,500.0 to 4,000.0)"]]
 
 
 def test_a_program_that_failed_keeps_its_row(tmp_path):
