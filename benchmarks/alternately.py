@@ -97,7 +97,8 @@ class _Worker:
         found: dict[str, Any] = json.loads(line) if line else {"problem": f"ended with status {self.process.wait()}"}
         if "problem" in found:
             self.errors.seek(0)
-            print(f"{self.program.name}: {self.errors.read().decode(errors='replace')[-2000:]}", file=sys.stderr)
+            said = self.errors.read().decode(errors="replace").strip().splitlines()
+            print(f"{self.program.name}: {found['problem']}: {''.join(said[-1:])}", file=sys.stderr)
             raise ProgramError(found["problem"])
         return found
 

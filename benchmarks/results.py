@@ -39,7 +39,7 @@ class Table:
             return
         ratios = measured.ratios(base)
         self.bars.append((name, *quartiles(ratios)))
-        self.rows.append([name, spread(ratios, "{:.2f}"), spread([1000 * seconds for seconds in measured.seconds], "{:,.4g}"), *cells])
+        self.rows.append([name, spread(ratios, "{:.2f}"), spread([1000 * seconds for seconds in measured.seconds], "{:,.1f}"), *cells])
 
 
 def quartiles(numbers: Sequence[float]) -> tuple[float, float, float]:
@@ -64,7 +64,7 @@ def publish(name: str, tables: Sequence[Table], out: Path) -> None:
     (out / f"{name}.md").write_text("\n".join(str(table) for table in tables))
     if any(table.bars for table in tables):
         _plot([table for table in tables if table.bars], out / f"{name}.svg")
-    print(f"{out / name}.json, .md, .svg")
+    print(f"Written to {out}: {', '.join(path.name for path in sorted(out.glob(f'{name}.*')))}")
 
 
 def machine() -> str:

@@ -72,8 +72,8 @@ BY_NAME_ONLY = ("e",)
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked for."""
     parser.add_argument("--cases", nargs="+", choices=CASES, default=[name for name in CASES if name not in BY_NAME_ONLY])
-    parser.add_argument("--rounds", type=int, default=7, help="turns of every program")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn, at least one step")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn, at least one step")
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -88,7 +88,7 @@ def run(asked: argparse.Namespace) -> None:
     publish("speed", tables, asked.out)
 
 
-def _table(case: Case, facts: dict[str, float], found: list[Measured]) -> Table:
+def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
     columns = ["program", "time / widenet's", "ms a step", "time / the products'", "examples a second", "peak GB", "first loss"]
     table = Table(case.title, columns)
     ours, products = found[:2]
@@ -100,7 +100,7 @@ def _table(case: Case, facts: dict[str, float], found: list[Measured]) -> Table:
             table.add(measured, ours, over, f"{case.batch / measured.median:,.0f}", f"{measured.facts['peak_bytes'] / 1e9:.2f}", loss)
         else:
             table.add(measured, ours)
-    said = ", ".join(f"{number:,.4g} {what}" for what, number in facts.items())
+    said = ", ".join(f"{number:,} {what}" for what, number in facts.items())
     table.notes.append(f"Data: {said}; optimizer {case.optimizer}, {THREADS} threads.")
     if ours.problem is None:
         table.notes.append(_memory(ours))

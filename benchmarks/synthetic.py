@@ -24,11 +24,11 @@ def draw_histories(width: int, examples: int, seed: int = 0, features: int = FEA
     return found
 
 
-def write_histories(folder: Path, width: int, examples: int, features: int = FEATURES) -> dict[str, float]:
+def write_histories(folder: Path, width: int, examples: int, features: int = FEATURES) -> dict[str, int]:
     """The same histories twice: a dataset directory, and CSR arrays for other programs. Gives what they hold."""
     rows = draw_histories(width, examples, features=features)
     dataset_from_lists(folder / "dataset", [row.tolist() for row in rows], width=width)
     np.save(folder / "indptr.npy", np.cumsum([0, *map(len, rows)]).astype(np.int32))
     np.save(folder / "indices.npy", np.concatenate(rows).astype(np.int32))
     np.save(folder / "width.npy", width)
-    return {"examples": examples, "width": width, "features an example": sum(map(len, rows)) / examples}
+    return {"examples": examples, "width": width, "features an example": round(sum(map(len, rows)) / examples)}

@@ -35,7 +35,7 @@ def main() -> None:
             seconds = perf_counter() - started
             print(json.dumps({"seconds": seconds, "peak_bytes": status_bytes("VmHWM"), **facts}), file=replies)
     except Exception as error:
-        print(json.dumps({"problem": _problem(error)}), file=replies)
+        print(json.dumps({"problem": _problem(error, int(memory))}), file=replies)
         raise
 
 
@@ -45,11 +45,11 @@ def status_bytes(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-def _problem(error: Exception) -> str:
+def _problem(error: Exception, memory: int) -> str:
     if isinstance(error, metadata.PackageNotFoundError):
         return f"{error.name} is not installed"
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "bad_alloc" in str(error):
-        return "out of memory"
+        return f"needs more than {memory / 1e9:.1f} GB"
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 

@@ -1,5 +1,6 @@
 """Programs that are measured take turns, each in its own process, and one that fails does not stop the others."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
 @pytest.mark.parametrize(
     ("broken", "problem"),
     [
-        (program("broken", "greedy"), "out of memory"),
+        (program("broken", "greedy"), r"needs more than [\d.]+ GB"),
         (program("broken", "dying"), "ended with status 3"),
         (program("broken", "nowhere"), "AttributeError: module 'tests.test_benchmarks' has no attribute 'nowhere'"),
         (program("broken", "greedy", libraries=["no-such-library"]), "no-such-library is not installed"),
@@ -54,7 +55,8 @@ def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
 )
 def test_a_program_that_fails_says_why_and_the_others_go_on(tmp_path, broken, problem):
     found = measure([broken, program("sound", path=str(tmp_path / "steps"), letter="S")], rounds=1, turn_seconds=0.0, warmup=0)
-    assert [measured.problem for measured in found] == [problem, None]
+    assert re.fullmatch(problem, found[0].problem)
+    assert found[1].problem is None
     assert [len(measured.seconds) for measured in found] == [0, 1]
 
 
@@ -62,7 +64,7 @@ def test_a_row_gives_the_ratio_of_turns_of_the_same_round():
     ours, theirs = Measured(program("ours"), [1.0, 2.0, 4.0]), Measured(program("theirs"), [3.0, 4.0, 4.0])
     table = Table("three rounds", ["program", "ratio", "ms"])
     table.add(theirs, ours)
-    assert table.rows == [["theirs", "2.00 (1.50 to 2.50)", "4,000 (3,500 to 4,000)"]]
+    assert table.rows == [["theirs", "2.00 (1.50 to 2.50)", "4,000.0 (3,500.0 to 4,000.0)"]]
 
 
 def test_a_program_that_failed_keeps_its_row(tmp_path):
