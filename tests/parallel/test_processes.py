@@ -201,6 +201,21 @@ def test_processes_hold_the_shards_in_order_and_combine_them_in_order(groups):
         assert each[3:] == ([False, True, True], [(0, True), (1, False), (2, False), (3, False)], (0, 3))
 
 
+def threads_left():
+    here = exchange(8, 2)
+    here.sum([torch.ones(2) for _ in here.shards], "")
+    here.each(lambda shard: shard)
+    own = {*here.line._threads, *here.workers.pool._threads}
+    del here
+    for thread in own:
+        thread.join(20)
+    return [thread.name for thread in own if thread.is_alive()], len(own)
+
+
+def test_an_exchange_leaves_no_thread_behind(groups):
+    assert groups(2)(threads_left) == [([], 3)] * 2
+
+
 def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused_in_every_one(groups):
     groups(4).start(refused)
     expected = "the number of processes must divide the 6 shards; got 4. Use one of 1, 2, 3, 6."
