@@ -251,20 +251,20 @@ def predicted(data, out):
 
 
 @pytest.mark.parametrize(
-    ("place", "where", "work"),
+    ("place", "where", "work", "killed"),
     [
-        ("epoch 2, step 3", 'layer "taste"', trained),
-        ("epoch 3, step 1", 'output "next"', trained),
-        ("evaluation", 'layer "taste"', trained),
-        ("users 0 to 15", 'output "next"', predicted),
+        ("epoch 2, step 3", 'layer "taste"', trained, True),
+        ("epoch 2, step 3", 'layer "taste"', trained, False),
+        ("epoch 3, step 1", 'output "next"', trained, True),
+        ("evaluation", 'layer "taste"', trained, True),
+        ("users 0 to 15", 'output "next"', predicted, True),
     ],
 )
-@pytest.mark.parametrize(("killed", "timeout"), [(True, 60), (False, 4)], ids=["killed", "away"])
-def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, where, work, killed, timeout, data, tmp_path):
+def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, where, work, killed, data, tmp_path):
     run = tmp_path / "run"
     if work is predicted:
         trained("momentum", data, run)
-    with Group(2, tmp_path, timedelta(seconds=timeout)) as group:
+    with Group(2, tmp_path, timedelta(seconds=60 if killed else 4)) as group:
         group.start(deserting, place, where, killed, work, *(["momentum"] if work is trained else []), data, run)
         other, deserter = group.outcomes()
     assert type(deserter) is (EOFError if killed else AwayError)
