@@ -207,6 +207,21 @@ def test_processes_hold_the_shards_in_order_and_combine_them_in_order(groups):
         assert each[3:] == ([False, True, True], [(0, True), (1, False), (2, False), (3, False)], (0, 3))
 
 
+def threads_left():
+    here = exchange(8, 2)
+    here.sum([torch.ones(2) for _ in here.shards], "")
+    here.each(lambda shard: shard)
+    own = {*here.line._threads, *here.workers.pool._threads}
+    del here
+    for thread in own:
+        thread.join(20)
+    return [thread.name for thread in own if thread.is_alive()], len(own)
+
+
+def test_an_exchange_leaves_no_thread_behind(groups):
+    assert groups(2)(threads_left) == [([], 3)] * 2
+
+
 EXAMPLES, HIDDEN = 16, 8
 TWO_HIDDEN = {
     "layers": [

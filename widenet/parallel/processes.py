@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -49,7 +50,7 @@ class ProcessExchange:
         self.leads = rank == 0
         self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
-        self.line = ThreadPoolExecutor(1, thread_name_prefix="exchange", initializer=self._open_line)
+        self.line = ThreadPoolExecutor(1, thread_name_prefix="exchange", initializer=partial(_open_line, device))
         self.place = "start"
         self.lost: GroupError | None = None
 
@@ -135,12 +136,6 @@ class ProcessExchange:
 
         return self.begin(collected, where).result()
 
-    def _open_line(self) -> None:
-        torch.set_num_threads(1)
-        # On CUDA the line queues its work on the stream that all threads share: behind what made its terms, before what takes its results.
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-
     def _together(self, work: Callable[[], T], where: str) -> T:
         """What fails where every process takes part becomes one sentence; what was to follow fails with it."""
         if self.lost is not None:
@@ -154,6 +149,13 @@ class ProcessExchange:
             lost = f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer in time"
             self.lost = GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.")
             raise self.lost from error
+
+
+def _open_line(device: torch.device) -> None:
+    torch.set_num_threads(1)
+    # On CUDA the line queues its work on the stream that all threads share: behind what made its terms, before what takes its results.
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
 
 def _gather_rows(result: Tensor, cuts: Sequence[int]) -> Tensor:
