@@ -79,7 +79,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _plot(tables: Sequence[Table], path: Path) -> None:
-    """One panel a table: a bar a program, its whiskers the quartiles, on a logarithmic axis of times the base's time."""
+    """One panel a table: a bar a program, its whiskers the quartiles, on an axis of times the base's time."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -95,11 +95,10 @@ def _plot(tables: Sequence[Table], path: Path) -> None:
         bars = axis.barh(names, middles, xerr=errors, color=colors, height=0.7)
         axis.bar_label(bars, [f"{middle:.2f}" for middle in middles], padding=6, fontsize=8)
         axis.set_title(table.title, fontsize=9, loc="left")
-        axis.set_xscale("log")
         axis.axvline(1, color="black", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
-    axes[-1, 0].set_xlabel("time, as a multiple (logarithmic)", fontsize=8)
+    axes[-1, 0].set_xlabel("time, as a multiple", fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
