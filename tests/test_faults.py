@@ -14,6 +14,10 @@ import pytest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
 from widenet.runs import Model, Silence, train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training import run_directory
+from widenet.training.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
 WIDTH, EXAMPLES, STEPS = 400, 12, 3
@@ -145,6 +149,33 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
 
     found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Heard(after_epoch))
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)
+
+
+@pytest.mark.parametrize("when", ["while it is made", "before it is locked"])
+def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(when, data, undisturbed, tmp_path, monkeypatch):
+    run, others = tmp_path / "run", []
+
+    def other_first(made):
+        def make(*arguments):
+            result = made(*arguments)
+            if not others:
+                others.append(os.getpid())
+                with monkeypatch.context() as other:
+                    other.setattr(os, "getpid", lambda: 1)
+                    train(NETWORK, TRAINING, data, run)
+            return result
+
+        return make
+
+    RunDirectory.create(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data)
+    if when == "while it is made":
+        monkeypatch.setattr(run_directory, "_locked", other_first(run_directory._locked))
+    else:
+        monkeypatch.setattr(RunDirectory, "create", other_first(RunDirectory.create))
+    with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
+        train(NETWORK, TRAINING, data, run)
+    assert Model.load(run).fingerprint() == undisturbed
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(data, undisturbed, tmp_path):

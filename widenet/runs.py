@@ -357,7 +357,7 @@ def _run_directory(
     if not resume:
         by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset), "run directory")
     run = RunDirectory.open(path)
-    by_leader(exchange, lambda: stack.enter_context(run.locked()), "run directory")
+    by_leader(exchange, lambda: stack.enter_context(run.locked(begin=not resume)), "run directory")
     run = RunDirectory.open(path)
     _check_documents(run, network, training)
     run.check_dataset(dataset)

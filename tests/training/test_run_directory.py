@@ -56,7 +56,7 @@ def test_an_empty_directory_may_become_a_run(tmp_path, data):
 
 
 def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_path, data, run):
-    with run.locked():
+    with run.locked(begin=False):
         run.log({"epoch": 1})
     (run.path / "tensorboard").mkdir()
     other = TrainingSpec.of({"seed": 7})
@@ -91,7 +91,7 @@ def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_ther
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     (tmp_path / ".run.15").touch()
-    with run.locked():
+    with run.locked(begin=False):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == [".run.13", ".run.15", ".run.x", ".runs.14", "data", "run"]
 
@@ -106,7 +106,7 @@ def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_p
 
 
 def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
-    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"):
+    with run.locked(begin=False), pytest.raises(CheckpointError, match="run is being trained by another process"):
         RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
     assert (run.path / "network.json").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
@@ -118,7 +118,7 @@ def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, mo
         (run.path / ".lock").touch()
 
     monkeypatch.setattr(run_directory.fcntl, "flock", replaced)
-    with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+    with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked(begin=False):
         pass
 
 
@@ -154,9 +154,9 @@ def test_what_is_no_run_is_refused(tmp_path, run):
 
 
 def test_only_one_training_at_a_time_holds_the_directory(run):
-    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+    with run.locked(begin=False), pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked(begin=False):
         pass
-    with run.locked():
+    with run.locked(begin=False):
         pass
 
 

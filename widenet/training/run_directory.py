@@ -72,8 +72,7 @@ class RunDirectory:
             raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
         vain = _holds_no_work(path)
         if path.exists() and not vain and (not path.is_dir() or any(path.iterdir())):
-            remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
-            raise CheckpointError(f"{path} exists already. {remedy}")
+            raise _taken(path)
         fields = {name: _record(dataset, name) for name in network.fields}
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -87,6 +86,8 @@ class RunDirectory:
             _sync_all(beside)
             if vain:
                 with _locked(path):
+                    if not _holds_no_work(path):  # another training of it began and ended meanwhile
+                        raise _taken(path)
                     replace(beside, path)
             else:
                 if path.exists():
@@ -112,13 +113,18 @@ class RunDirectory:
         return cls(path, NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json"), fields)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends."""
+    def locked(self, begin: bool) -> Iterator[None]:
+        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends.
+
+        begin: raise CheckpointError where the directory holds the work of another training.
+        """
         with _locked(self.path):
             with _writing(self.path):
                 recover(self.path)
                 recover(self.path / "checkpoints")
                 _drop_unfinished(self.path)
+            if begin and not _holds_no_work(self.path):
+                raise _taken(self.path)
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
@@ -242,6 +248,11 @@ def _holds_no_work(path: Path) -> bool:
     if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
         return False
     return {found.name for found in path.iterdir()} <= _WITHOUT_WEIGHTS
+
+
+def _taken(path: Path) -> CheckpointError:
+    remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
+    return CheckpointError(f"{path} exists already. {remedy}")
 
 
 def _drop_unfinished(path: Path) -> None:
