@@ -151,27 +151,20 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)
 
 
-@pytest.mark.parametrize("when", ["while it is made", "before it is locked"])
-def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(when, data, undisturbed, tmp_path, monkeypatch):
-    run, others = tmp_path / "run", []
+def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(data, undisturbed, tmp_path, monkeypatch):
+    run, locked = tmp_path / "run", run_directory._locked
 
-    def other_first(made):
-        def make(*arguments):
-            result = made(*arguments)
-            if not others:
-                others.append(os.getpid())
-                with monkeypatch.context() as other:
-                    other.setattr(os, "getpid", lambda: 1)
-                    train(NETWORK, TRAINING, data, run)
-            return result
+    def other_first(path):
+        if path == run:
+            monkeypatch.setattr(run_directory, "_locked", locked)
+            with monkeypatch.context() as other:
+                other.setattr(os, "getpid", lambda: 1)
+                train(NETWORK, TRAINING, data, run)
+        return locked(path)
 
-        return make
-
-    RunDirectory.create(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data)
-    if when == "while it is made":
-        monkeypatch.setattr(run_directory, "_locked", other_first(run_directory._locked))
-    else:
-        monkeypatch.setattr(RunDirectory, "create", other_first(RunDirectory.create))
+    with RunDirectory.begin(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data):
+        pass
+    monkeypatch.setattr(run_directory, "_locked", other_first)
     with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
         train(NETWORK, TRAINING, data, run)
     assert Model.load(run).fingerprint() == undisturbed

@@ -228,7 +228,7 @@ def replace(beside: Path, path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
         path.rename(old)
         beside.rename(path)
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)
     else:
         beside.rename(path)
     force_to_disk(path.parent)

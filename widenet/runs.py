@@ -354,10 +354,11 @@ def _run_directory(
     path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool, exchange: Exchange, stack: ExitStack
 ) -> RunDirectory:
     """The directory of a training, new or begun before, which stays locked until the stack is left."""
-    if not resume:
-        by_leader(exchange, lambda: RunDirectory.create(path, network, training, dataset), "run directory")
-    run = RunDirectory.open(path)
-    by_leader(exchange, lambda: stack.enter_context(run.locked(begin=not resume)), "run directory")
+    if resume:
+        before = RunDirectory.open(path)
+        by_leader(exchange, lambda: stack.enter_context(before.locked()), "run directory")
+    else:
+        by_leader(exchange, lambda: stack.enter_context(RunDirectory.begin(path, network, training, dataset)), "run directory")
     run = RunDirectory.open(path)
     _check_documents(run, network, training)
     run.check_dataset(dataset)

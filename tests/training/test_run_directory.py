@@ -1,6 +1,7 @@
 """The run directory: made whole or refused, locked, its checkpoints counted, its log rewound."""
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -34,7 +35,13 @@ def data(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, data):
-    return RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    return begun(tmp_path / "run", TRAINING, data)
+
+
+def begun(path, training, data):
+    """A run that nobody trains any more."""
+    with RunDirectory.begin(path, NETWORK, training, data) as run:
+        return run
 
 
 @pytest.fixture
@@ -51,18 +58,18 @@ def test_a_new_run_is_read_back_as_it_was_made(tmp_path, run):
 
 def test_an_empty_directory_may_become_a_run(tmp_path, data):
     (tmp_path / "run").mkdir()
-    RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    begun(tmp_path / "run", TRAINING, data)
     assert (tmp_path / "run" / "network.json").exists()
 
 
 def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_path, data, run):
-    with run.locked(begin=False):
+    with run.locked():
         run.log({"epoch": 1})
     (run.path / "tensorboard").mkdir()
     other = TrainingSpec.of({"seed": 7})
-    RunDirectory.create(tmp_path / "run", NETWORK, other, data)
+    begun(tmp_path / "run", other, data)
     assert RunDirectory.open(tmp_path / "run").training == other
-    assert sorted(path.name for path in run.path.iterdir()) == ["fields.json", "network.json", "training.json", "vocabulary"]
+    assert sorted(path.name for path in run.path.iterdir()) == [".lock", "fields.json", "network.json", "training.json", "vocabulary"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
@@ -75,7 +82,7 @@ def test_a_run_that_is_begun_again_is_at_every_moment_whole_or_not_there(tmp_pat
     for name in ("rename", "rmdir", "unlink"):
         monkeypatch.setattr(os, name, watched(getattr(os, name)))
     other = TrainingSpec.of({"seed": 7})
-    RunDirectory.create(tmp_path / "run", NETWORK, other, data)
+    begun(tmp_path / "run", other, data)
     assert [training for training in seen if training not in (TRAINING, None, other)] == []
     assert None in seen
     assert seen[-1] == other
@@ -91,7 +98,7 @@ def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_ther
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     (tmp_path / ".run.15").touch()
-    with run.locked(begin=False):
+    with run.locked():
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == [".run.13", ".run.15", ".run.x", ".runs.14", "data", "run"]
 
@@ -101,14 +108,53 @@ def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_p
     (run.path / kept).parent.mkdir(parents=True, exist_ok=True)
     (run.path / kept).write_text("mine")
     with pytest.raises(CheckpointError, match="run exists already"):
-        RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+        begun(tmp_path / "run", TRAINING, data)
     assert (run.path / kept).read_text() == "mine"
 
 
 def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
-    with run.locked(begin=False), pytest.raises(CheckpointError, match="run is being trained by another process"):
-        RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"):
+        begun(tmp_path / "run", TRAINING, data)
     assert (run.path / "network.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
+
+
+def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
+    with RunDirectory.begin(tmp_path / "run", NETWORK, TRAINING, data) as run:
+        with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+            pass
+        with pytest.raises(CheckpointError, match="run is being trained by another process"):
+            begun(tmp_path / "run", TRAINING, data)
+    with run.locked():
+        pass
+
+
+def test_what_another_training_is_making_beside_a_run_stays(tmp_path, run):
+    (tmp_path / ".run.16").mkdir()
+    with (tmp_path / ".run.16" / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with run.locked():
+            pass
+        assert (tmp_path / ".run.16").exists()
+    with run.locked():
+        pass
+    assert not (tmp_path / ".run.16").exists()
+
+
+def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
+    put = run_directory._put
+
+    def other_first(beside, path):
+        monkeypatch.setattr(run_directory, "_put", put)
+        with monkeypatch.context() as other:
+            other.setattr(os, "getpid", lambda: 1)
+            begun(path, TRAINING, data)
+        (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
+        put(beside, path)
+
+    monkeypatch.setattr(run_directory, "_put", other_first)
+    with pytest.raises(CheckpointError, match="run exists already"):
+        begun(tmp_path / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
@@ -118,29 +164,29 @@ def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, mo
         (run.path / ".lock").touch()
 
     monkeypatch.setattr(run_directory.fcntl, "flock", replaced)
-    with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked(begin=False):
+    with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
         pass
 
 
 def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, network):
-    RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data).save_model("model", network, {})
+    begun(tmp_path / "run", TRAINING, data).save_model("model", network, {})
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
     with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
-        RunDirectory.create(tmp_path / "run", NETWORK, TRAINING, data)
+        begun(tmp_path / "run", TRAINING, data)
     for name in ("file", "folder"):
         with pytest.raises(CheckpointError, match=rf"{name} exists already\. Choose another --out\."):
-            RunDirectory.create(tmp_path / name, NETWORK, TRAINING, data)
+            begun(tmp_path / name, TRAINING, data)
     with pytest.raises(CheckpointError, match=r"must be a directory to make; got the current one"):
-        RunDirectory.create(Path(), NETWORK, TRAINING, data)
+        begun(Path(), TRAINING, data)
     assert (tmp_path / "folder" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another --out\."):
-        RunDirectory.create(tmp_path / "file" / "run", NETWORK, TRAINING, data)
+        begun(tmp_path / "file" / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
@@ -154,9 +200,9 @@ def test_what_is_no_run_is_refused(tmp_path, run):
 
 
 def test_only_one_training_at_a_time_holds_the_directory(run):
-    with run.locked(begin=False), pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked(begin=False):
+    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
         pass
-    with run.locked(begin=False):
+    with run.locked():
         pass
 
 

@@ -1,5 +1,6 @@
 """A run's directory: documents, vocabularies, checkpoints, log and the finished model."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -7,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -63,42 +64,39 @@ class RunDirectory:
     fields: dict[str, FieldRecord]
 
     @classmethod
-    def create(cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> "RunDirectory":
-        """A new directory with the documents and the vocabularies; raises CheckpointError where the path is taken.
+    @contextmanager
+    def begin(cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> "Iterator[RunDirectory]":
+        """A new directory with the documents and the vocabularies, which other trainings are kept out of.
 
-        A run that ended before its first checkpoint is replaced.
+        Raises CheckpointError where the path is taken. A run that ended before its first checkpoint is replaced.
         """
         if not path.name:
             raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
-        vain = _holds_no_work(path)
-        if path.exists() and not vain and (not path.is_dir() or any(path.iterdir())):
+        if _is_taken(path):
             raise _taken(path)
         fields = {name: _record(dataset, name) for name in network.fields}
         beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            (beside / "vocabulary").mkdir(parents=True)
-            (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
-            (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
-            (beside / "fields.json").write_text(json.dumps({name: asdict(record) for name, record in fields.items()}, indent=2))
-            for name, record in fields.items():
-                if record.vocabulary_digest is not None:
-                    shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
-            _sync_all(beside)
-            if vain:
-                with _locked(path):
-                    if not _holds_no_work(path):  # another training of it began and ended meanwhile
-                        raise _taken(path)
-                    replace(beside, path)
-            else:
-                if path.exists():
-                    path.rmdir()
-                beside.rename(path)
-                force_to_disk(path.parent)
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-        return cls(path, network, training, fields)
+        with ExitStack() as stack:
+            try:
+                (beside / "vocabulary").mkdir(parents=True)
+                stack.enter_context(_locked(beside))  # who renames a directory keeps its lock
+                (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
+                (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
+                (beside / "fields.json").write_text(json.dumps({name: asdict(record) for name, record in fields.items()}, indent=2))
+                for name, record in fields.items():
+                    if record.vocabulary_digest is not None:
+                        shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
+                _sync_all(beside)
+                _put(beside, path)
+            except OSError as error:
+                if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise _taken(path) if _is_taken(path) else _busy(path) from None
+                raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
+            finally:
+                shutil.rmtree(beside, ignore_errors=True)
+            with _writing(path):
+                _drop_unfinished(path)
+            yield cls(path, network, training, fields)
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
@@ -113,18 +111,13 @@ class RunDirectory:
         return cls(path, NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json"), fields)
 
     @contextmanager
-    def locked(self, begin: bool) -> Iterator[None]:
-        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends.
-
-        begin: raise CheckpointError where the directory holds the work of another training.
-        """
+    def locked(self) -> Iterator[None]:
+        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends."""
         with _locked(self.path):
             with _writing(self.path):
                 recover(self.path)
                 recover(self.path / "checkpoints")
                 _drop_unfinished(self.path)
-            if begin and not _holds_no_work(self.path):
-                raise _taken(self.path)
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
@@ -250,31 +243,53 @@ def _holds_no_work(path: Path) -> bool:
     return {found.name for found in path.iterdir()} <= _WITHOUT_WEIGHTS
 
 
+def _is_taken(path: Path) -> bool:
+    """Whether a path holds something that no new run may replace."""
+    return path.exists() and not _holds_no_work(path) and (not path.is_dir() or any(path.iterdir()))
+
+
 def _taken(path: Path) -> CheckpointError:
     remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
     return CheckpointError(f"{path} exists already. {remedy}")
 
 
+def _put(beside: Path, path: Path) -> None:
+    """Give a new run its name; a run without work that has it goes, once nobody trains it."""
+    if _holds_no_work(path):
+        with _locked(path):
+            if _is_taken(path):  # another training of it began and ended meanwhile
+                raise _taken(path)
+            replace(beside, path)
+    else:
+        beside.rename(path)  # which takes the place of an empty directory, and of no other
+        force_to_disk(path.parent)
+
+
 def _drop_unfinished(path: Path) -> None:
-    """Remove what `create` left beside a run when it was killed. Only for who holds the run's lock: nobody else can make it now."""
+    """Remove what `begin` left beside a run when it was killed; not what another process is making now."""
     name = re.compile(rf"\.{re.escape(path.name)}\.(old|\d+)")
     for left in path.parent.iterdir():
         if name.fullmatch(left.name) and left.is_dir() and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS:
-            shutil.rmtree(left)
+            with suppress(CheckpointError), _locked(left):
+                shutil.rmtree(left)
+
+
+def _busy(path: Path) -> CheckpointError:
+    return CheckpointError(f"{path} is being trained by another process. Wait for it, or choose another --out.")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep other trainings out of a run directory; raises CheckpointError where one is at work."""
-    with _writing(path):
-        file = (path / ".lock").open("w")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(file.fileno()), (path / ".lock").stat()):
-                raise BlockingIOError
-        except (BlockingIOError, FileNotFoundError):
-            raise CheckpointError(f"{path} is being trained by another process. Wait for it, or choose another --out.") from None
+    with ExitStack() as stack:
+        with _writing(path):
+            try:
+                file = stack.enter_context((path / ".lock").open("w"))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(file.fileno()), (path / ".lock").stat()):
+                    raise _busy(path)
+            except (BlockingIOError, FileNotFoundError):
+                raise _busy(path) from None
         yield
 
 
