@@ -101,9 +101,9 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
         numbers = StepNumbers(done + 1, rates)
 
         def of(shard: int) -> int:
-            features_U, gradient_UH = row_gradient(cut[shard], gradient_EH)
-            weight.update_rows(shard, features_U, gradient_UH, rule, numbers)
-            return len(features_U)
+            touched = row_gradient(cut[shard], gradient_EH)
+            weight.update_rows(shard, touched, rule, numbers)
+            return len(touched)
 
         touched = sum(exchange.each(of))
         return 4 * HIDDEN * (batch.num_entries + 4 * touched)

@@ -61,7 +61,13 @@ def test_gather_sum_is_the_dense_product(rows, columns, with_values, dtype, impl
     assert close(found, matrix @ weight_FH.double(), magnitudes @ weight_FH.double().abs(), rows)
 
 
-@pytest.mark.parametrize("implementation", [row_gradient, reference.row_gradient], ids=["bags", "reference"])
+def all_rows(batch, gradient_EH):
+    """What `row_gradient` gives, all at once."""
+    touched = row_gradient(batch, gradient_EH)
+    return touched.features_U, touched.rows()
+
+
+@pytest.mark.parametrize("implementation", [all_rows, reference.row_gradient], ids=["bags", "reference"])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("columns", [1, 7, 64])
@@ -85,10 +91,19 @@ def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values
     try:
         for threads in (1, 2, 2):
             torch.set_num_threads(threads)
-            found.append([gather_sum(batch, weight_FH), *row_gradient(batch, gradient_EH)])
+            found.append([gather_sum(batch, weight_FH), *all_rows(batch, gradient_EH)])
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one, other) for again in found[1:] for one, other in zip(found[0], again, strict=True))
+
+
+@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
+    touched = row_gradient(batch_of(rows, with_values, torch.int64), numbers(len(rows), 16))
+    for size in (1, 2, 5):
+        pieces = [touched.rows(start, min(start + size, len(touched))) for start in range(0, len(touched), size)]
+        assert torch.equal(torch.cat([*pieces, touched.rows(0, 0)]), touched.rows())
 
 
 def test_an_example_sums_the_same_bits_whoever_stands_beside_it():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from widenet.kernels import RowGradient
 from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
@@ -119,8 +120,10 @@ def train_rows(kind, start, gradients, rates, **penalties):
             own = [row for row in touched_rows(step, len(start)) if shards.start(shard) <= row < shards.stop(shard)]
             rows_U = torch.tensor(own, dtype=torch.int64) - shards.start(shard)
             numbers = StepNumbers(step, rates)
-            weight.wake(shard, rows_U, rule, numbers)
-            weight.update_rows(shard, rows_U, gradient[own].clone(), rule, numbers)
+            if rule.idle_weights_move:
+                weight.wake(shard, rows_U, rule, numbers)
+            indptr = torch.arange(len(own) + 1)
+            weight.update_rows(shard, RowGradient(rows_U, indptr, torch.tensor(own, dtype=torch.int64), None, gradient), rule, numbers)
     before = torch.cat([weight.parts[shard].weight for shard in range(3)])
     weight.wake_all(rule, StepNumbers(len(gradients) + 1, rates))
     return before, torch.cat([weight.parts[shard].weight for shard in range(3)]), weight

@@ -1,7 +1,7 @@
 """The few hot operations: what lies between the vendor's matrix products."""
 
-from widenet.kernels.bags import gather_sum, row_gradient
+from widenet.kernels.bags import RowGradient, gather_sum, row_gradient
 from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.kernels.running_top_k import RunningTopK
 
-__all__ = ["RunningTopK", "exact_sum", "gather_sum", "row_gradient", "sum_by"]
+__all__ = ["RowGradient", "RunningTopK", "exact_sum", "gather_sum", "row_gradient", "sum_by"]

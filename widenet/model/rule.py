@@ -31,7 +31,11 @@ class Rule(Protocol):
 
     @property
     def idles(self) -> bool:
-        """Whether a weight still moves in steps where its gradient is zero, by a closed form that `idle` applies."""
+        """Whether a weight or its state still moves in steps where its gradient is zero, by a closed form that `idle` applies."""
+
+    @property
+    def idle_weights_move(self) -> bool:
+        """Whether `idle` moves weights, not their state alone, so that rows must be woken before they are read."""
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """The state of a weight before its first step, each tensor of the weight's shape."""

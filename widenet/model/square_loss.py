@@ -66,7 +66,7 @@ class SquareLoss:
         units_U, places_Z = torch.unique(part.indices, return_inverse=True)
         batch, units_U = SparseBatch(part.indptr, places_Z, part.values), units_U.long()
         rows_UD = self.drift.rows(shard, units_U, step - 1)
-        gain_UD = row_gradient(batch, pull_ED)[1]
+        gain_UD = row_gradient(batch, pull_ED).rows()
         found = torch.cat([gather_sum(batch, rows_UD), gather_sum(batch, gain_UD)])
         self.drift.put(shard, units_U, torch.addmm(rows_UD, rows_UD, change_DD).add_(gain_UD), step)
         return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from widenet.kernels import row_gradient
+from widenet.kernels import RowGradient, row_gradient
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
@@ -18,9 +18,6 @@ from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch, stacked
 
 _BLOCK_ROWS = 16_384
-
-Rows = tuple[Tensor, Tensor]
-"""Touched rows int64 [U], ascending, and their gradients float32 [U, H]."""
 
 
 def train_step(
@@ -99,8 +96,8 @@ def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
 
 
 def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers) -> None:
-    """Bring the rows that this batch reads up to date, where rows without a gradient move."""
-    if not rule.idles:
+    """Bring the rows that this batch reads up to date, where those without a gradient move."""
+    if not rule.idle_weights_move:
         return
     for (_, source), link in network.links.items():
         if source in prepared.sparse:
@@ -117,7 +114,7 @@ class _Update:
 
     def __init__(self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss]) -> None:
         self.network, self.deferred = network, deferred
-        self.rows: dict[str, dict[int, Rows]] = {}
+        self.rows: dict[str, dict[int, RowGradient]] = {}
         for weight, uses in self._uses(activity).items():
             self.rows[weight] = dict(network.exchange.each(_row_gradients(prepared, activity, uses)))
         self.stepped: dict[str, list[WideLoss]] = {}
@@ -164,7 +161,7 @@ class _Update:
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
-                total += self.rows[name][shard][1].double().square().sum()
+                total += self.rows[name][shard].rows().double().square().sum()
             return total
 
         return of
@@ -174,8 +171,7 @@ class _Update:
 
         def of(shard: int) -> None:
             if name not in self.stepped:
-                features_U, gradient_UH = self.rows[name][shard]
-                weight.update_rows(shard, features_U, gradient_UH, rule, numbers)
+                weight.update_rows(shard, self.rows[name][shard], rule, numbers)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
                 weight.update_tile(shard, start, stop, gradient, rule, numbers)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
@@ -192,15 +188,16 @@ class _Update:
         users = self.stepped.get(name, [])
         if not users:
             return
-        features_U, gradient_UH = self.rows[name][shard] if name in self.rows else (None, None)
+        touched = self.rows[name][shard] if name in self.rows else None
         for index, (start, stop) in enumerate(users[0].tiles[shard]):
             found = [user.gradient(shard, index) for user in users]
             gradient_TH = found[0][0]
             for other_TH, _ in found[1:]:
                 gradient_TH += other_TH
-            if features_U is not None and gradient_UH is not None:
+            if touched is not None:
+                features_U = touched.features_U
                 low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
-                gradient_TH.index_add_(0, features_U[low:high] - start, gradient_UH[low:high])
+                gradient_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
             yield start, stop, gradient_TH, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
 
     def _limit_columns(self) -> None:
@@ -212,11 +209,11 @@ class _Update:
                     _limit_columns(self.network, weight, layer.weight_norm, f'layer "{layer.name}"')
 
 
-def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, Rows]]:
+def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, RowGradient]]:
     """What gives a shard, its touched rows and their gradients, over all layers that read the weight."""
     gradient_NH = torch.cat([_gradient(activity.gathered[key]) for key in uses])
 
-    def of(shard: int) -> tuple[int, Rows]:
+    def of(shard: int) -> tuple[int, RowGradient]:
         return shard, row_gradient(stacked([prepared.sparse[source][shard] for _, source in uses]), gradient_NH)
 
     return of

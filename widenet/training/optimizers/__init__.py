@@ -19,7 +19,9 @@ class Formula(Protocol):
 
 
 class Idling(Formula, Protocol):
-    """The arithmetic of an optimizer under which rows without a gradient move too."""
+    """The arithmetic of an optimizer under which rows without a gradient move too: their state, and their weights where it says so."""
+
+    moves_weights: bool
 
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
@@ -43,6 +45,11 @@ class Optimizer:
     def idles(self) -> bool:
         """Whether rows without a gradient still move; see `model.rule.Rule`."""
         return self.idling is not None or self._shrinks
+
+    @property
+    def idle_weights_move(self) -> bool:
+        """Whether that moves the weights too; see `model.rule.Rule`."""
+        return self._shrinks or (self.idling is not None and self.idling.moves_weights)
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Zeros for every state tensor."""

@@ -8,6 +8,8 @@ from widenet.training.optimizers import multiply_rows
 
 
 class _Adadelta:
+    moves_weights = False
+
     def __init__(self, spec: Adadelta) -> None:
         self.spec = spec
 

@@ -11,6 +11,8 @@ from widenet.training.optimizers import multiply_rows
 class Velocity:
     """Momentum, and Nesterov's with its look ahead."""
 
+    moves_weights = True
+
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
         self._ahead: tuple[np.ndarray, np.ndarray] | None = None

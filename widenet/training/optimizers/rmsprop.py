@@ -8,6 +8,8 @@ from widenet.training.optimizers import multiply_rows
 
 
 class _Rmsprop:
+    moves_weights = False
+
     def __init__(self, spec: Rmsprop) -> None:
         self.spec = spec
 
