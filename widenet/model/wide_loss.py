@@ -83,11 +83,11 @@ class WideLoss:
             value_ET, slope_ET = self.loss.cells(logits_ET, a_ET, t_ET)
             weight_ET = torch.where(t_ET > 0, target_E1, other_E1)
             return (value_ET * weight_ET).sum(dtype=torch.float64), slope_ET * weight_ET
-        value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
-        loss = (value_ET.sum(dim=1) * self.other_weight_E).sum(dtype=torch.float64)
-        slope_ET = slope_ET * other_E1
         entries = self.entries(shard, index)
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
+        value_E, slope_ET = self.loss.others_by_example(logits_ET, a_ET)
+        loss = (value_E * self.other_weight_E).sum(dtype=torch.float64)
+        slope_ET.mul_(other_E1)
         value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
         was_Z = self.loss.others(z_Z, a_Z)[0]
         other_Z = self.other_weight_E[entries.examples_Z]

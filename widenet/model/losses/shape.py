@@ -1,12 +1,23 @@
 """What most losses share: every unit counts what its example counts, and there is no softmax form."""
 
+from abc import ABC, abstractmethod
+
 from torch import Tensor
 
 
-class UnitLoss:
+class UnitLoss(ABC):
     """A loss that adds up over units."""
 
     slope_of_logit = False
+
+    @abstractmethod
+    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Loss.others`."""
+
+    def others_by_example(self, z_ET: Tensor, a_ET: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of `others` over the units."""
+        value_ET, slope_ET = self.others(z_ET, a_ET)
+        return value_ET.sum(dim=1), slope_ET
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
         """Every unit counts what its example counts."""
