@@ -9,11 +9,11 @@ import torch
 
 from benchmarks.worker import status_bytes
 from widenet.data.dataset import Dataset
-from widenet.data.stream import Batch, Stream
+from widenet.data.stream import Batch, Stream, ahead
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange
-from widenet.model.network import Network
+from widenet.model.network import Network, Prepared
 from widenet.model.rule import StepNumbers
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
@@ -51,14 +51,14 @@ def steps_of(
     def steps(number: int) -> dict[str, Any]:
         nonlocal done
         loss, waited, started = 0.0, 0.0, perf_counter()
-        with threading(), closing(_following(stream, done)) as following:
+        with threading(), closing(_following(stream, network, done)) as following:
             for _ in range(number):
                 asked = perf_counter()
-                found = next(following)
+                found, prepared = next(following)
                 waited += perf_counter() - asked
                 done += 1
                 draws = Draws(training.seed, found.epoch, found.step)
-                loss = train_step(network, found.fields, found.weights, draws, rule, StepNumbers(done, table))
+                loss = train_step(network, prepared, found.weights, draws, rule, StepNumbers(done, table))
         return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}
 
     return steps
@@ -71,11 +71,15 @@ def document(hidden: Sequence[int], softmax: bool) -> NetworkSpec:
     return NetworkSpec.of({"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]})
 
 
-def _following(stream: Stream, done: int) -> Generator[Batch]:
+def _following(stream: Stream, network: Network, done: int) -> Generator[tuple[Batch, Prepared]]:
     """The batches after the first `done`, read anew: none was prepared while another program had its turn."""
-    first, start = divmod(done, stream.steps_per_epoch)
-    for epoch in range(first, _EPOCHS):
-        yield from stream.batches(epoch, start if epoch == first else 0)
+
+    def prepared(number: int) -> tuple[Batch, Prepared]:
+        with torch.no_grad():
+            batch = stream.batch(*divmod(number, stream.steps_per_epoch))
+            return batch, network.prepare(batch.fields, Draws(stream.seed, batch.epoch, batch.step))
+
+    return ahead(prepared, range(done, _EPOCHS * stream.steps_per_epoch))
 
 
 def _kept(network: Network) -> dict[str, int]:

@@ -115,8 +115,8 @@ def test_leaving_early_ends_the_thread(dataset):
 def test_batches_are_prepared_a_bounded_way_ahead(dataset, monkeypatch):
     stream = Stream(dataset, ["items"], 1, seed=0)
     prepared = []
-    whole = stream._batch
-    monkeypatch.setattr(stream, "_batch", lambda epoch, step, device: prepared.append(step) or whole(epoch, step, device))
+    whole = stream.batch
+    monkeypatch.setattr(stream, "batch", lambda epoch, step, device: prepared.append(step) or whole(epoch, step, device))
     batches = stream.batches(0)
     next(batches)
     batches.close()

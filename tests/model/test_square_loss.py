@@ -96,7 +96,8 @@ class Run:
 
     def step(self, batch, weights_E):
         self.made += 1
-        return train_step(self.network, batch, weights_E, self.draws(), self.real.rule, StepNumbers(self.made, self.rates))
+        prepared, numbers = self.network.prepare(batch, self.draws()), StepNumbers(self.made, self.rates)
+        return train_step(self.network, prepared, weights_E, self.draws(), self.real.rule, numbers)
 
     def weights(self):
         settle(self.network, self.real.rule, self.rates, self.made)

@@ -242,8 +242,8 @@ class Real:
 
     def step(self, batch, weights_E=None):
         """The loss; the network has made its first step, idle rows included."""
-        limit = self.training.gradient_norm_limit
-        loss = train_step(self.network, batch, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit)
+        limit, prepared = self.training.gradient_norm_limit, self.network.prepare(batch, self.draws)
+        loss = train_step(self.network, prepared, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit)
         settle(self.network, self.rule, self.rates, 1)
         return loss
 

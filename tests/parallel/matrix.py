@@ -198,7 +198,8 @@ def _outcome(spec, training, data, exchange):
     steps, losses = rates(training, stream.steps_per_epoch), []
     for batch in stream.batches(0):
         draws, numbers = Draws(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
-        losses.append(train_step(network, batch.fields, batch.weights, draws, rule, numbers, training.gradient_norm_limit))
+        prepared = network.prepare(batch.fields, draws)
+        losses.append(train_step(network, prepared, batch.weights, draws, rule, numbers, training.gradient_norm_limit))
     settle(network, rule, steps, stream.steps_per_epoch)
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}
     allowed = Filter(torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width))

@@ -305,7 +305,8 @@ def sent(width, tied):
     chance = np.random.default_rng(width)
     batch = SparseBatch.from_lists([sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)])
     with counted() as bytes_sent:
-        train_step(network, {"items": batch}, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
+        prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
+        train_step(network, prepared, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
     return sum(bytes_sent), len(bytes_sent)
 
 
@@ -319,8 +320,8 @@ def sent_and_planned(layers, plan, folder):
     batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
     for number in (1, 2):
         with counted() as bytes_sent:
-            numbers = StepNumbers(number, rates(training, 2))
-            train_step(network, batch.fields, batch.weights, Draws(0, 0, number), rule, numbers, training.gradient_norm_limit)
+            numbers, draws = StepNumbers(number, rates(training, 2)), Draws(0, 0, number)
+            train_step(network, network.prepare(batch.fields, draws), batch.weights, draws, rule, numbers, training.gradient_norm_limit)
     job = Job.of(spec, training, data.fields, num_examples=data.num_examples, num_processes=distributed.get_world_size())
     return sum(bytes_sent), work(job, distributed.get_rank()).sent_bytes
 

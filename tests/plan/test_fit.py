@@ -60,13 +60,13 @@ def test_what_fits_is_let_pass():
         (
             job(),
             20 * GB,
-            "The plan needs 242 GB on 1 device (optimizer state 161 GB, weights 80.4 GB); each has 20.0 GB. "
+            "The plan needs 243 GB on 1 device (optimizer state 161 GB, weights 80.4 GB); each has 20.0 GB. "
             'Use 16 devices and "shards": 16.',
         ),
         (
             job(optimizer="sgd"),
             GB,
-            "The plan needs 81.4 GB on 1 device (weights 80.4 GB, Python and torch 1.00 GB); each has 1.00 GB. "
+            "The plan needs 81.6 GB on 1 device (weights 80.4 GB, Python and torch 1.00 GB); each has 1.00 GB. "
             'Lower "units" or "batch_size": no number of devices up to 1024 holds it.',
         ),
     ],

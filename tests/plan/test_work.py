@@ -52,7 +52,8 @@ def counted(job):
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product})
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
-        train_step(network, {"items": batch}, None, Draws(0, 0, 0), rule, numbers, job.training.gradient_norm_limit)
+        prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
+        train_step(network, prepared, None, Draws(0, 0, 0), rule, numbers, job.training.gradient_norm_limit)
     return counter.get_total_flops()
 
 

@@ -182,14 +182,14 @@ def batch_threads():
 
 
 def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_is_left(data, tmp_path, monkeypatch):
-    report, whole = Record(), Stream._batch
+    report, whole = Record(), Stream.batch
 
     def failing(stream, epoch, step, device):
         if (epoch, step) == (1, 2):
             raise DataError("the disk is gone.")
         return whole(stream, epoch, step, device)
 
-    monkeypatch.setattr(Stream, "_batch", failing)
+    monkeypatch.setattr(Stream, "batch", failing)
     with pytest.raises(DataError, match="the disk is gone") as caught:
         train(NETWORK, training(4), data, tmp_path / "run", report=report)
     assert caught.tb is not None

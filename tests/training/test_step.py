@@ -46,8 +46,9 @@ class Training:
 
     def step(self, items):
         self.number += 1
-        numbers = StepNumbers(self.number, self.rates)
-        return train_step(self.network, {"items": items}, None, Draws(1, 0, self.number), self.rule, numbers, self.spec.gradient_norm_limit)
+        numbers, draws = StepNumbers(self.number, self.rates), Draws(1, 0, self.number)
+        prepared = self.network.prepare({"items": items}, draws)
+        return train_step(self.network, prepared, None, draws, self.rule, numbers, self.spec.gradient_norm_limit)
 
     def fingerprint(self):
         """A hash over every weight and every optimizer state."""

@@ -1,9 +1,10 @@
 """Batches of a dataset in a reproducible order, prepared ahead by one thread."""
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from widenet.errors import DataError, OptionError
 from widenet.plan.job import BATCHES_AHEAD
 from widenet.sparse import SparseBatch
 
+T = TypeVar("T")
 _ROWS_PER_COUNT = 65_536
 
 
@@ -95,20 +97,11 @@ class Stream:
         return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
 
     def batches(self, epoch: int, start_step: int = 0, device: torch.device | str = "cpu") -> Generator[Batch, None, None]:
-        """The batches of an epoch from a step on, on a device; a thread prepares them ahead, and ends with the iterator."""
-        with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
-            pending: deque[Future[Batch]] = deque()
-            try:
-                for step in range(start_step, self.steps_per_epoch):
-                    pending.append(thread.submit(self._batch, epoch, step, device))
-                    if len(pending) == BATCHES_AHEAD:
-                        yield pending.popleft().result()
-                while pending:
-                    yield pending.popleft().result()
-            finally:
-                thread.shutdown(cancel_futures=True)
+        """The batches of an epoch from a step on, on a device, made ahead."""
+        return ahead(lambda step: self.batch(epoch, step, device), range(start_step, self.steps_per_epoch))
 
-    def _batch(self, epoch: int, step: int, device: torch.device | str) -> Batch:
+    def batch(self, epoch: int, step: int, device: torch.device | str = "cpu") -> Batch:
+        """One batch, on a device."""
         rows = self.rows(epoch, step)
         return Batch(epoch, step, rows, {name: self._read(name, rows) for name in self.fields}, self.dataset.weights(rows)).to(device)
 
@@ -116,6 +109,21 @@ class Stream:
         if self.dataset.field(name).kind == "dense":
             return self.dataset.dense(name, rows)
         return self.dataset.sparse(name, rows, self.part)
+
+
+def ahead(make: Callable[[int], T], steps: range) -> Generator[T, None, None]:
+    """What `make` gives for every step; a thread makes it ahead, and ends with the iterator."""
+    with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
+        pending: deque[Future[T]] = deque()
+        try:
+            for step in steps:
+                pending.append(thread.submit(make, step))
+                if len(pending) == BATCHES_AHEAD:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            thread.shutdown(cancel_futures=True)
 
 
 def _rows_with_entries(dataset: Dataset, field: str, part: Part) -> np.ndarray | None:

@@ -42,11 +42,14 @@ class TrunkWeight:
 
 @dataclass
 class Prepared:
-    """A batch as the input layers see it: sparse inputs cut into shards, dense ones as they enter; and what `denoise` hid, by field."""
+    """A batch as the input layers see it: sparse inputs cut into shards, dense ones as they enter.
+
+    asked: in training, what each output is asked for; sparse ones as they are where the output drifts, else as the tiles need them.
+    """
 
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
-    hidden: dict[str, SparseBatch]
+    asked: dict[str, SparseBatch | Targets]
 
 
 @dataclass
@@ -83,19 +86,27 @@ class Network:
         return Shards(self.units[layer], self.num_shards)
 
     def prepare(self, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
-        """A batch's fields as the input layers see them. draws: the step's random numbers; None outside training."""
-        prepared = Prepared({}, {}, {})
+        """A batch's fields as the layers take them; no weight is asked, so that it may be done ahead.
+
+        draws: the step's random numbers; None outside training, where nobody asks the outputs for anything.
+        """
+        prepared, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
         for layer in self.spec.inputs:
             values = fields[layer.field]
             if isinstance(values, Tensor):
                 prepared.dense[layer.name] = scaled_dense(layer, values, draws)
                 continue
             if layer.denoise and draws is not None:
-                values, prepared.hidden[layer.field] = hide(layer, values, draws)
+                values, hidden[layer.field] = hide(layer, values, draws)
             elif layer.values == "ignore":
                 values = values.with_values(None)
             batch = scaled(layer, values, self.damping.get(layer.name))
             prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
+        if draws is not None:
+            for name, output in self.outputs.items():
+                field = output.spec.field
+                asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
+                prepared.asked[name] = self._asked(output, asked)
         return prepared
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
@@ -115,24 +126,6 @@ class Network:
         """The vectors [E, H] that meet an output's units; several sources side by side."""
         sources = [activity.values[source] for source in self.spec.sources(output.spec)]
         return output.direct(sources[0] if len(sources) == 1 else torch.cat(sources, dim=1))
-
-    def targets(self, output: WideOutput, fields: Mapping[str, Values], prepared: Prepared) -> Targets:
-        """What an output is asked for, cut as the tiles need it."""
-        values = self.asked(output, fields, prepared)
-        if isinstance(values, Tensor):
-            if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
-                return Targets.of_dense_as_sparse(values, output.weight.shards)
-            room = output.width - values.shape[1]
-            return Targets.of_dense(torch.nn.functional.pad(values, (0, room)) if room else values)
-        return Targets.of_sparse(values, output.weight.shards)
-
-    def asked(self, output: WideOutput, fields: Mapping[str, Values], prepared: Prepared) -> Values:
-        """What an output is asked for, as it is stored or was hidden."""
-        layer = output.spec
-        values = prepared.hidden[layer.field] if layer.predict == "hidden" else fields[layer.field]
-        if layer.values == "ignore" and isinstance(values, SparseBatch):
-            return values.with_values(None)
-        return values
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
@@ -160,6 +153,17 @@ class Network:
             if not all(bool(torch.isfinite(block).all()) for block in blocks):
                 return name
         return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
+
+    def _asked(self, output: WideOutput, values: Values) -> SparseBatch | Targets:
+        """Values of a field as the output's loss takes them."""
+        if isinstance(values, Tensor):
+            if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
+                return Targets.of_dense_as_sparse(values, output.weight.shards)
+            room = output.width - values.shape[1]
+            return Targets.of_dense(torch.nn.functional.pad(values, (0, room)) if room else values)
+        if output.spec.values == "ignore":
+            values = values.with_values(None)
+        return values if output.drift is not None else Targets.of_sparse(values, output.weight.shards)
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.links[key].weight]

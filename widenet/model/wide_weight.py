@@ -9,9 +9,7 @@ from torch import Tensor
 from widenet.kernels import RowGradient
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
-
-_BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
-"""Numbers of a weight that are updated at once."""
+from widenet.plan.tiles import BLOCK_NUMBERS
 
 
 @dataclass
@@ -99,7 +97,7 @@ class WideWeight:
 
 def _blocks(start: int, stop: int, weight: Tensor) -> Iterator[tuple[int, int]]:
     """Pieces (low, high) of [start, stop) that stay in a core's cache while several passes go over them."""
-    rows = max(1, _BLOCK_NUMBERS[weight.device.type] // max(weight[:1].numel(), 1))
+    rows = max(1, BLOCK_NUMBERS[weight.device.type] // max(weight[:1].numel(), 1))
     return ((low, min(low + rows, stop)) for low in range(start, stop, rows))
 
 

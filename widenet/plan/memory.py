@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
-from widenet.plan.tiles import are_kept, tile_units
+from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
@@ -64,11 +64,15 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def _activations(job: Job) -> int:
-    """Batches at work and ahead; four numbers a hidden unit: sum, activation, what dropout kept, gradient; the trunk's gradients."""
+    """Batches at work and ahead, as stored and as inputs and outputs take them; hidden layers; the trunk's gradients.
+
+    Of a hidden unit: its sum, activation, gradient and what dropout kept.
+    """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
-    entries = sum(16 * round(batches * job.entries[field]) for field in job.network.fields if field in job.entries)
     ends = [(layer.field, layer.name) for layer in job.network.inputs] + [(layer.field, layer.name) for layer in job.network.outputs]
+    copies = [*job.network.fields, *(field for field, _ in ends)]
+    entries = sum(16 * round(batches * job.entries[field]) for field in copies if field in job.entries)
     widths = {field: job.weights.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     hidden = sum(4 * 4 * num * layer.units for layer in job.network.hidden)
@@ -92,10 +96,10 @@ def _exact_sum(job: Job, units: int) -> int:
 
 
 def _touched_rows(job: Job, weight: Weight, source: str) -> int:
-    """Gradients of the rows that a batch touches; while a thread updates a shard, their weights and state too."""
-    touched = min(job.num_examples * job.entries_of(source) / job.num_processes, job.rows(weight, job.num_processes - 1))
-    at_work = min(job.num_threads, job.shards_each) / job.shards_each
-    return round(touched * weight.row_bytes * (1 + at_work * (3 + len(job.training.optimizer.state))))
+    """A batch's entries in order of rows; and at each thread a block of rows, their gradients and state, thrice as it is worked out."""
+    entries = round(job.num_examples * job.entries_of(source) / job.num_processes)
+    block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
+    return 32 * entries + min(job.num_threads, job.shards_each) * block * (3 + len(job.training.optimizer.state))
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:

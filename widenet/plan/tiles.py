@@ -1,9 +1,12 @@
-"""Tiles: the pieces of a shard that a wide output works on, and how much of a batch's logits is kept between passes."""
+"""Tiles and blocks: the pieces of a shard that are worked on at once; and how much of a batch's logits is kept between passes."""
 
 from collections.abc import Iterator
 
 TILE_CELLS = 2**17
 """Logits in a tile: few enough that a tile and its weights stay in a core's cache."""
+
+BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
+"""Numbers of a weight that are updated at once: on a CPU few enough that several passes over them stay in a core's cache."""
 
 KEPT_BYTES = 2**29
 """Logits of a batch up to this size are kept between passes; larger ones are computed again, with the same shapes and so the same bits."""

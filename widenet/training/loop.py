@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from widenet.data.stream import Batch, Stream
+from widenet.data.stream import Batch, Stream, ahead
 from widenet.errors import NumericsError
 from widenet.model.draws import Draws
-from widenet.model.network import Network
+from widenet.model.network import Network, Prepared
 from widenet.model.rule import StepNumbers
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
@@ -98,11 +99,11 @@ class Training:
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
         state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
-        with closing(self.stream.batches(state.epoch, state.step, self.network.device)) as batches:
-            for batch in batches:
+        with closing(ahead(self._prepared, range(state.step, self.stream.steps_per_epoch))) as batches:
+            for batch, prepared in batches:
                 exchange.at(self._place(batch.step + 1))
                 stop = exchange.start_any(interrupted, "interruption")
-                loss = self._step(batch)
+                loss = self._step(batch, prepared)
                 state.step = batch.step + 1
                 state.loss_sum += loss * batch.num_examples
                 state.examples += batch.num_examples
@@ -112,10 +113,16 @@ class Training:
                     return False
         return True
 
-    def _step(self, batch: Batch) -> float:
+    def _prepared(self, step: int) -> tuple[Batch, Prepared]:
+        """Batch `step` of the current epoch, and what the network takes of it."""
+        with torch.no_grad():
+            batch = self.stream.batch(self.state.epoch, step, self.network.device)
+            return batch, self.network.prepare(batch.fields, Draws(self.spec.seed, batch.epoch, batch.step))
+
+    def _step(self, batch: Batch, prepared: Prepared) -> float:
         """The loss of a batch, before the step that is made."""
         draws, limit = Draws(self.spec.seed, batch.epoch, batch.step), self.spec.gradient_norm_limit
-        loss = train_step(self.network, batch.fields, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
+        loss = train_step(self.network, prepared, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
         if not math.isfinite(loss):
             raise NumericsError(self._explain(loss, batch.step))
         return loss

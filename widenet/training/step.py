@@ -1,7 +1,7 @@
 """One training step: forward, loss, backward, update."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from widenet.kernels import RowGradient, row_gradient
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.network import Activity, Network, Prepared, Values
+from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import OnTile, WideLoss
@@ -22,7 +22,7 @@ _BLOCK_ROWS = 16_384
 
 def train_step(
     network: Network,
-    fields: Mapping[str, Values],
+    prepared: Prepared,
     weights_E: Tensor | None,
     draws: Draws,
     rule: Rule,
@@ -31,11 +31,11 @@ def train_step(
 ) -> float:
     """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has made the step.
 
+    prepared: the batch, by `network.prepare` with the same draws.
     weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
     divided by their number. norm_limit: largest length of the whole gradient.
     """
     with torch.no_grad():
-        prepared = network.prepare(fields, draws)
         _wake(network, prepared, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, draws)
@@ -46,12 +46,12 @@ def train_step(
     with torch.no_grad():
         for name, output in network.outputs.items():
             direct_EH, share_E = directs[name].detach(), _shares(output, weights_E, directs[name])
-            if output.drift is not None:
-                asked = network.asked(output, fields, prepared)
-                assert isinstance(asked, SparseBatch)
+            asked = prepared.asked[name]
+            if isinstance(asked, SparseBatch):
+                assert output.drift is not None
                 travels.append(SquareLoss(output.drift, direct_EH, asked, share_E).run(numbers))
                 continue
-            wide = WideLoss(output, direct_EH, network.targets(output, fields, prepared), share_E)
+            wide = WideLoss(output, direct_EH, asked, share_E)
             at_once = output.owns_weight and norm_limit is None
             travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
             if not at_once:
