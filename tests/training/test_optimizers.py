@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels import RowGradient
+from widenet.kernels import RowGradient, row_gradient
 from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
 from widenet.spec.training import TrainingSpec
+from widenet.sparse import SparseBatch
+from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
 
 KINDS = {
@@ -25,6 +27,14 @@ KINDS = {
 
 OURS = {"eps": "epsilon", "alpha": "decay", "rho": "decay", "momentum": "momentum", "weight_decay": "weight_decay"}
 """What torch's settings are called in the training document."""
+
+
+@pytest.fixture(autouse=True, params=["compiled", "torch"])
+def implementation(request, monkeypatch):
+    """Each test holds for the compiled steps and for those of torch, which take their place where there is no Numba."""
+    if request.param == "torch":
+        monkeypatch.setattr(optimizers, "compiled", lambda element, num_states: None)
+    return request.param
 
 
 def settings_of(kind):
@@ -194,6 +204,29 @@ def test_tiles_of_any_size_take_the_same_step_to_the_bit(kind):
         found.append(weight.parts[0].weight)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[1], found[2])
+
+
+@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values, implementation):
+    chance = np.random.default_rng(4)
+    rows = [chance.choice(40, 1 + example % 9, replace=False).tolist() for example in range(30)]
+    values = [chance.standard_normal(len(row)).tolist() for row in rows] if with_values else None
+    batch, gradient_EH, rates = SparseBatch.from_lists(rows, values), numbers(30, 19), rates_of(9)
+    rule, one, other = rule_of(kind, l1=0.1, l2=0.2), numbers(40, 19, seed=1), numbers(40, 19, seed=1)
+    state, wide = rule.state_for(one), WideWeight(Shards(40, 1), {0: Part(other)})
+    wide.prepare(rule, by_rows=True)
+    touched = row_gradient(batch, gradient_EH)
+    for number in (1, 2, 3):
+        step = StepNumbers(number, rates, 0.5)
+        own_state = {name: tensor[touched.features_U] for name, tensor in state.items()}
+        weight = one[touched.features_U]
+        rule.apply(weight, batch.to_dense(40).T[touched.features_U] @ gradient_EH, own_state, step)
+        one[touched.features_U] = weight
+        for name, tensor in own_state.items():
+            state[name][touched.features_U] = tensor
+        wide.update_rows(0, touched, rule, step)
+    torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,6 +6,8 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from widenet.kernels import RowGradient
+
 
 @dataclass(frozen=True)
 class StepNumbers:
@@ -42,6 +44,11 @@ class Rule(Protocol):
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step in place, penalties included. May overwrite the gradient."""
+
+    def apply_to_rows(
+        self, weight: Tensor, touched: RowGradient, state: dict[str, Tensor], since: Tensor | None, step: StepNumbers
+    ) -> None:
+        """`apply` for some rows of a weight [R, H]. since: int32 [R], when each row moved last; state that idled since then catches up."""
 
     def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
         """One step of a bias, which the document's penalties and weight decay leave alone."""

@@ -1,6 +1,5 @@
 """A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by touched rows."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -55,37 +54,36 @@ class WideWeight:
     def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor, rule: Rule, step: StepNumbers) -> None:
         """One step of the rows [start, stop) of a shard."""
         part = self.parts[shard]
-        for low, high in _blocks(start, stop, part.weight):
-            weight, own = part.weight[low:high], gradient[low - start : high - start]
-            state = {name: tensor[low:high] for name, tensor in part.state.items()}
-            if self.is_bias:
-                rule.apply_to_bias(weight, own, state, step, self.l2)
-            else:
-                rule.apply(weight, own, state, step)
-            if self.norm_limit is not None:
-                weight.mul_((self.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
+        weight = part.weight[start:stop]
+        state = {name: tensor[start:stop] for name, tensor in part.state.items()}
+        if self.is_bias:
+            rule.apply_to_bias(weight, gradient, state, step, self.l2)
+        else:
+            rule.apply(weight, gradient, state, step)
+        if self.norm_limit is not None:
+            weight.mul_((self.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
-        """One step of the touched rows of a shard; the others stay. Where `wake` does not go first, what idled catches up here."""
+        """One step of the touched rows of a shard; the others stay. Where `wake` need not go first, what idled catches up here."""
         part = self.parts[shard]
-        for low, high in _blocks(0, len(touched), part.weight):
-            rows_U = touched.features_U[low:high]
-            weight, state = _taken(part, rows_U)
-            if part.moved is not None and not rule.idle_weights_move:
-                rule.idle(weight, state, part.moved.index_select(0, rows_U), step.number - 1, step.rates)
-            rule.apply(weight, touched.rows(low, high), state, step)
-            _put_back(part, rows_U, weight, state, step.number)
+        rule.apply_to_rows(part.weight, touched, part.state, part.moved, step)
+        if part.moved is not None:
+            part.moved.index_fill_(0, touched.features_U, step.number)
 
     def wake(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would have led them."""
         part = self.parts[shard]
         if part.moved is None:
             return
-        for low, high in _blocks(0, len(rows_U), part.weight):
-            block_U = rows_U[low:high]
-            weight, state = _taken(part, block_U)
+        rows = max(1, BLOCK_NUMBERS[part.weight.device.type] // part.weight.shape[1])
+        for block_U in torch.split(rows_U, rows):
+            weight = part.weight.index_select(0, block_U)
+            state = {name: tensor.index_select(0, block_U) for name, tensor in part.state.items()}
             rule.idle(weight, state, part.moved.index_select(0, block_U), step.number - 1, step.rates)
-            _put_back(part, block_U, weight, state, step.number - 1)
+            part.weight.index_copy_(0, block_U, weight)
+            for name, tensor in state.items():
+                part.state[name].index_copy_(0, block_U, tensor)
+            part.moved.index_fill_(0, block_U, step.number - 1)
 
     def wake_all(self, rule: Rule, step: StepNumbers) -> None:
         """`wake` for every row at hand, a block at a time."""
@@ -93,22 +91,3 @@ class WideWeight:
             for start in range(0, len(part.weight), 65_536):
                 rows = torch.arange(start, min(start + 65_536, len(part.weight)), device=part.weight.device)
                 self.wake(shard, rows, rule, step)
-
-
-def _blocks(start: int, stop: int, weight: Tensor) -> Iterator[tuple[int, int]]:
-    """Pieces (low, high) of [start, stop) that stay in a core's cache while several passes go over them."""
-    rows = max(1, BLOCK_NUMBERS[weight.device.type] // max(weight[:1].numel(), 1))
-    return ((low, min(low + rows, stop)) for low in range(start, stop, rows))
-
-
-def _taken(part: Part, rows_U: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """A copy of some rows and of their state."""
-    return part.weight.index_select(0, rows_U), {name: tensor.index_select(0, rows_U) for name, tensor in part.state.items()}
-
-
-def _put_back(part: Part, rows_U: Tensor, weight: Tensor, state: dict[str, Tensor], number: int) -> None:
-    part.weight.index_copy_(0, rows_U, weight)
-    for name, tensor in state.items():
-        part.state[name].index_copy_(0, rows_U, tensor)
-    if part.moved is not None:
-        part.moved.index_fill_(0, rows_U, number)

@@ -1,18 +1,27 @@
 """Optimizers: one file each, named for the kind in the training document; penalties and rows that idle are the same for all."""
 
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels import RowGradient
+from widenet.kernels.compiled import Compiled, Penalties, compiled
 from widenet.model.rule import StepNumbers
+from widenet.plan.tiles import BLOCK_NUMBERS
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 
 
 class Formula(Protocol):
-    """An optimizer's arithmetic, elementwise and in place."""
+    """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers, for the compiler."""
+
+    def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
+        """See `kernels.compiled.Element`; a static method."""
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        """What `element` takes as constants in step `number`."""
 
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         """One step. May overwrite the gradient."""
@@ -26,6 +35,9 @@ class Idling(Formula, Protocol):
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
 
+    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+        """What so many idle steps leave of each state, float64 [U]: all that they do where weights stand still."""
+
 
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
@@ -34,6 +46,7 @@ class Optimizer:
         module = import_module(f"{__name__}.{spec.kind}")
         formula = module.formula(spec)
         self.formula: Formula = formula
+        self._compiled: Compiled | None = compiled(formula.element, len(spec.state))
         self.idling: Idling | None = formula if spec.idles else None
         self.state = spec.state
         self.l1, self.l2 = l1, l2
@@ -57,21 +70,57 @@ class Optimizer:
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""
-        self._scale(gradient, step)
-        if self.l2:
-            gradient.add_(weight, alpha=self.l2)
-        if self.l1:
-            gradient.add_(torch.sign(weight), alpha=self.l1)
-        if self.decay:
-            weight.mul_(1 - step.rate * self.decay)
-        self.formula.step(weight, gradient, state, step.rate, step.number)
+        self._advance(weight, gradient, state, step, self._penalties(step))
 
     def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
         """One step of a bias."""
-        self._scale(gradient, step)
-        if l2:
-            gradient.add_(bias, alpha=l2)
-        self.formula.step(bias, gradient, state, step.rate, step.number)
+        self._advance(bias, gradient, state, step, Penalties(step.gradient_scale, l2))
+
+    def apply_to_rows(
+        self, weight: Tensor, touched: RowGradient, state: dict[str, Tensor], since: Tensor | None, step: StepNumbers
+    ) -> None:
+        """One step of some rows of a weight; `since`, where given, is when each row of the weight moved last."""
+        idled = None if self.idle_weights_move else since
+        if self._compiled is not None and weight.device.type == "cpu":
+            fade_U = np.ones(len(touched), dtype=np.float32)
+            if idled is not None and self.idling is not None:
+                fade_U = self.idling.fade(step.number - 1 - idled[touched.features_U].numpy().astype(np.int64)).astype(np.float32)
+            constants = self.formula.constants(step.rate, step.number)
+            self._compiled.rows(weight, touched, list(state.values()), fade_U, self._penalties(step), constants)
+            return
+        self._apply_to_blocks(weight, touched, state, idled, step)
+
+    def _apply_to_blocks(
+        self, weight: Tensor, touched: RowGradient, state: dict[str, Tensor], idled: Tensor | None, step: StepNumbers
+    ) -> None:
+        rows = max(1, BLOCK_NUMBERS[weight.device.type] // weight.shape[1])
+        for start in range(0, len(touched), rows):
+            stop = min(start + rows, len(touched))
+            rows_U = touched.features_U[start:stop]
+            own, own_state = weight.index_select(0, rows_U), {name: tensor.index_select(0, rows_U) for name, tensor in state.items()}
+            if idled is not None:
+                self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
+            self._advance(own, touched.rows(start, stop), own_state, step, self._penalties(step))
+            weight.index_copy_(0, rows_U, own)
+            for name, tensor in own_state.items():
+                state[name].index_copy_(0, rows_U, tensor)
+
+    def _penalties(self, step: StepNumbers) -> Penalties:
+        return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
+
+    def _advance(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, penalties: Penalties) -> None:
+        if self._compiled is not None and weight.device.type == "cpu":
+            self._compiled.tile(weight, gradient, list(state.values()), penalties, self.formula.constants(step.rate, step.number))
+            return
+        if penalties.scale != 1.0:
+            gradient.mul_(penalties.scale)
+        if penalties.l2:
+            gradient.add_(weight, alpha=penalties.l2)
+        if penalties.l1:
+            gradient.add_(torch.sign(weight), alpha=penalties.l1)
+        if penalties.keep != 1.0:
+            weight.mul_(penalties.keep)
+        self.formula.step(weight, gradient, state, step.rate, step.number)
 
     def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray) -> None:
         """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched."""
@@ -89,10 +138,6 @@ class Optimizer:
             steps[0] = 0.0
             self._shrunk = rates, np.cumsum(steps)
         return self._shrunk[1]
-
-    def _scale(self, gradient: Tensor, step: StepNumbers) -> None:
-        if step.gradient_scale != 1.0:
-            gradient.mul_(step.gradient_scale)
 
 
 def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:

@@ -1,5 +1,7 @@
 """Adadelta."""
 
+from typing import Any
+
 import numpy as np
 from torch import Tensor
 
@@ -13,6 +15,16 @@ class _Adadelta:
     def __init__(self, spec: Adadelta) -> None:
         self.spec = spec
 
+    @staticmethod
+    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
+        square = c[0] * s + c[1] * (g * g)
+        change = np.sqrt(t + c[2]) / np.sqrt(square + c[2]) * g
+        return w - c[3] * change, square, c[0] * t + c[1] * (change * change)
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        del number
+        return self.spec.decay, 1 - self.spec.decay, self.spec.epsilon, rate
+
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         del number
         decay, epsilon = self.spec.decay, self.spec.epsilon
@@ -24,9 +36,13 @@ class _Adadelta:
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """Both mean squares fade; the weight stands still."""
         del weight, rates
-        fade_U = self.spec.decay ** (until - since_U).astype(np.float64)
+        fade_U = self.fade(until - since_U)
         multiply_rows(state["square"], fade_U)
         multiply_rows(state["step_square"], fade_U)
+
+    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+        """See `Idling.fade`."""
+        return self.spec.decay ** steps_U.astype(np.float64)
 
 
 def formula(spec: Adadelta) -> _Adadelta:

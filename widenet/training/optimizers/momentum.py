@@ -1,5 +1,7 @@
 """Momentum: steps along a fading sum of gradients."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,6 +19,18 @@ class Velocity:
         self.momentum, self.looks_ahead = momentum, looks_ahead
         self._ahead: tuple[np.ndarray, np.ndarray] | None = None
 
+    @staticmethod
+    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
+        """See `Formula.element`."""
+        velocity = c[0] * s + g
+        ahead = c[1] * velocity + g
+        return w - c[2] * (ahead if c[1] > 0 else velocity), velocity, t
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        """See `Formula.constants`."""
+        del number
+        return self.momentum, self.momentum if self.looks_ahead else 0.0, rate
+
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         """One step."""
         del number
@@ -27,13 +41,17 @@ class Velocity:
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *= momentum^skipped."""
         ahead = self._roads_ahead(rates)
-        fade_U = self.momentum ** (until - since_U).astype(np.float64)
+        fade_U = self.fade(until - since_U)
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
             distance_U *= self.momentum
         factor_U1 = torch.from_numpy(distance_U.astype(np.float32)).to(weight.device)[:, None]
         weight.addcmul_(state["velocity"], factor_U1, value=-1)
         multiply_rows(state["velocity"], fade_U)
+
+    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+        """See `Idling.fade`."""
+        return self.momentum ** steps_U.astype(np.float64)
 
     def _roads_ahead(self, rates: np.ndarray) -> np.ndarray:
         """For every step n the sum over all later ones of rate[n + j] * momentum^j, float64 [steps + 1].

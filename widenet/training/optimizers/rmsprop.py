@@ -1,5 +1,7 @@
 """RMSProp."""
 
+from typing import Any
+
 import numpy as np
 from torch import Tensor
 
@@ -13,6 +15,15 @@ class _Rmsprop:
     def __init__(self, spec: Rmsprop) -> None:
         self.spec = spec
 
+    @staticmethod
+    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
+        square = c[0] * s + c[1] * (g * g)
+        return w - c[3] * (g / (np.sqrt(square) + c[2])), square, t
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        del number
+        return self.spec.decay, 1 - self.spec.decay, self.spec.epsilon, rate
+
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         del number
         decay = self.spec.decay
@@ -22,7 +33,11 @@ class _Rmsprop:
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The mean square fades; the weight stands still."""
         del weight, rates
-        multiply_rows(state["square"], self.spec.decay ** (until - since_U).astype(np.float64))
+        multiply_rows(state["square"], self.fade(until - since_U))
+
+    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+        """See `Idling.fade`."""
+        return self.spec.decay ** steps_U.astype(np.float64)
 
 
 def formula(spec: Rmsprop) -> _Rmsprop:

@@ -1,0 +1,143 @@
+"""Optimizer steps compiled by Numba: one pass over each row, its gradient and its state. Without Numba there are none."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from widenet.kernels.bags import RowGradient
+
+Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
+"""One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second state), all float32.
+
+A state that an optimizer has not comes and goes as it is. `constants` is an array. Only arithmetic, numpy.sqrt and conditions may be used.
+"""
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What comes before an optimizer's own step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w."""
+
+    scale: float = 1.0
+    l2: float = 0.0
+    l1: float = 0.0
+    keep: float = 1.0
+
+    def numbers(self) -> np.ndarray:
+        """float32, with a zero and a one for the compiled code, which must not meet wider numbers."""
+        return np.array([self.scale, self.l2, self.l1, self.keep, 0.0, 1.0], dtype=np.float32)
+
+
+class Compiled:
+    """An optimizer's step on a CPU."""
+
+    def __init__(self, tile: Callable[..., None], rows: Callable[..., None]) -> None:
+        self._tile, self._rows = tile, rows
+
+    def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
+        """One step of a contiguous weight, in place; gradient and states are shaped like it."""
+        flat = [tensor.contiguous().view(-1).numpy() for tensor in (gradient, *_two(states, weight))]
+        self._tile(weight.view(-1).numpy(), *flat, penalties.numbers(), np.array(constants, dtype=np.float32))
+
+    def rows(
+        self,
+        weight_RH: Tensor,
+        touched: RowGradient,
+        states: Sequence[Tensor],
+        fade_U: np.ndarray,
+        penalties: Penalties,
+        constants: Sequence[float],
+    ) -> None:
+        """One step of the touched rows of a weight, in place. fade_U: float32 [U], what the states are multiplied by before it."""
+        values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
+        entries = touched.features_U.numpy(), touched.indptr.numpy(), touched.examples_Z.numpy(), values_Z
+        arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
+        self._rows(*arrays, *entries, fade_U, penalties.numbers(), np.array(constants, dtype=np.float32))
+
+
+def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
+    """The states, and the weight itself in place of those that there are not."""
+    return [*states, *[weight] * (2 - len(states))]
+
+
+@cache
+def compiled(element: Element, num_states: int) -> Compiled | None:
+    """The step of an optimizer with so many states; None where Numba is not installed. Compiled at the first call, kept on disk."""
+    try:
+        from numba import njit
+        from numba.extending import register_jitable
+    except ImportError:
+        return None
+    version = sha256(repr((element.__code__.co_code, element.__code__.co_consts)).encode()).hexdigest()
+    advance: Any = register_jitable(_advance(register_jitable(element), num_states))
+    compile_: Any = njit(nogil=True, error_model="numpy", cache=True)
+    return Compiled(compile_(_tile(advance, version)), compile_(_rows(advance, version)))
+
+
+def _advance(element: Any, num_states: int) -> Callable[..., None]:
+    """One step of a row of numbers, in place."""
+
+    def advance(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, fade: Any, penalties: Any, constants: Any) -> None:
+        scale, l2, l1, keep, zero, one = penalties
+        for n in range(len(weight_N)):
+            weight, gradient = weight_N[n], scale * gradient_N[n]
+            sign = (one if weight > zero else zero) - (one if weight < zero else zero)
+            gradient = gradient + l2 * weight + l1 * sign
+            first = fade * first_N[n] if num_states > 0 else zero
+            second = fade * second_N[n] if num_states > 1 else zero
+            weight_N[n], first, second = element(keep * weight, gradient, first, second, constants)
+            if num_states > 0:
+                first_N[n] = first
+            if num_states > 1:
+                second_N[n] = second
+
+    return advance
+
+
+def _tile(advance: Any, version: str) -> Callable[..., str]:
+    """See `Compiled.tile`. version: of what is called within; by it Numba tells what it kept on disk from what has changed since."""
+
+    def tile(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any) -> str:
+        advance(weight_N, gradient_N, first_N, second_N, penalties[5], penalties, constants)
+        return version
+
+    return tile
+
+
+def _rows(advance: Any, version: str) -> Callable[..., str]:
+    """See `Compiled.rows`. version: as for `_tile`. The gradient of a row is summed in the order of its entries."""
+
+    def rows(
+        weight_RH: Any,
+        first_RH: Any,
+        second_RH: Any,
+        gradient_EH: Any,
+        rows_U: Any,
+        indptr: Any,
+        examples_Z: Any,
+        values_Z: Any,
+        fade_U: Any,
+        penalties: Any,
+        constants: Any,
+    ) -> str:
+        gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
+        for u in range(len(rows_U)):
+            row = rows_U[u]
+            gradient_H[:] = penalties[4]
+            for z in range(indptr[u], indptr[u + 1]):
+                example_H = gradient_EH[examples_Z[z]]
+                if len(values_Z):
+                    value = values_Z[z]
+                    for h in range(len(gradient_H)):
+                        gradient_H[h] += value * example_H[h]
+                else:
+                    for h in range(len(gradient_H)):
+                        gradient_H[h] += example_H[h]
+            advance(weight_RH[row], gradient_H, first_RH[row], second_RH[row], fade_U[u], penalties, constants)
+        return version
+
+    return rows
