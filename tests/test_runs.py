@@ -380,8 +380,7 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
         train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
     lines = (tmp_path / "run" / "log.jsonl").read_text()
     (tmp_path / "run" / "log.jsonl").write_text(lines + '{"epoch": 2, "loss": 0.5}\n')
-    at_work = RunDirectory.open(tmp_path / "run").locked()
-    with at_work, pytest.raises(CheckpointError, match="is being trained by another process"):
+    with RunDirectory.open(tmp_path / "run").locked(), pytest.raises(CheckpointError, match="is being trained by another process"):
         train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
     assert len(log(tmp_path / "run")) == 2
 

@@ -8,8 +8,8 @@ from widenet.kernels import RowGradient, row_gradient
 from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
-from widenet.spec.training import TrainingSpec
 from widenet.sparse import SparseBatch
+from widenet.spec.training import TrainingSpec
 from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
 
@@ -33,7 +33,7 @@ OURS = {"eps": "epsilon", "alpha": "decay", "rho": "decay", "momentum": "momentu
 def implementation(request, monkeypatch):
     """Each test holds for the compiled steps and for those of torch, which take their place where there is no Numba."""
     if request.param == "torch":
-        monkeypatch.setattr(optimizers, "compiled", lambda element, num_states: None)
+        monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
     return request.param
 
 
@@ -208,7 +208,7 @@ def test_tiles_of_any_size_take_the_same_step_to_the_bit(kind):
 
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values, implementation):
+def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
     chance = np.random.default_rng(4)
     rows = [chance.choice(40, 1 + example % 9, replace=False).tolist() for example in range(30)]
     values = [chance.standard_normal(len(row)).tolist() for row in rows] if with_values else None
