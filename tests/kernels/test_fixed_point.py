@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import exact_sum, sum_by
+from widenet.kernels import exact_sum, fixed_point, sum_by
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -112,3 +112,15 @@ def test_the_terms_are_left_as_they_were(dtype):
 
 def test_a_sum_without_numbers_is_empty():
     assert exact_sum([torch.zeros(0, 3), torch.zeros(0, 3)]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    terms = [
+        torch.randn(300, 131, generator=generator, dtype=dtype) * 10.0 ** torch.arange(-20, 280).clamp(-20, 30)[:, None] for _ in range(5)
+    ]
+    terms[2][7, 3] = torch.nan
+    found = exact_sum(terms)
+    monkeypatch.setattr(fixed_point, "compiled_add", lambda: None)
+    assert found.numpy().tobytes() == exact_sum(terms).numpy().tobytes()

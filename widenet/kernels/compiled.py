@@ -1,4 +1,4 @@
-"""Optimizer steps compiled by Numba: one pass over each row, its gradient and its state. Without Numba there are none."""
+"""What Numba compiles, where it is installed: optimizer steps, one pass over each row, its gradient and its state; fixed-point sums."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,6 +57,28 @@ class Compiled:
         entries = touched.features_U.numpy(), touched.indptr.numpy(), touched.examples_Z.numpy(), values_Z
         arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
         self._rows(*arrays, *entries, fade_U, penalties.numbers(), np.array(constants, dtype=np.float32))
+
+
+@cache
+def compiled_add() -> Callable[[Any, Any, Any], None] | None:
+    """Adds a float array [E, H] in units of 1 / scale, float64 [E, 1], to an int64 one; None where Numba is not installed.
+
+    The same integers as `fixed_point.to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
+    """
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    compile_: Any = njit(nogil=True, error_model="numpy", cache=True)
+
+    def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
+        for e in range(total_EH.shape[0]):
+            scale = scale_E1[e, 0]
+            for h in range(total_EH.shape[1]):
+                total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
+
+    added: Callable[[Any, Any, Any], None] = compile_(add)
+    return added
 
 
 def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:

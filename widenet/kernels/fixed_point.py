@@ -5,10 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from widenet.kernels.compiled import compiled_add
+
 _BITS = 62
 _DOUBLE_BIAS = 1023
 _DOUBLE_MANTISSA_BITS = 52
 _LARGEST_EXPONENT = 1000
+_BLOCK_NUMBERS = 2**15
+"""Numbers of a total that stay in a core's cache while every term is added to them."""
 
 
 def peaks_of(term: Tensor) -> Tensor:
@@ -35,9 +39,18 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
     """The sum of equally shaped terms in units of 1 / scale, int64."""
-    total = to_fixed(terms[0], scales)
-    for term in terms[1:]:
-        total += to_fixed(term, scales)
+    add = compiled_add() if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
+    if add is None:
+        total = to_fixed(terms[0], scales)
+        for term in terms[1:]:
+            total += to_fixed(term, scales)
+        return total
+    total = torch.zeros(terms[0].shape, dtype=torch.int64)
+    arrays, rows = [term.numpy() for term in (total, scales, *terms)], max(1, _BLOCK_NUMBERS // max(total.shape[1], 1))
+    for start in range(0, len(total), rows):
+        total_BH, scale_B1, *blocks = (array[start : start + rows] for array in arrays)
+        for block_BH in blocks:
+            add(total_BH, block_BH, scale_B1)
     return total
 
 
