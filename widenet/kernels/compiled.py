@@ -1,4 +1,4 @@
-"""What Numba compiles, where it is installed: optimizer steps, one pass over each row, its gradient and its state; fixed-point sums."""
+"""What Numba compiles, where it is installed: one pass over the numbers where torch's operations take many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
+
+_LANES, _FACTORS, _SMALL = 64, 512, 2.0**-500
+"""Sums side by side, for a processor's vectors; factors in each; and where the logarithm is taken before a product gets too small."""
 
 Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
 """One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second state), all float32.
@@ -79,6 +82,43 @@ def compiled_add() -> Callable[[Any, Any, Any], None] | None:
 
     added: Callable[[Any, Any, Any], None] = compile_(add)
     return added
+
+
+@cache
+def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
+    """Sums softplus(z) over a tile's units, float32 logits and sigmoids [E, T] to float64 [E]; None where Numba is not installed.
+
+    softplus(z) = max(z, 0) - log(max(a, 1 - a)). Factors of at least 1/2 are multiplied as doubles, and take one logarithm together.
+    """
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    compile_: Any = njit(nogil=True, error_model="numpy", cache=True)
+
+    def softplus_sum(logits_ET: Any, a_ET: Any, total_E: Any) -> None:
+        one, zero, units = np.float32(1), np.float32(0), logits_ET.shape[1]
+        factor_V, above_V = np.empty(_LANES, dtype=np.float64), np.empty(_LANES, dtype=np.float32)
+        for e in range(len(total_E)):
+            total, factor = 0.0, 1.0
+            for start in range(0, units, _LANES * _FACTORS):
+                factor_V[:], above_V[:] = 1.0, zero
+                for first in range(start, min(start + _LANES * _FACTORS, units), _LANES):
+                    z_V, a_V = logits_ET[e, first : first + _LANES], a_ET[e, first : first + _LANES]
+                    for v in range(len(z_V)):
+                        rest = one - a_V[v]
+                        factor_V[v] *= 1.0 - np.float64(a_V[v] if a_V[v] < rest else rest)
+                    for v in range(len(z_V)):
+                        above_V[v] += zero if z_V[v] < zero else z_V[v]
+                for v in range(_LANES):
+                    total += above_V[v]
+                    factor *= factor_V[v]
+                    if factor < _SMALL:
+                        total, factor = total - np.log(factor), 1.0
+            total_E[e] = total - np.log(factor)
+
+    found: Callable[[Any, Any, Any], None] = compile_(softplus_sum)
+    return found
 
 
 def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
