@@ -22,7 +22,7 @@ class WideLoss:
 
     def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor) -> None:
         """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size)."""
-        self.output, self.direct_EH, self.targets = output, direct_EH, targets
+        self.output, self.direct_EH, self.targets = output, output.operand(direct_EH), targets
         self.activation, self.loss = output.spec.activation, output.loss
         self.num_examples = len(direct_EH)
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
@@ -49,19 +49,17 @@ class WideLoss:
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
         delta_ET = self.deltas.pop((shard, index), None)
-        start, stop = self.tiles[shard][index]
-        tile = self.output.tile(shard, start, stop)
+        tile = self._tile(shard, index)
         if delta_ET is None:
             delta_ET = self._delta(shard, index, tile)[1]
-        return tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0)
+        return tile.weight_gradient(self.direct_EH, delta_ET), _bias_gradient(delta_ET)
 
     def tile_logits(self, shard: int, index: int, tile: Tile | None = None) -> Tensor:
         """Logits [E, T] of a tile, kept or computed again."""
         kept = self.logits.pop((shard, index), None)
         if kept is not None:
             return kept
-        start, stop = self.tiles[shard][index]
-        return (tile or self.output.tile(shard, start, stop)).logits(self.direct_EH)
+        return (tile or self._tile(shard, index)).logits(self.direct_EH)
 
     def keep_logits(self, shard: int, index: int, logits_ET: Tensor) -> None:
         """Hand a tile's logits to the next pass, where memory allows."""
@@ -100,20 +98,27 @@ class WideLoss:
 
     def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
         loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)
-        gradient_EH = torch.zeros_like(self.direct_EH)
+        gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
         for index, (start, stop) in enumerate(self.tiles[shard]):
-            tile = self.output.tile(shard, start, stop)
+            tile = self._tile(shard, index)
             tile_loss, delta_ET = self._delta(shard, index, tile)
             loss += tile_loss
             tile.add_direct_gradient(gradient_EH, delta_ET)
             if on_tile is not None:
-                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0))
+                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), _bias_gradient(delta_ET))
             elif self.keeps:
                 self.deltas[shard, index] = delta_ET
         return loss, gradient_EH
 
+    def _tile(self, shard: int, index: int) -> Tile:
+        return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
+
     def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
-        """Loss float64 [] of a tile, and the gradient [E, T] to its logits."""
+        """Loss float64 [] of a tile, and the gradient [E, T] to its logits, as products take it."""
+        loss, delta_ET = self._exact_delta(shard, index, tile)
+        return loss, self.output.operand(delta_ET)
+
+    def _exact_delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
         if self.rows is not None:
             return self.rows.delta(shard, index, tile)
         logits_ET = self.tile_logits(shard, index, tile)
@@ -123,3 +128,7 @@ class WideLoss:
             factor_ET = slope(self.activation, logits_ET, a_ET)
             slope_ET = slope_ET if factor_ET is None else slope_ET * factor_ET
         return loss, slope_ET
+
+
+def _bias_gradient(delta_ET: Tensor) -> Tensor:
+    return delta_ET.sum(dim=0, dtype=torch.float32)
