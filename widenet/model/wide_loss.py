@@ -29,7 +29,7 @@ class WideLoss:
         self.row_wise = self.activation.kind in ROW_WISE
         self.keeps = are_kept(self.num_examples, output.width)
         self.logits: dict[tuple[int, int], Tensor] = {}
-        self.deltas: dict[tuple[int, int], Tensor] = {}
+        self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
@@ -48,11 +48,9 @@ class WideLoss:
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
-        delta_ET = self.deltas.pop((shard, index), None)
         tile = self._tile(shard, index)
-        if delta_ET is None:
-            delta_ET = self._delta(shard, index, tile)[1]
-        return tile.weight_gradient(self.direct_EH, delta_ET), _bias_gradient(delta_ET)
+        delta_ET, bias_T = self.deltas.pop((shard, index), None) or self._delta(shard, index, tile)[1:]
+        return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
 
     def tile_logits(self, shard: int, index: int, tile: Tile | None = None) -> Tensor:
         """Logits [E, T] of a tile, kept or computed again."""
@@ -101,22 +99,22 @@ class WideLoss:
         gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
         for index, (start, stop) in enumerate(self.tiles[shard]):
             tile = self._tile(shard, index)
-            tile_loss, delta_ET = self._delta(shard, index, tile)
+            tile_loss, delta_ET, bias_T = self._delta(shard, index, tile)
             loss += tile_loss
             tile.add_direct_gradient(gradient_EH, delta_ET)
             if on_tile is not None:
-                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), _bias_gradient(delta_ET))
+                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), bias_T)
             elif self.keeps:
-                self.deltas[shard, index] = delta_ET
+                self.deltas[shard, index] = delta_ET, bias_T
         return loss, gradient_EH
 
     def _tile(self, shard: int, index: int) -> Tile:
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
-    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
-        """Loss float64 [] of a tile, and the gradient [E, T] to its logits, as products take it."""
+    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss float64 [] of a tile, the gradient [E, T] to its logits as products take it, and that to its biases, float32 [T]."""
         loss, delta_ET = self._exact_delta(shard, index, tile)
-        return loss, self.output.operand(delta_ET)
+        return loss, self.output.operand(delta_ET), delta_ET.sum(dim=0)
 
     def _exact_delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
         if self.rows is not None:
@@ -128,7 +126,3 @@ class WideLoss:
             factor_ET = slope(self.activation, logits_ET, a_ET)
             slope_ET = slope_ET if factor_ET is None else slope_ET * factor_ET
         return loss, slope_ET
-
-
-def _bias_gradient(delta_ET: Tensor) -> Tensor:
-    return delta_ET.sum(dim=0, dtype=torch.float32)
