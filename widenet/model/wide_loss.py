@@ -49,7 +49,8 @@ class WideLoss:
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
         tile = self._tile(shard, index)
-        delta_ET, bias_T = self.deltas.pop((shard, index), None) or self._delta(shard, index, tile)[1:]
+        kept = self.deltas.pop((shard, index), None)
+        delta_ET, bias_T = kept or self._delta(shard, index, tile)[1:]
         return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
 
     def tile_logits(self, shard: int, index: int, tile: Tile | None = None) -> Tensor:
