@@ -1,4 +1,4 @@
-"""The presets of examples/gowalla on the published split, beside the published figures."""
+"""The presets of examples/gowalla on the published split, in float32 and with bfloat16 products, beside the published figures."""
 
 import csv
 import json
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.places import DATA, presets, workplace
 from widenet import Model, ingest, train
+from widenet.spec.training import TrainingSpec
 
 
 def run() -> None:
@@ -15,10 +16,13 @@ def run() -> None:
         print("Gowalla, published split, all items ranked, training items excluded\n")
         print("| model | Recall@20 | NDCG@20 | seconds of training |\n|---|---|---|---|")
         for name, (network, training) in presets("gowalla").items():
-            model: Model = train(network, training, folder / "data", folder / name)
-            metrics = model.evaluate(folder / "data", ks=(20,))
-            seconds = _seconds(folder / name)
-            print(f"| widenet, {name} | {metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} | {seconds:.0f} |", flush=True)
+            for precision in ("float32", "bfloat16"):
+                document = TrainingSpec.of({**json.loads(training.read_text("utf-8")), "precision": precision})
+                run = folder / f"{name} {precision}"
+                model: Model = train(network, document, folder / "data", run)
+                metrics = model.evaluate(folder / "data", ks=(20,))
+                row = f"{metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} | {_seconds(run):.0f}"
+                print(f"| widenet, {name}, {precision} | {row} |", flush=True)
         for name, recall, ndcg in _published():
             print(f"| {name} | {recall:.4f} | {ndcg:.4f} | - |")
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.alternately import THREADS, Measured, Program, measure
@@ -43,14 +43,17 @@ class Case:
     examples: int = 8192
 
     def programs(self, folder: Path) -> list[Program]:
-        """widenet, the bound, the rivals."""
+        """widenet, the bound, widenet in bfloat16 where it fits in beside the others, the rivals."""
         job = {"hidden": self.hidden, "softmax": self.softmax, "batch": self.batch, "optimizer": self.optimizer, "threads": THREADS}
         bound = {"width": self.width, "hidden": self.hidden[-1], "batch": self.batch, "threads": THREADS}
         rivals = {**(DENSE if self.dense else {}), **BAGS}
+        ours = Program("widenet", "benchmarks.steps.widenet_steps:train", {"folder": str(folder), **job}, ["widenet", "torch"])
+        half = replace(ours, name="widenet, bfloat16", arguments={**ours.arguments, "precision": "bfloat16"})
         return [
-            Program("widenet", "benchmarks.steps.widenet_steps:train", {"folder": str(folder), **job}, ["widenet", "torch"]),
+            ours,
             Program("the output's three products", "benchmarks.steps.products:whole", bound),
             Program("the same, in tiles", "benchmarks.steps.products:tiled", bound),
+            *([half] if self.dense else []),
             *(
                 Program(name, f"benchmarks.steps.{place}", {"folder": str(folder), **job}, libraries, python)
                 for name, (place, libraries, python) in rivals.items()

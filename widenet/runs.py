@@ -19,6 +19,7 @@ from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
+from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
 from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
@@ -105,6 +106,8 @@ def train(
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
+        if training_spec.precision == "bfloat16" and not has_bfloat16(chosen):
+            teller.say("This CPU has no instructions for bfloat16: training is no faster than in float32.")
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
             if again:

@@ -26,10 +26,12 @@ from widenet.training.step import train_step
 _EPOCHS = 10_000
 
 
-def train(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int) -> Callable[[int], dict[str, Any]]:
+def train(
+    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, precision: str = "float32"
+) -> Callable[[int], dict[str, Any]]:
     """Steps of a network built as `widenet.train` builds it."""
     del threads  # the exchange takes every processor that is available, as every program does
-    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer})
+    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision})
     exchange = exchange_for(training.shards, torch.device("cpu"))
     return steps_of(folder, document(hidden, softmax), training, exchange, one_thread_an_operation)
 

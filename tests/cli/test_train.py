@@ -36,6 +36,17 @@ def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
 
 
+@pytest.mark.parametrize(("precision", "has_instructions"), [("bfloat16", False), ("bfloat16", True), ("float32", False)])
+def test_it_says_where_bfloat16_is_no_faster(precision, has_instructions, line, widenet, world, tmp_path, monkeypatch):
+    training = tmp_path / "training.json"
+    training.write_text(json.dumps(json.loads((world / "training.json").read_text()) | {"precision": precision}))
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: has_instructions)
+    ended = widenet(*[str(training) if word == "training.json" else word for word in line])
+    assert ended.status == 0
+    said = "This CPU has no instructions for bfloat16: training is no faster than in float32.\n" in ended.err
+    assert said == (precision == "bfloat16" and not has_instructions)
+
+
 def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypatch):
     monkeypatch.setattr("widenet.cli.progress.TrainingReport.advance", lambda *_: signal_itself())
     ended = widenet(*line)

@@ -19,10 +19,10 @@ def operands(examples, inputs, units, transposed, seed=0):
     return values, weight, torch.randn(examples, units, generator=generator)
 
 
-def found(values, weight, gradient, num_threads=1):
+def found(values, weight, gradient, num_threads=1, half=False):
     """The product and the gradients to both operands."""
     values, weight = values.detach().requires_grad_(), weight.detach().requires_grad_()
-    result = product(values, weight, Blocks(LocalExchange(8, num_threads), 8, ""))
+    result = product(values, weight, Blocks(LocalExchange(8, num_threads), 8, "", half))
     result.backward(gradient)
     return result.detach(), values.grad, weight.grad
 
@@ -39,11 +39,23 @@ def test_a_product_and_its_gradients_are_the_true_ones(shape, transposed):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_number_of_threads_moves_a_bit(shape, transposed):
+def test_in_bfloat16_they_are_the_true_ones_of_rounded_operands(shape, transposed):
+    exact = operands(*shape, transposed)
+    values, weight, gradient = (operand.bfloat16().double() for operand in exact)
+    true = values @ weight.T, gradient @ weight, gradient.T @ values
+    for result, expected in zip(found(*exact, half=True), true, strict=True):
+        assert result.dtype == torch.float32
+        torch.testing.assert_close(result, expected.float(), rtol=2**-7, atol=1e-3)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_number_of_threads_moves_a_bit(shape, transposed, half):
     arguments = operands(*shape, transposed)
-    alone = [result.numpy().tobytes() for result in found(*arguments)]
+    alone = [result.numpy().tobytes() for result in found(*arguments, half=half)]
     for num_threads in (2, 3):
-        assert [result.numpy().tobytes() for result in found(*arguments, num_threads)] == alone
+        assert [result.numpy().tobytes() for result in found(*arguments, num_threads, half)] == alone
 
 
 def test_the_shapes_above_are_cut_into_several_blocks_and_into_one():

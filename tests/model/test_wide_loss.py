@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
+from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
 from widenet.plan import tiles
 from widenet.sparse import SparseBatch
 
@@ -150,11 +150,19 @@ def test_cross_entropy_of_extreme_logits_is_finite_and_exact(loss, activation, l
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
-def test_bfloat16_products_give_the_float32_step_to_about_three_digits():
+@pytest.mark.parametrize("has_instructions", [True, False])
+@pytest.mark.parametrize("output", [{}, {"cosine": {"temperature": 0.5}}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_bfloat16_products_give_the_float32_step_to_about_three_digits(activation, output, has_instructions, monkeypatch):
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: has_instructions)
     generator = torch.Generator().manual_seed(5)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 6)}
-    fields = {"in": sparse(23), "out": sparse(37)}
-    full, half = (Real(document("cross_entropy", "softmax"), {"precision": name}, fields) for name in ("float32", "bfloat16"))
+    layers = document("cross_entropy", activation, **output)
+    settings = {"optimizer": {"kind": "sgd", "learning_rate": 1.0}}
+    full, half = (Real(layers, settings | {"precision": name}, {"in": sparse(23), "out": sparse(37)}) for name in ("float32", "bfloat16"))
+    first = snapshot(full.network)
     exact, rough = full.step(batch), half.step(batch)
     assert exact != rough
     assert rough == pytest.approx(exact, rel=1e-2)
+    for name, weight in snapshot(full.network).items():
+        assert (snapshot(half.network)[name] - weight).norm() <= 2e-2 * (weight - first[name]).norm()

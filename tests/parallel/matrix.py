@@ -183,10 +183,11 @@ def outcome(case, folder, exchange):
     return _outcome(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
 
-def outcome_of_deep(folder, exchange):
-    """As `outcome`, of DEEP."""
+def outcome_of_deep(folder, exchange, precision):
+    """As `outcome`, of DEEP in a precision."""
     layers, training = DEEP
-    return _outcome(NetworkSpec.of({"layers": layers}), TrainingSpec.of(training), Dataset.open(folder / "deep"), exchange)
+    spec = TrainingSpec.of(training | {"precision": precision})
+    return _outcome(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / "deep"), exchange)
 
 
 def _outcome(spec, training, data, exchange):

@@ -60,7 +60,7 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
         assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
 
 
-def deep(data, divided, num_threads):
+def deep(data, precision, divided, num_threads):
     """What DEEP gives in this process, and how many times it took part in a gathering of blocks; divided: None for the usual rule."""
     gathered = []
 
@@ -72,15 +72,16 @@ def deep(data, divided, num_threads):
     processes._gather_rows = counted
     processes.dividing_pays = rule if divided is None else lambda *_: divided
     try:
-        return outcome_of_deep(data, exchange(8, num_threads)), len(gathered)
+        return outcome_of_deep(data, exchange(8, num_threads), precision), len(gathered)
     finally:
         processes._gather_rows, processes.dividing_pays = gather_rows, rule
 
 
-@pytest.fixture(scope="module")
-def deep_alone(data):
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def deep_alone(request, data):
+    """A precision, and what DEEP gives in it."""
     with one_thread_an_operation():
-        return outcome_of_deep(data, LocalExchange(8))
+        return request.param, outcome_of_deep(data, LocalExchange(8), request.param)
 
 
 DIVIDED = 2 * 3 * 2 + 2
@@ -90,14 +91,16 @@ DIVIDED = 2 * 3 * 2 + 2
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, num_threads, data, deep_alone, groups):
+    precision, alone = deep_alone
     for divided, gatherings in ((True, DIVIDED), (False, 0)):
-        assert groups(size)(deep, data, divided, num_threads) == [(deep_alone, gatherings)] * size
-    assert [found for found, _ in groups(size)(deep, data, None, num_threads)] == [deep_alone] * size
+        assert groups(size)(deep, data, precision, divided, num_threads) == [(alone, gatherings)] * size
+    assert [found for found, _ in groups(size)(deep, data, precision, None, num_threads)] == [alone] * size
 
 
 def test_threads_of_one_process_share_a_narrow_layer_with_the_same_bits(data, deep_alone):
+    precision, alone = deep_alone
     with one_thread_an_operation():
-        assert outcome_of_deep(data, LocalExchange(8, 3)) == deep_alone
+        assert outcome_of_deep(data, LocalExchange(8, 3), precision) == alone
 
 
 def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):

@@ -71,6 +71,20 @@ def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():
     assert limited - once == pytest.approx(2 * 4 * 512 * 10**5, rel=0.1)
 
 
+def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "low", "units": 3000, "bias": False},
+        {"name": "high", "units": 2000, "bias": False},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    full, half = (
+        memory(Job.of(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"precision": name}), {"items": Width(1000)}))
+        for name in ("float32", "bfloat16")
+    )
+    assert half == replace(full, activations=full.activations + 2 * 3000 * 2000)
+
+
 @pytest.mark.parametrize("larger", [{"units": 128}, {"training": {"batch_size": 1024}}, {"entries": {"items": 500.0}}], ids=str)
 def test_what_a_batch_needs_grows_with_it(larger):
     before, after = memory(job(width=10**7)), memory(job(width=10**7, **larger))

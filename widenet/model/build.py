@@ -69,6 +69,7 @@ def build(
         trunk=trunk,
         outputs=outputs,
         damping=factors,
+        half=training.precision == "bfloat16",
     )
 
 

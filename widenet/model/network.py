@@ -67,7 +67,7 @@ class Network:
 
     units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
     wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
-    damping: factors of an input's features, by layer.
+    damping: factors of an input's features, by layer. half: a training step's matrix products take operands rounded to bfloat16.
     """
 
     spec: NetworkSpec
@@ -80,6 +80,7 @@ class Network:
     trunk: dict[str, TrunkWeight]
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
+    half: bool = False
 
     def shards(self, layer: str) -> Shards:
         """How a wide layer's units are cut."""
@@ -177,5 +178,5 @@ class Network:
             return gathered_EH
         link = self.links[key]
         weight_HN = self.trunk[link.weight].tensor
-        blocks = Blocks(self.exchange, self.num_shards, f'layer "{key[0]}"')
+        blocks = Blocks(self.exchange, self.num_shards, f'layer "{key[0]}"', self.half and torch.is_grad_enabled())
         return product(activity.values[key[1]], weight_HN.T if link.transposed else weight_HN, blocks)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.model.exchange import Exchange, Pending
+from widenet.model.operands import fill_product, rounded
 from widenet.plan.narrow import edges, num_blocks
 
 
@@ -14,20 +15,25 @@ from widenet.plan.narrow import edges, num_blocks
 class Blocks:
     """Computes matrix products by blocks of rows. Each number belongs to one block, whoever computes it: nothing is added up.
 
-    most: the largest number of blocks. where: for a person, as in 'layer "taste"'.
+    most: the largest number of blocks. where: for a person, as in 'layer "taste"'. half: operands are rounded to bfloat16.
     """
 
     exchange: Exchange
     most: int
     where: str
+    half: bool = False
+
+    def operand(self, values: Tensor) -> Tensor:
+        """Float32 values as a product takes them."""
+        return rounded(values) if self.half else values
 
     def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
-        """left @ right, float32 [R, C]."""
+        """left @ right, float32 [R, C]; both come from `operand`."""
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
-        result_RC = left_RK.new_empty(rows, columns)
+        result_RC = left_RK.new_empty(rows, columns, dtype=torch.float32)
 
         def fill(start: int, stop: int) -> None:
-            torch.mm(left_RK[start:stop], right_KC, out=result_RC[start:stop])
+            fill_product(result_RC[start:stop], left_RK[start:stop], right_KC)
 
         count = num_blocks(rows, inner, columns, self.most, left_RK.device.type)
         return self.exchange.start_blocks(result_RC, edges(rows, count), fill, inner, self.where)
@@ -36,15 +42,17 @@ class Blocks:
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values_EN: Tensor, weight_HN: Tensor, blocks: Blocks) -> Tensor:
-        ctx.save_for_backward(values_EN, weight_HN)
+        operand_EN, operand_HN = blocks.operand(values_EN), blocks.operand(weight_HN)
+        ctx.save_for_backward(operand_EN, operand_HN)
         ctx.blocks = blocks
-        return blocks.start(values_EN, weight_HN.T).result()
+        return blocks.start(operand_EN, operand_HN.T).result()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        (gradient_EH,), (values_EN, weight_HN) = gradients, ctx.saved_tensors
-        to_values = ctx.blocks.start(gradient_EH, weight_HN) if ctx.needs_input_grad[0] else None
-        to_weight = ctx.blocks.start(gradient_EH.T, values_EN) if ctx.needs_input_grad[1] else None
+        operand_EN, operand_HN = ctx.saved_tensors
+        gradient_EH = ctx.blocks.operand(gradients[0])
+        to_values = ctx.blocks.start(gradient_EH, operand_HN) if ctx.needs_input_grad[0] else None
+        to_weight = ctx.blocks.start(gradient_EH.T, operand_EN) if ctx.needs_input_grad[1] else None
         return to_values and to_values.result(), to_weight and to_weight.result(), None
 
 

@@ -22,14 +22,14 @@ class WideLoss:
 
     def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor) -> None:
         """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size)."""
-        self.output, self.direct_EH, self.targets = output, direct_EH, targets
+        self.output, self.direct_EH, self.targets = output, output.operand(direct_EH), targets
         self.activation, self.loss = output.spec.activation, output.loss
         self.num_examples = len(direct_EH)
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
         self.keeps = are_kept(self.num_examples, output.width)
         self.logits: dict[tuple[int, int], Tensor] = {}
-        self.deltas: dict[tuple[int, int], Tensor] = {}
+        self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
@@ -48,20 +48,17 @@ class WideLoss:
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
-        delta_ET = self.deltas.pop((shard, index), None)
-        start, stop = self.tiles[shard][index]
-        tile = self.output.tile(shard, start, stop)
-        if delta_ET is None:
-            delta_ET = self._delta(shard, index, tile)[1]
-        return tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0)
+        tile = self._tile(shard, index)
+        kept = self.deltas.pop((shard, index), None)
+        delta_ET, bias_T = kept or self._delta(shard, index, tile)[1:]
+        return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
 
     def tile_logits(self, shard: int, index: int, tile: Tile | None = None) -> Tensor:
         """Logits [E, T] of a tile, kept or computed again."""
         kept = self.logits.pop((shard, index), None)
         if kept is not None:
             return kept
-        start, stop = self.tiles[shard][index]
-        return (tile or self.output.tile(shard, start, stop)).logits(self.direct_EH)
+        return (tile or self._tile(shard, index)).logits(self.direct_EH)
 
     def keep_logits(self, shard: int, index: int, logits_ET: Tensor) -> None:
         """Hand a tile's logits to the next pass, where memory allows."""
@@ -100,20 +97,27 @@ class WideLoss:
 
     def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
         loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)
-        gradient_EH = torch.zeros_like(self.direct_EH)
+        gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
         for index, (start, stop) in enumerate(self.tiles[shard]):
-            tile = self.output.tile(shard, start, stop)
-            tile_loss, delta_ET = self._delta(shard, index, tile)
+            tile = self._tile(shard, index)
+            tile_loss, delta_ET, bias_T = self._delta(shard, index, tile)
             loss += tile_loss
             tile.add_direct_gradient(gradient_EH, delta_ET)
             if on_tile is not None:
-                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), delta_ET.sum(dim=0))
+                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), bias_T)
             elif self.keeps:
-                self.deltas[shard, index] = delta_ET
+                self.deltas[shard, index] = delta_ET, bias_T
         return loss, gradient_EH
 
-    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
-        """Loss float64 [] of a tile, and the gradient [E, T] to its logits."""
+    def _tile(self, shard: int, index: int) -> Tile:
+        return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
+
+    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss float64 [] of a tile, the gradient [E, T] to its logits as products take it, and that to its biases, float32 [T]."""
+        loss, delta_ET = self._exact_delta(shard, index, tile)
+        return loss, self.output.operand(delta_ET), delta_ET.sum(dim=0)
+
+    def _exact_delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
         if self.rows is not None:
             return self.rows.delta(shard, index, tile)
         logits_ET = self.tile_logits(shard, index, tile)

@@ -66,7 +66,7 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 def _activations(job: Job) -> int:
     """Batches at work and ahead, as stored and as inputs and outputs take them; hidden layers; the trunk's gradients.
 
-    Of a hidden unit: its sum, activation, gradient and what dropout kept.
+    Of a hidden unit: its sum, activation, gradient and what dropout kept. In bfloat16 also the trunk's weights as operands.
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
@@ -77,7 +77,8 @@ def _activations(job: Job) -> int:
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     hidden = sum(4 * 4 * num * layer.units for layer in job.network.hidden)
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
-    return entries + dense + hidden + trunk
+    operands = trunk // 2 if job.training.precision == "bfloat16" else 0
+    return entries + dense + hidden + trunk + operands
 
 
 def _phases(job: Job, process: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """The output layer: a wide weight, its biases, and the logits of a tile."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
+from widenet.model.operands import add_product, rounded
 from widenet.model.wide_weight import WideWeight
 from widenet.spec.layers import OutputLayer
 
@@ -20,7 +22,7 @@ class WideOutput:
     """An output of L units in shards, fed by hidden vectors [E, H].
 
     owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
-    half: matrix products take bfloat16 operands.
+    half: a training step's matrix products take operands rounded to bfloat16.
     drift: how its rows move, where a step can do without the logits; None where it cannot.
     """
 
@@ -53,12 +55,16 @@ class WideOutput:
             return hidden_EH
         return hidden_EH / _length(hidden_EH) / self.spec.cosine.temperature
 
-    def tile(self, shard: int, start: int, stop: int) -> "Tile":
-        """The units [start, stop) of a shard."""
+    def operand(self, values: Tensor) -> Tensor:
+        """Float32 values as a training step's products take them."""
+        return rounded(values) if self.half else values
+
+    def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
+        """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
         weight_TH = self.weight.parts[shard].weight[start:stop]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         length_T1 = None if self.spec.cosine is None else _length(weight_TH)
-        return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, self.half)
+        return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, half)
 
 
 def _length(vectors: Tensor) -> Tensor:
@@ -69,33 +75,35 @@ def _length(vectors: Tensor) -> Tensor:
 
 @dataclass
 class Tile:
-    """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to them."""
+    """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to them.
+
+    half: its products take operands rounded to bfloat16; the incoming vectors and the deltas come rounded, once for all products.
+    """
 
     vector_TH: Tensor
     bias_T: Tensor | None
     length_T1: Tensor | None
     half: bool
 
+    @cached_property
+    def operand(self) -> Tensor:
+        """The vectors as the products take them."""
+        return rounded(self.vector_TH) if self.half else self.vector_TH
+
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
-        if self.half:
-            logits_ET = (direct_EH.bfloat16() @ self.vector_TH.bfloat16().T).float()
-        elif self.bias_T is not None:
-            return torch.addmm(self.bias_T, direct_EH, self.vector_TH.T)
-        else:
-            return direct_EH @ self.vector_TH.T
+        if self.bias_T is not None and not self.half:
+            return torch.addmm(self.bias_T, direct_EH, self.operand.T)
+        logits_ET = (direct_EH @ self.operand.T).float()
         return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the incoming vectors to a running total."""
-        if self.half:
-            total_EH.add_((delta_ET.bfloat16() @ self.vector_TH.bfloat16()).float())
-        else:
-            total_EH.addmm_(delta_ET, self.vector_TH)
+        add_product(total_EH, delta_ET, self.operand)
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor:
         """float32 [T, H], the gradient to the units' own weights, through the division by their length under "cosine"."""
-        gradient_TH = (delta_ET.bfloat16().T @ direct_EH.bfloat16()).float() if self.half else delta_ET.T @ direct_EH
+        gradient_TH = (delta_ET.T @ direct_EH).float()
         if self.length_T1 is not None:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
             gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
