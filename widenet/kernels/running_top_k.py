@@ -28,6 +28,8 @@ class RunningTopK:
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
         """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what must not appear."""
+        if self.keys_EN.shape[1] == self.k < logits_ET.shape[1] and bool((self.floor_E == -torch.inf).any()):
+            self._raise_floor(logits_ET.topk(self.k, dim=1, sorted=False).values.amin(dim=1))
         examples_Z, places_Z, logits_Z = _above(logits_ET, torch.maximum(self.least_E, self.floor_E)[:, None])
         if not len(examples_Z):
             return
@@ -53,7 +55,11 @@ class RunningTopK:
         self.keys_EN[:, : self.k] = best_EK
         self.num_E.fill_(self.k)
         self.least_E = unpacked(best_EK.amin(dim=1))[0]
-        torch.maximum(self.floor_E, torch.nextafter(self.least_E, self.least_E.new_tensor(-torch.inf)), out=self.floor_E)
+        self._raise_floor(self.least_E)
+
+    def _raise_floor(self, least_E: Tensor) -> None:
+        """Units with these logits may still be among the best, by being lower ones; anything less may not."""
+        torch.maximum(self.floor_E, torch.nextafter(least_E, least_E.new_tensor(-torch.inf)), out=self.floor_E)
 
 
 def keys(logits: Tensor, units: Tensor) -> Tensor:
