@@ -82,14 +82,16 @@ def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
 
 
 @pytest.mark.usefixtures("inside")
-def test_predict_replaces_an_earlier_file_only_when_it_is_complete(widenet, tmp_path):
+def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(widenet, tmp_path):
     out = tmp_path / "out.csv"
-    out.write_text("mine")
     (tmp_path / "never").write_text("unknown\n")
     assert widenet("predict", "run", *SPLIT, "--out", out, "--never", tmp_path / "never").status == 2
-    assert out.read_text() == "mine"
+    assert not out.exists()
     assert widenet("predict", "run", *SPLIT, "--out", out).status == 0
-    assert out.read_text().startswith("user,item,score,rank\n")
+    before = out.read_bytes()
+    ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 1)
+    assert (ended.status, out.read_bytes()) == (2, before)
+    assert f"{out} exists already. Choose another --out, or remove it first." in ended.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
 
 

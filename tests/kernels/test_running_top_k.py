@@ -7,37 +7,41 @@ from hypothesis import strategies as st
 
 from widenet.kernels import RunningTopK
 from widenet.kernels.reference import wide_top_k
+from widenet.kernels.running_top_k import keys, unpacked
 from widenet.sparse import SparseBatch
 
-CPU = torch.device("cpu")
+
+def no_floor(num_examples):
+    return torch.full((num_examples,), -torch.inf)
 
 
 def by_tiles(logits_EL, k, tile):
-    running = RunningTopK(len(logits_EL), k, CPU)
+    running = RunningTopK(k, no_floor(len(logits_EL)))
     for start in range(0, logits_EL.shape[1], tile):
         running.add(logits_EL[:, start : start + tile], start)
-    return running.result()
+    return unpacked(running.result())
 
 
 def by_hand(row, k):
     """The best of one row in plain Python: logits descending, the lower unit first."""
-    best = sorted((-logit, unit) for unit, logit in enumerate(row))[:k]
-    return [-logit for logit, _ in best], [unit if logit != float("inf") else -1 for logit, unit in best]
+    best = sorted((-logit, unit) for unit, logit in enumerate(row) if logit > float("-inf"))[:k]
+    missing = k - len(best)
+    return [-logit for logit, _ in best] + [float("-inf")] * missing, [unit for _, unit in best] + [-1] * missing
 
 
 @pytest.mark.parametrize("tile", [1, 7, 64, 1000])
 @pytest.mark.parametrize("k", [1, 5, 41, 100])
 def test_tiles_of_any_size_give_what_the_reference_gives(k, tile):
-    logits_EL = torch.randn(11, 41, generator=torch.Generator().manual_seed(0))
-    excluded = SparseBatch.from_lists([[e, 2 * e, 40] if e % 3 else [] for e in range(10)] + [list(range(41))])
+    logits_EL = torch.randn(11, 413, generator=torch.Generator().manual_seed(0))
+    rows = [[e, 2 * e, 40] if e % 3 else [] for e in range(9)] + [list(range(380)), list(range(413))]
+    excluded = SparseBatch.from_lists(rows)
     expected, units = wide_top_k(logits_EL, excluded, k)
     masked = logits_EL.clone()
     masked[excluded.example_of_entry(), excluded.indices] = -torch.inf
     found, found_units = by_tiles(masked, k, tile)
-    assert found.shape == (11, min(k, 41))
     assert torch.equal(found, expected)
     assert torch.equal(found_units, units)
-    assert found_units[10].tolist() == [-1] * min(k, 41)
+    assert found_units[10].tolist() == [-1] * k
 
 
 @settings(max_examples=200, deadline=None)
@@ -50,7 +54,58 @@ def test_of_equal_logits_the_lower_unit_comes_first(row, k, tile):
     found, units = by_tiles(torch.tensor([row]), k, tile)
     assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
     reference, reference_units = wide_top_k(torch.tensor([row]), None, k)
-    assert (reference[0].tolist(), reference_units[0].tolist()) == by_hand(row, k)
+    assert (reference[0].tolist(), reference_units[0].tolist()) == (found[0].tolist()[: len(row)], units[0].tolist()[: len(row)])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.0, 2**-149, float("-inf")]), min_size=1, max_size=90),
+    st.integers(1, 7),
+    st.integers(1, 20),
+    st.randoms(use_true_random=False),
+)
+def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_work(row, k, tile, chance):
+    floor_E, cut = no_floor(1), chance.randint(0, len(row))
+    waiting = [
+        [(start, row[start : min(start + tile, stop)]) for start in range(first, stop, tile)] for first, stop in ((0, cut), (cut, len(row)))
+    ]
+    running = [RunningTopK(k, floor_E) for _ in waiting]
+    while any(waiting):
+        chosen = chance.choice([part for part, tiles in enumerate(waiting) if tiles])
+        start, logits = waiting[chosen].pop(0)
+        running[chosen].add(torch.tensor([logits]), start)
+    keys_EN = torch.cat([each.result() for each in running], dim=1)
+    found, units = unpacked(keys_EN.topk(k, dim=1).values)
+    assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
+
+
+def test_a_floor_spares_what_cannot_be_among_the_best():
+    floor_E = no_floor(1)
+    high, low = RunningTopK(2, floor_E), RunningTopK(2, floor_E)
+    high.add(torch.arange(100.0)[None], 100)
+    assert 97 < floor_E.item() < 98
+    low.add(torch.full((1, 100), 97.0), 0)
+    assert unpacked(low.result())[1].tolist() == [[-1, -1]]
+    low.add(torch.tensor([[98.0]]), 99)
+    assert unpacked(low.result())[1].tolist() == [[99, -1]]
+
+
+@given(st.lists(st.tuples(st.floats(width=32, allow_nan=False), st.integers(0, 2**32 - 2)), min_size=1, max_size=20))
+def test_keys_are_in_the_order_of_logits_and_then_of_units(pairs):
+    logits, units = torch.tensor([logit for logit, _ in pairs]), torch.tensor([unit for _, unit in pairs])
+    ordered = keys(logits, units).sort(descending=True).values
+    expected = sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
+    found, found_units = unpacked(ordered)
+    assert found.tolist() == [logit for logit, _ in expected]
+    assert found_units.tolist() == [-1 if logit == float("-inf") else unit for logit, unit in expected]
+
+
+def test_what_is_no_number_is_never_lost():
+    row = torch.arange(100.0)[None]
+    row[0, 70] = -torch.tensor(torch.nan)
+    found, units = by_tiles(row, 3, 10)
+    assert units.tolist() == [[70, 99, 98]]
+    assert found.isnan().tolist() == [[True, False, False]]
 
 
 def test_ties_in_a_wide_tile_are_decided_by_unit_too():
@@ -62,5 +117,6 @@ def test_ties_in_a_wide_tile_are_decided_by_unit_too():
 
 
 def test_without_tiles_there_is_nothing():
-    logits, units = RunningTopK(3, 5, CPU).result()
-    assert logits.shape == units.shape == (3, 0)
+    found, units = unpacked(RunningTopK(2, no_floor(3)).result())
+    assert found.tolist() == [[-torch.inf] * 2] * 3
+    assert units.tolist() == [[-1] * 2] * 3

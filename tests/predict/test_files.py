@@ -91,14 +91,14 @@ def test_dsstne_text_takes_user_names_with_commas_and_colons_but_no_tabs(tmp_pat
     one = (np.array([1]), ["i"], np.array([0.5], dtype=np.float32))
     assert write(tmp_path / "out.dsstne", ["urn:a,b"], *one).read_text() == "urn:a,b\ti,0.500:\n"
     with pytest.raises(DataError, match="the name of a user must not hold a tab or a line break"):
-        write(tmp_path / "out.dsstne", ["a\tb"], *one)
+        write(tmp_path / "refused.dsstne", ["a\tb"], *one)
 
 
 @pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
 def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
     monkeypatch.setattr(files, "ROW_GROUP", 4)
     whole = write(tmp_path / f"whole.{extension}").read_bytes()
-    assert [write(tmp_path / f"cut.{extension}", block=block).read_bytes() for block in (1, 2, 3)] == [whole] * 3
+    assert [write(tmp_path / f"cut{block}.{extension}", block=block).read_bytes() for block in (1, 2, 3)] == [whole] * 3
 
 
 def test_parquet_row_groups_are_of_one_size(tmp_path, monkeypatch):
@@ -124,15 +124,13 @@ def test_a_run_without_users_gives_a_file_without_rows(tmp_path, extension):
 
 
 @pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
-def test_an_error_leaves_the_earlier_file_and_nothing_beside_it(tmp_path, extension):
-    path = write(tmp_path / f"out.{extension}")
-    before = path.read_bytes()
+def test_an_error_leaves_no_file_and_nothing_beside_it(tmp_path, extension):
+    path = tmp_path / f"out.{extension}"
     with pytest.raises(KeyboardInterrupt), open_results(path) as writer:  # noqa: PT012
         writer.write(["other"], np.array([1]), ["i"], np.array([0.5], dtype=np.float32))
-        assert path.read_bytes() == before
+        assert not path.exists()
         raise KeyboardInterrupt
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("score", [np.nan, np.inf])
@@ -155,12 +153,15 @@ def test_a_score_that_is_no_number_is_refused_with_its_user_and_item(tmp_path, s
         ("out.csv", "parqet", '"parqet" is not a known format of recommendations. Did you mean "parquet"?'),
         ("missing/out.csv", None, "the directory must exist and be writable"),
         ("", "csv", "must be a file; got a directory"),
+        ("mine.csv", None, "mine.csv exists already. Choose another --out, or remove it first."),
     ],
 )
 def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file_format, message):
+    (tmp_path / "mine.csv").write_text("mine")
     with pytest.raises(OptionError) as refusal, open_results(tmp_path / name, file_format):
         pass
     assert message in str(refusal.value)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine.csv", "mine")]
 
 
 def test_the_extension_is_read_in_any_case_and_a_format_overrules_it(tmp_path):

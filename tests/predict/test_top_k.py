@@ -51,9 +51,9 @@ def _one_thread():
         yield
 
 
-@pytest.fixture(params=[module._TILE_CELLS, 1], ids=["one tile", "tiny tiles"])
+@pytest.fixture(params=[module._TILE_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
 def tiles(request, monkeypatch):
-    monkeypatch.setattr(module, "_TILE_CELLS", request.param)
+    monkeypatch.setitem(module._TILE_CELLS, "cpu", request.param)
 
 
 def network(activation, shards=2, width=WIDTH, **output):

@@ -2,45 +2,101 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+_BLOCK = 16
+"""Units of a tile that are first seen through their peak."""
+
+_LAST = 2**32 - 1
+_MAGNITUDE = 2**31 - 1
 
 
 class RunningTopK:
-    """Keeps the k largest logits of E examples over tiles that come in ascending order of units."""
+    """Keeps the k best units of E examples over tiles: those of the largest logits, of equal ones the lower unit.
 
-    def __init__(self, num_examples: int, k: int, device: torch.device) -> None:
-        self.k = k
-        self.logits_EK = torch.full((num_examples, 0), -torch.inf, device=device)
-        self.units_EK = torch.full((num_examples, 0), -1, dtype=torch.int64, device=device)
+    Once it holds k units of an example, others must exceed the k-th logit. Few do, and they are kept aside until there is
+    enough to choose from.
+    floor_E: float32 [E], shared by all who look through some of the units: logits up to it are not among the k best of all.
+    Each raises it as soon as it knows better. When another reads that changes how much it keeps, never which are the best of all.
+    """
+
+    def __init__(self, k: int, floor_E: Tensor) -> None:
+        self.k, self.floor_E = k, floor_E
+        self.least_E = torch.full_like(floor_E, -torch.inf)
+        self.keys_EN = torch.full((len(floor_E), k), _MISSING, device=floor_E.device)
+        self.num_E = torch.full((len(floor_E),), k, device=floor_E.device)
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Consider a tile of logits; -inf marks what must not appear."""
-        top_EK, place_EK = _top(logits_ET, self.k)
-        self._merge(top_EK, place_EK + first_unit)
+        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what must not appear."""
+        if self.keys_EN.shape[1] == self.k < logits_ET.shape[1] and bool((self.floor_E == -torch.inf).any()):
+            self._raise_floor(logits_ET.topk(self.k, dim=1, sorted=False).values.amin(dim=1))
+        examples_Z, places_Z, logits_Z = _above(logits_ET, torch.maximum(self.least_E, self.floor_E)[:, None])
+        if not len(examples_Z):
+            return
+        counts_E = torch.bincount(examples_Z, minlength=len(self.num_E))
+        start_E = self.num_E - (counts_E.cumsum(0) - counts_E)
+        self.num_E += counts_E
+        most, room = int(self.num_E.max()), self.keys_EN.shape[1]
+        if most > room:
+            self.keys_EN = pad(self.keys_EN, (0, max(most, 3 * self.k) - room), value=_MISSING)
+        column_Z = start_E[examples_Z] + torch.arange(len(examples_Z), device=examples_Z.device)
+        self.keys_EN[examples_Z, column_Z] = keys(logits_Z, places_Z + first_unit)
+        if most > 3 * self.k:
+            self._choose(most)
 
-    def result(self) -> tuple[Tensor, Tensor]:
-        """Logits float32 [E, K'] descending and units int64 [E, K'], K' up to k; -inf and -1 where there is no unit."""
-        return self.logits_EK, torch.where(self.logits_EK == -torch.inf, -1, self.units_EK)
+    def result(self) -> Tensor:
+        """The keys of the k best, int64 [E, k] descending; `unpacked` says what they are."""
+        return self.keys_EN.topk(self.k, dim=1).values
 
-    def _merge(self, logits_EK: Tensor, units_EK: Tensor) -> None:
-        logits = torch.cat([self.logits_EK, logits_EK], dim=1)
-        units = torch.cat([self.units_EK, units_EK], dim=1)
-        self.logits_EK, self.units_EK = best(logits, units, self.k)
+    def _choose(self, most: int) -> None:
+        """Keep the k best of each example so far, and ask of others to be better."""
+        best_EK = self.keys_EN[:, :most].topk(self.k, dim=1, sorted=False).values
+        self.keys_EN[:, :most] = _MISSING
+        self.keys_EN[:, : self.k] = best_EK
+        self.num_E.fill_(self.k)
+        self.least_E = unpacked(best_EK.amin(dim=1))[0]
+        self._raise_floor(self.least_E)
 
-
-def _top(logits_ET: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest logits of a tile and their places, in any order; of those that tie for the last place, the lowest."""
-    top_EN, place_EN = logits_ET.topk(min(k + 1, logits_ET.shape[1]), dim=1)
-    if logits_ET.shape[1] > k:
-        tied_E = (top_EN[:, k] == top_EN[:, k - 1]) & (top_EN[:, k] > -torch.inf)
-        if bool(tied_E.any()):
-            sorted_RT, order_RT = torch.sort(logits_ET[tied_E], dim=1, descending=True, stable=True)
-            top_EN[tied_E], place_EN[tied_E] = sorted_RT[:, : k + 1], order_RT[:, : k + 1]
-    return top_EN[:, :k], place_EN[:, :k]
+    def _raise_floor(self, least_E: Tensor) -> None:
+        """Units with these logits may still be among the best, by being lower ones; anything less may not."""
+        torch.maximum(self.floor_E, torch.nextafter(least_E, least_E.new_tensor(-torch.inf)), out=self.floor_E)
 
 
-def best(logits_EN: Tensor, units_EN: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of some candidates, descending; of equal ones the lower unit first."""
-    by_unit = torch.argsort(units_EN, dim=1, stable=True)
-    logits_EN, units_EN = logits_EN.gather(1, by_unit), units_EN.gather(1, by_unit)
-    sorted_EN, order_EN = torch.sort(logits_EN, dim=1, descending=True, stable=True)
-    return sorted_EN[:, :k], units_EN.gather(1, order_EN[:, :k])
+def keys(logits: Tensor, units: Tensor) -> Tensor:
+    """Numbers int64 in whose order a unit is better: that of the logits float32, of equal ones the lower unit first; units below 2^32.
+
+    A logit that is no number comes before all others.
+    """
+    plain = torch.where(logits.isnan(), torch.nan, logits + 0.0)  # neither -0 nor -nan
+    bits = plain.view(torch.int32)
+    return ((bits ^ ((bits >> 31) & _MAGNITUDE)).long() << 32) + (_LAST - units)
+
+
+def unpacked(found: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits and the units of some keys; -inf and -1 where there is none."""
+    ordered = (found >> 32).int()
+    logits = (ordered ^ ((ordered >> 31) & _MAGNITUDE)).view(torch.float32)
+    return logits, torch.where(logits == -torch.inf, -1, _LAST - (found & _LAST))
+
+
+_MISSING = int(keys(torch.tensor(-torch.inf), torch.tensor(_LAST)))
+
+
+def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The logits of a tile that are not up to the bounds: examples, ascending, places, and themselves.
+
+    One look at the tile finds the peaks of blocks, each of every S-th unit; where a peak is too low no other look is needed.
+    """
+    if logits_ET.shape[1] % _BLOCK:
+        logits_ET = pad(logits_ET, (0, -logits_ET.shape[1] % _BLOCK), value=-torch.inf)
+    logits_EBS = logits_ET.view(len(logits_ET), _BLOCK, -1)
+    examples_N, strips_N = _exceeding(logits_EBS.amax(dim=1), bound_E1)
+    logits_NB = logits_EBS[examples_N, :, strips_N]
+    which_Z, block_Z = _exceeding(logits_NB, bound_E1[examples_N])
+    return examples_N[which_Z], block_Z * logits_EBS.shape[2] + strips_N[which_Z], logits_NB[which_Z, block_Z]
+
+
+def _exceeding(numbers: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of the numbers above the bounds, and of what is no number."""
+    rows, columns = (numbers <= bounds).logical_not_().nonzero().unbind(1)
+    return rows, columns

@@ -57,12 +57,14 @@ class Writer:
 def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]:
     """A writer of recommendations whose file appears only when it is complete.
 
-    path: the file to write; one that exists is replaced at the end, and left as it was on any error.
+    path: the file to write, which must not exist yet.
     file_format: "parquet", "csv", "jsonl" or "dsstne"; None takes it from the extension of `path`.
-    Raises OptionError for an unknown format or extension, or a path that cannot be written.
+    Raises OptionError for an unknown format or extension, or a path that exists or cannot be written.
     The bytes do not depend on how the recommendations were cut into blocks. Memory is a few times one block.
     """
     open_sink = _FORMATS[_known_format(path, file_format)]
+    if path.exists():
+        raise OptionError(f"{path} exists already. Choose another --out, or remove it first.")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         file = beside.open("wb")

@@ -1,14 +1,13 @@
 """The k best units of an output for every example of a batch, without ever holding all its scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from widenet.kernels import RunningTopK, exact_sum
-from widenet.kernels.running_top_k import best
+from widenet.kernels.running_top_k import unpacked
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, Values
@@ -17,7 +16,12 @@ from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
-_TILE_CELLS = 2**21
+_TILE_CELLS = {"cpu": 2**19, "cuda": 2**21}
+"""Logits in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
+
+_FEWEST = 16
+"""Fewer examples than these have no larger tiles: the vectors of a tile are to stay small too."""
+
 _RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
 """Activations under which a larger logit is a larger score, so that logits give the ranking."""
 
@@ -39,6 +43,14 @@ class Filter:
             return self
         room_L = torch.arange(output.width, device=next(iter(output.weight.parts.values())).weight.device) >= num_units
         return Filter(room_L if self.banned_L is None else room_L | self.banned_L, self.weight_L)
+
+    def barred(self) -> SparseBatch | None:
+        """The units that nobody is shown, as of one example; None where nothing is filtered."""
+        named = [barred_L for barred_L in (self.banned_L, None if self.weight_L is None else self.weight_L == 0) if barred_L is not None]
+        if not named:
+            return None
+        barred_B = torch.stack(named).any(dim=0).nonzero()[:, 0]
+        return SparseBatch(torch.tensor([0, len(barred_B)], device=barred_B.device), barred_B)
 
 
 def top_k(
@@ -65,45 +77,55 @@ def top_k(
 
 class _Ranking:
     def __init__(self, output: WideOutput, direct_EH: Tensor, k: int, excluded: SparseBatch | None, allowed: Filter, scores: bool) -> None:
-        self.output, self.direct_EH, self.k, self.allowed = output, direct_EH, k, allowed
+        self.output, self.direct_EH, self.k, self.weight_L = output, direct_EH, k, allowed.weight_L
         self.shards = output.weight.shards
         self.excluded = None if excluded is None else [ByUnit.of(part) for part in split(excluded, self.shards)]
+        self.barred = None if (barred := allowed.barred()) is None else [ByUnit.of(part) for part in split(barred, self.shards)]
         self.activation = output.spec.activation
         self.scores = scores
         self.by_logit = allowed.weight_L is None and self.activation.kind in _RISING
-        self.width = max(64, _TILE_CELLS // max(len(direct_EH), 1))
+        self.divides = self.activation.kind in ROW_WISE and (scores or not self.by_logit)
+        self.width = max(64, _TILE_CELLS[direct_EH.device.type] // max(len(direct_EH), _FEWEST))
 
     def run(self) -> tuple[Tensor, Tensor]:
         exchange, where = self.output.exchange, self.output.where
-        total_E1 = self._totals() if self.activation.kind in ROW_WISE and (self.scores or not self.by_logit) else None
-        found = exchange.each(lambda shard: self._best_of(shard, total_E1))
-        logits_EN = torch.cat(exchange.gather([logits for logits, _ in found], where), dim=1)
-        units_EN = torch.cat(exchange.gather([units for _, units in found], where), dim=1)
-        ranked_EK, units_EK = best(logits_EN, units_EN, self.k)
+        total_E1 = self._total(exchange.each(self._sum_of)) if self.divides and not self.by_logit else None
+        floor_E = self.direct_EH.new_full((len(self.direct_EH),), -torch.inf)
+        found = exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
+        if self.divides and self.by_logit:
+            total_E1 = self._total([summed for _, summed in found])
+        keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in found], where), dim=1)
+        ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
         scores_EK = self._scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
-        missing = ranked_EK == -torch.inf
-        return scores_EK.masked_fill(missing, -torch.inf), units_EK.masked_fill(missing, -1)
+        return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
 
-    def _best_of(self, shard: int, total_E1: Tensor | None) -> tuple[Tensor, Tensor]:
-        running = RunningTopK(len(self.direct_EH), self.k, self.direct_EH.device)
+    def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, "_Sum"]:
+        """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the sum over its units."""
+        running, summed = RunningTopK(self.k, floor_E), _Sum(self.activation.kind, self.direct_EH)
         first = self.shards.start(shard)
         for start, stop in self._tiles(shard):
             ranked_ET = self.output.tile(shard, start, stop).logits(self.direct_EH)
+            if self.divides and self.by_logit:
+                summed.add(ranked_ET)
             if not self.by_logit:
                 ranked_ET = self._scores(ranked_ET, total_E1)
-                if self.allowed.weight_L is not None:
-                    weight_T = self.allowed.weight_L[first + start : first + stop]
-                    ranked_ET = (ranked_ET * weight_T).masked_fill(weight_T == 0, -torch.inf)
-            if self.allowed.banned_L is not None:
-                ranked_ET = ranked_ET.masked_fill(self.allowed.banned_L[first + start : first + stop], -torch.inf)
-            if self.excluded is not None:
-                part = self.excluded[shard]
-                low, high = part.edges([start, stop])
-                ranked_ET[part.examples_Z[low:high], part.units_Z[low:high] - start] = -torch.inf
+            if self.weight_L is not None:
+                ranked_ET = ranked_ET * self.weight_L[first + start : first + stop]
+            self._hide(ranked_ET, shard, start)
             running.add(ranked_ET, first + start)
-        logits_EK, units_EK = running.result()
-        missing = self.k - logits_EK.shape[1]
-        return pad(logits_EK, (0, missing), value=-torch.inf), pad(units_EK, (0, missing), value=-1)
+        return running.result(), summed
+
+    def _hide(self, ranked_ET: Tensor, shard: int, start: int) -> None:
+        """Leave what must not appear without a score."""
+        stop = start + ranked_ET.shape[1]
+        if self.excluded is not None:
+            own = self.excluded[shard]
+            low, high = own.edges([start, stop])
+            ranked_ET[own.examples_Z[low:high], own.units_Z[low:high] - start] = -torch.inf
+        if self.barred is not None:
+            own = self.barred[shard]
+            low, high = own.edges([start, stop])
+            ranked_ET[:, own.units_Z[low:high] - start] = -torch.inf
 
     def _scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         if total_E1 is None:
@@ -113,29 +135,38 @@ class _Ranking:
         parts = torch.relu(logits) if self.activation.kind == "relu_max" else logits
         return torch.where(total_E1 > 0, parts / total_E1, 0.0)
 
-    def _totals(self) -> Tensor:
+    def _total(self, sums: Sequence["_Sum"]) -> Tensor:
         """The sum over all units that a row-wise activation divides by, float32 [E, 1]; of softmax its logarithm."""
         exchange, where = self.output.exchange, self.output.where
-        found = exchange.each(self._total)
         if self.activation.kind == "softmax":
-            return log_sum_exp(found, exchange, where)[:, None]
-        return exact_sum(exchange.gather([total_E for _, total_E in found], where)).float()[:, None]
+            return log_sum_exp([(own.peak_E, own.sum_E) for own in sums], exchange, where)[:, None]
+        return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()[:, None]
 
-    def _total(self, shard: int) -> tuple[Tensor, Tensor]:
-        """A shard's largest logit [E] and its sum [E], float64; for softmax of exp(z - largest)."""
-        peak_E = torch.full((len(self.direct_EH),), -torch.inf, device=self.direct_EH.device)
-        total_E = torch.zeros(len(self.direct_EH), dtype=torch.float64, device=self.direct_EH.device)
+    def _sum_of(self, shard: int) -> "_Sum":
+        summed = _Sum(self.activation.kind, self.direct_EH)
         for start, stop in self._tiles(shard):
-            logits_ET = self.output.tile(shard, start, stop).logits(self.direct_EH)
-            if self.activation.kind == "softmax":
-                higher_E = torch.maximum(peak_E, logits_ET.amax(dim=1))
-                total_E *= torch.exp((peak_E - higher_E).double())
-                total_E += torch.exp(logits_ET - higher_E[:, None]).sum(dim=1)
-                peak_E = higher_E
-            else:
-                total_E += (torch.relu(logits_ET) if self.activation.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
-        return peak_E, total_E
+            summed.add(self.output.tile(shard, start, stop).logits(self.direct_EH))
+        return summed
 
     def _tiles(self, shard: int) -> list[tuple[int, int]]:
         size = self.shards.size(shard)
         return [(start, min(start + self.width, size)) for start in range(0, size, self.width)]
+
+
+class _Sum:
+    """What a row-wise activation divides by, of a shard: float64 [E], for softmax of exp(z - largest), and the largest logit [E]."""
+
+    def __init__(self, kind: str, direct_EH: Tensor) -> None:
+        self.kind = kind
+        self.peak_E = direct_EH.new_full((len(direct_EH),), -torch.inf)
+        self.sum_E = torch.zeros_like(self.peak_E, dtype=torch.float64)
+
+    def add(self, logits_ET: Tensor) -> None:
+        """Count a tile's logits."""
+        if self.kind == "softmax":
+            higher_E = torch.maximum(self.peak_E, logits_ET.amax(dim=1))
+            self.sum_E *= torch.exp((self.peak_E - higher_E).double())
+            self.sum_E += torch.sub(logits_ET, higher_E[:, None]).exp_().sum(dim=1)
+            self.peak_E = higher_E
+        else:
+            self.sum_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
