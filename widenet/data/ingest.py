@@ -6,11 +6,14 @@ from pathlib import Path
 
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.table import format_of, name_of
-from widenet.data.manifest import Manifest, Part
+from widenet.data.manifest import Facts, Manifest, Part
+from widenet.data.merging import Merging
 from widenet.data.rules import FieldLayout, check_field_name
+from widenet.data.sources import Roles, Sources
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
-from widenet.errors import OptionError
+from widenet.errors import DataError, OptionError
+from widenet.plan.machine import available_threads
 
 
 def ingest(
@@ -57,16 +60,23 @@ def ingest(
     _known_files([path for path in (titles,) if path], None, optional=True)
     parts: tuple[Part, ...] = ("train", "heldout") if heldout else ("train",)
     has_values = keep_values or (value is not None and min_value is None)
-    with publication(Path(out)) as folder, database(folder, memory, threads) as connection:
-        tables = Tables(connection, user, item, value, time, min_value)
-        width = _prepare(tables, files, heldout, format, say)
+    roles = Roles(user, item, value, time, needs_value=min_value is not None)
+    threads = available_threads() if threads is None else threads
+    with publication(Path(out)) as folder, database(scratch := folder / "scratch", memory, threads) as connection:
+        tables = Tables(connection)
+        sources = _read(tables, files, heldout, format, roles, say)
+        say("numbering examples and features")
+        merging = Merging(tables, sources, scratch, min_value, threads)
+        if not merging.num_train.any():
+            raise _nothing_left(files[0], tables.facts, min_value)
+        feature_of = tables.number_features(merging.items_stay, merging.num_train)
         tables.title(titles, title_id, title)
         say("writing")
-        entries = {part: SortedEntries(tables.entries(part)) for part in parts}
+        entries = {part: SortedEntries(merging.entries(part, feature_of)) for part in parts}
         return write_contents(
             folder,
             name=name or files[0].name.split(".")[0],
-            layouts=[FieldLayout(field, width, parts=parts, has_values=has_values)],
+            layouts=[FieldLayout(field, int(merging.items_stay.sum()), parts=parts, has_values=has_values)],
             batches=assembled(tables.example_ids(), entries, field, has_values),
             vocabularies={field: tables.vocabulary()},
             has_weights=False,
@@ -95,15 +105,24 @@ def _path(given: Path | str | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _prepare(tables: Tables, sources: Sequence[Path], heldout: Path | None, format_name: str | None, say: Callable[[str], None]) -> int:
-    """Merge both parts and number them; gives the number of features."""
-    say(", ".join(f"reading {path.name} as {name_of(format_of(path, format_name))}" for path in sources))
-    tables.merge("train", sources, format_name)
+def _read(
+    tables: Tables, files: Sequence[Path], heldout: Path | None, format_name: str | None, roles: Roles, say: Callable[[str], None]
+) -> dict[Part, Sources]:
+    """Read the names of both parts, and check every row."""
+    say(", ".join(f"reading {path.name} as {name_of(format_of(path, format_name))}" for path in files))
+    parts: dict[Part, Sources] = {"train": Sources(files, format_name, roles)}
+    tables.read("train", parts["train"])
     if heldout:
         say(f"reading {heldout.name}")
-    tables.merge("heldout", [heldout] if heldout else [], format_name)
-    say("numbering examples and features")
-    return tables.number(sources[0])
+    parts["heldout"] = Sources([heldout] if heldout else [], format_name, roles)
+    tables.read("heldout", parts["heldout"])
+    return parts
+
+
+def _nothing_left(source: Path, facts: Facts, min_value: float | None) -> DataError:
+    below = facts["train_below_min_value"]
+    why = f"all {below:,} are below --min-value {min_value:g}. Lower it." if below else "there is none. Check the file."
+    return DataError(f"{source}: at least one interaction must be left; {why}")
 
 
 def _in_silence(phase: str) -> None:
