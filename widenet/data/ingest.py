@@ -64,9 +64,9 @@ def ingest(
     threads = available_threads() if threads is None else threads
     with publication(Path(out)) as folder, database(scratch := folder / "scratch", memory, threads) as connection:
         tables = Tables(connection)
-        sources = _read(tables, files, heldout, format, roles, say)
+        read = _read(tables, files, heldout, format, roles, say)
         say("numbering examples and features")
-        merging = Merging(tables, sources, scratch, min_value, threads)
+        merging = Merging(tables, read, scratch, min_value, threads)
         if not merging.num_train.any():
             raise _nothing_left(files[0], tables.facts, min_value)
         feature_of = tables.number_features(merging.items_stay, merging.num_train)

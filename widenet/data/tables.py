@@ -21,7 +21,7 @@ from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_memory
 
-ROWS_PER_STREAM = 2**20
+ROWS_PER_STREAM = 2**18
 
 _MEMORY_SHARE = 0.25
 """Of the memory that is left, what DuckDB may take unless it is told."""
@@ -45,7 +45,12 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
     folder.mkdir()
     room = available_memory()
     limit = memory or (f"{int(_MEMORY_SHARE * room)}B" if room else None)
-    config = {"temp_directory": str(folder), "threads": threads, "preserve_insertion_order": False}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "temp_directory": str(folder),
+        "threads": threads,
+        "preserve_insertion_order": False,
+        "disabled_optimizers": "build_side_probe_side,join_order",  # sources have no known length and would be kept whole in memory
+    }
     try:
         try:
             connection = duckdb.connect(":memory:", config=config | ({"memory_limit": limit} if limit else {}))
@@ -97,7 +102,7 @@ class Tables:
         order = self._order(f"SELECT name FROM ({users}) WHERE stays")  # noqa: S608
         rows = "greatest(sum(num_rows) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - 1, 0)"
         numbered = f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM ({users})"  # noqa: S608
-        bucket = f"CAST({rows} // {ROWS_PER_BUCKET} AS UINTEGER) AS bucket"
+        bucket = f"CAST({rows} // {ROWS_PER_BUCKET} AS USMALLINT) AS bucket"
         self._connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")  # noqa: S608
         order = f"num_train DESC, {self._order(_ITEMS)}"
         self._connection.execute(
