@@ -18,8 +18,8 @@ ROWS, ITEMS = 20_000_000, 27_278
 SMALL_MEMORY = "2GB"
 _USERS_AT_ONCE = 8192
 _JOBS = (
-    "widenet and pandas give the same rows: a user's repeated items merged into the one of the largest value, users in the order of their ids, "
-    "items by falling count, the rows ascending and forced to disk. widenet besides checks every cell and writes names, counts and checksums. "
+    "widenet and pandas give the same rows: of a user's repeated items the one of the largest value, users in the order of their ids, "
+    "items by falling count, the rows ascending and forced to disk. widenet checks every cell besides, and writes names and checksums. "
     '"As they come" merges nothing and numbers ids as they first appear.'
 )
 

@@ -88,7 +88,7 @@ class Buckets:
             bucket = batch.column("bucket").to_numpy()
             order = np.argsort(bucket, kind="stable")
             lengths = np.bincount(bucket)
-            numbers, stops = np.flatnonzero(lengths), np.cumsum(lengths)
+            numbers, stops = np.flatnonzero(lengths).tolist(), np.cumsum(lengths)
             for name in batch.schema.names[1:]:
                 column = batch.column(name).to_numpy()[order]
                 for number in numbers:

@@ -63,7 +63,7 @@ def ingest(
     roles = Roles(user, item, value, time, needs_value=min_value is not None)
     threads = available_threads() if threads is None else threads
     with publication(Path(out)) as folder, database(scratch := folder / "scratch", memory, threads) as connection:
-        tables = Tables(connection)
+        tables = Tables(connection, scratch)
         read = _read(tables, files, heldout, format, roles, say)
         say("numbering examples and features")
         merging = Merging(tables, read, scratch, min_value, threads)

@@ -54,8 +54,8 @@ class Merging:
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         shutil.rmtree(self._folder / part, ignore_errors=True)
         buckets = Buckets(self._folder / part)
-        if buckets.add(self._tables.rows(sources)) != self._tables.num_rows(part):
-            raise DataError(f"{sources}: must not change while it is read; it did. Ingest again.")
+        if buckets.add(self._tables.rows(part, sources)) != self._tables.num_rows(part):
+            raise DataError(f"{sources.names}: must not change while it is read; it did. Ingest again.")
         return buckets
 
     def entries(self, part: Part, feature_of: np.ndarray) -> Iterator[pa.RecordBatch]:

@@ -53,6 +53,11 @@ class Sources:
         return " UNION ALL ".join(f"({columns.interactions(known.scan(path))})" for path, known, columns in self._read) or _NOTHING
 
     @property
+    def names(self) -> str:
+        """The files, for a message."""
+        return _names(self._read)
+
+    @property
     def may_lack_items(self) -> bool:
         """Whether a row without an item is right: it names a user who has none."""
         return all(known.EMPTY_USERS for _, known, _ in self._read)
@@ -67,4 +72,8 @@ def mistake(read: Sequence[tuple[Path, Format, Columns]], otherwise: str) -> Dat
     for path, known, columns in read:
         if found := known.first_mistake(path, columns):
             return DataError(found)
-    return DataError(f"{', '.join(str(path) for path, _, _ in read)}: cannot be read: {otherwise}. Check the file, or name its --format.")
+    return DataError(f"{_names(read)}: cannot be read: {otherwise}. Check the file, or name its --format.")
+
+
+def _names(read: Sequence[tuple[Path, Format, Columns]]) -> str:
+    return ", ".join(str(path) for path, _, _ in read)

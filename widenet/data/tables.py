@@ -3,7 +3,7 @@
 import errno
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import duckdb
@@ -15,6 +15,7 @@ from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
 from widenet.data.formats.table import format_of
 from widenet.data.manifest import Facts, Part
+from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
 from widenet.data.sources import Sources, mistake
 from widenet.data.writer import ROWS_PER_BATCH
@@ -71,23 +72,43 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
 class Tables:
     """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
 
-    facts: what was read and dropped, for the manifest.
+    folder: for rows on disk. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self._connection, self._folder = connection, folder
+        self._plain: dict[Part, PlainRows] = {}
         self.facts: Facts = {}
         columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
         connection.execute(f"CREATE TABLE names (part VARCHAR, {columns})")
 
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
+        if self._read_plain(part, sources):
+            return
         with _reading(sources):
             self._connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query)}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
         broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
         if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
             raise sources.mistake("a cell breaks the rule of its column")
+
+    def _read_plain(self, part: Part, sources: Sources) -> bool:
+        """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
+        rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
+        columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
+        try:
+            with closing(self._stream(f"SELECT {columns} FROM ({sources.query})", ROWS_PER_STREAM)) as batches:  # noqa: S608
+                if not rows.fill(batches):
+                    return False
+        except duckdb.Error:
+            return False
+        self._plain[part] = rows
+        for role, counts in rows.counts.items():
+            ids = np.flatnonzero(counts)
+            self._connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
+            self._connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")  # noqa: S608
+        return True
 
     def num_rows(self, part: Part) -> int:
         """How many interactions the sources of a part have."""
@@ -117,13 +138,25 @@ class Tables:
         texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")  # noqa: S608
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
 
-    def rows(self, sources: Sources) -> Iterator[pa.RecordBatch]:
-        """The interactions of some sources in any order: the user's bucket, the key of `buckets.Rows`, and the numbers read."""
+    def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
+        """The interactions of a part in any order: the user's bucket, the key of `buckets.Rows`, and the numbers read."""
+        if plain := self._plain.get(part):
+            number_of = {role: self._by_id(f"{role}s", "number", len(counts)) for role, counts in plain.counts.items()}
+            yield from plain.batches(self._by_id("users", "bucket", len(plain.counts["user"])).astype(np.uint16), number_of)
+            return
         key = "(CAST(users.number AS UBIGINT) << 32) | CAST(items.number AS UBIGINT) AS key"
         columns = ", ".join(["bucket", key, *sources.numbers])
         joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
         with _reading(sources):
             yield from self._stream(f"SELECT {columns} FROM ({sources.query}) {joined}", ROWS_PER_STREAM)  # noqa: S608
+
+    def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
+        """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""
+        known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"  # noqa: S608
+        found = np.zeros(length, dtype=np.uint64)
+        for batch in self._stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):  # noqa: S608
+            found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
+        return found
 
     def keep(self, stays: np.ndarray) -> bool:
         """The table `examples`: the users who stay, bool [users]. Gives whether they are numbered in the order of examples."""
