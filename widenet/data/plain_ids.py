@@ -10,7 +10,7 @@ LARGEST_ID = 2**24 - 1
 """Counts and numbers are kept for every id up to the largest."""
 
 _ROWS_PER_PIECE = 2**18
-_TYPES = {"user": np.uint32, "item": np.uint32, "value": np.float64, "time": np.float64}
+_TYPES: dict[str, type[np.number]] = {"user": np.uint32, "item": np.uint32, "value": np.float64, "time": np.float64}
 
 
 def plain_id(column: str) -> str:
@@ -53,7 +53,7 @@ class PlainRows:
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns.values()], list(columns))
 
 
-def _piece(path: Path, kind: type[np.generic], start: int) -> np.ndarray:
+def _piece(path: Path, kind: type[np.number], start: int) -> np.ndarray:
     return np.fromfile(path, kind, _ROWS_PER_PIECE, offset=start * np.dtype(kind).itemsize)
 
 

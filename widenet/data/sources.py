@@ -53,6 +53,11 @@ class Sources:
         return " UNION ALL ".join(f"({columns.interactions(known.scan(path))})" for path, known, columns in self._read) or _NOTHING
 
     @property
+    def first(self) -> Path:
+        """The first file."""
+        return self._read[0][0]
+
+    @property
     def names(self) -> str:
         """The files, for a message."""
         return _names(self._read)

@@ -2,7 +2,7 @@
 
 import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -218,7 +218,7 @@ class Tables:
         named = "SELECT name AS id, title, num_train AS count FROM features LEFT JOIN titles USING (name) ORDER BY feature"
         return self._stream(named, ROWS_PER_BATCH)
 
-    def _stream(self, query: str, rows: int) -> Iterator[pa.RecordBatch]:
+    def _stream(self, query: str, rows: int) -> Generator[pa.RecordBatch, None, None]:
         with self._connection.cursor() as cursor:
             reader: pa.RecordBatchReader = cursor.sql(query).to_arrow_reader(rows)
             yield from reader
