@@ -15,7 +15,7 @@ from benchmarks.synthetic import draw_histories
 from widenet.durable import force_to_disk
 
 ROWS, ITEMS = 20_000_000, 27_278
-SMALL_MEMORY = "2GB"
+SMALL_MEMORY = "500MB"
 _USERS_AT_ONCE = 8192
 _JOBS = (
     "widenet and pandas give the same rows: of a user's repeated items the one of the largest value, users in the order of their ids, "
