@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 Steps = Callable[[int], dict[str, Any]]
@@ -30,10 +30,10 @@ def main() -> None:
         steps: Steps = getattr(import_module(module), function)(**json.loads(arguments))
         print(json.dumps({"versions": versions}), file=replies)
         for line in sys.stdin:
-            started = perf_counter()
+            started, worked = perf_counter(), process_time()
             facts = steps(int(line))
-            seconds = perf_counter() - started
-            print(json.dumps({"seconds": seconds, "peak_bytes": status_bytes("VmHWM"), **facts}), file=replies)
+            seconds, cpu_seconds = perf_counter() - started, process_time() - worked
+            print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": status_bytes("VmHWM"), **facts}), file=replies)
     except Exception as error:
         print(json.dumps({"problem": _problem(error, int(memory))}), file=replies)
         raise

@@ -7,10 +7,13 @@ from pathlib import Path
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.table import format_of, name_of
 from widenet.data.manifest import Manifest, Part
+from widenet.data.merging import Merging
 from widenet.data.rules import FieldLayout, check_field_name
+from widenet.data.sources import Roles, Sources
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import OptionError
+from widenet.plan.machine import available_threads
 
 
 def ingest(
@@ -52,21 +55,22 @@ def ingest(
     _check_options(value, min_value, time is not None or keep_values)
     check_field_name(field)
     say = on_progress or _in_silence
-    files, titles, heldout = _known_files(sources, format), _path(titles), _path(heldout)
-    _known_files([path for path in (heldout,) if path], format, optional=True)
-    _known_files([path for path in (titles,) if path], None, optional=True)
+    files, heldout, titles = _known_files(sources, format), _known_file(heldout, format), _known_file(titles, None)
     parts: tuple[Part, ...] = ("train", "heldout") if heldout else ("train",)
     has_values = keep_values or (value is not None and min_value is None)
-    with publication(Path(out)) as folder, database(folder, memory, threads) as connection:
-        tables = Tables(connection, user, item, value, time, min_value)
-        width = _prepare(tables, files, heldout, format, say)
+    threads = available_threads() if threads is None else threads
+    with publication(Path(out)) as folder, database(scratch := folder / "scratch", memory, threads) as connection:
+        tables = Tables(connection, scratch)
+        read = _read(tables, files, heldout, format, Roles(user, item, value, time, min_value is not None), say)
+        say("numbering examples and features")
+        merging = Merging(tables, read, scratch, min_value, threads)
         tables.title(titles, title_id, title)
         say("writing")
-        entries = {part: SortedEntries(tables.entries(part)) for part in parts}
+        entries = {part: SortedEntries(merging.entries(part)) for part in parts}
         return write_contents(
             folder,
             name=name or files[0].name.split(".")[0],
-            layouts=[FieldLayout(field, width, parts=parts, has_values=has_values)],
+            layouts=[FieldLayout(field, merging.num_features, parts=parts, has_values=has_values)],
             batches=assembled(tables.example_ids(), entries, field, has_values),
             vocabularies={field: tables.vocabulary()},
             has_weights=False,
@@ -81,9 +85,9 @@ def _check_options(value: str | None, min_value: float | None, needs_value: bool
         raise OptionError(f"--min-value must be a finite number; got {min_value}.")
 
 
-def _known_files(given: Sequence[Path | str], file_format: str | None, optional: bool = False) -> list[Path]:
+def _known_files(given: Sequence[Path | str], file_format: str | None) -> list[Path]:
     """The files as paths, each there and of a known format."""
-    if not given and not optional:
+    if not given:
         raise OptionError("SOURCE must be at least one file; got none.")
     files = [Path(path) for path in given]
     for path in files:
@@ -91,19 +95,22 @@ def _known_files(given: Sequence[Path | str], file_format: str | None, optional:
     return files
 
 
-def _path(given: Path | str | None) -> Path | None:
-    return None if given is None else Path(given)
+def _known_file(given: Path | str | None, file_format: str | None) -> Path | None:
+    return None if given is None else _known_files([given], file_format)[0]
 
 
-def _prepare(tables: Tables, sources: Sequence[Path], heldout: Path | None, format_name: str | None, say: Callable[[str], None]) -> int:
-    """Merge both parts and number them; gives the number of features."""
-    say(", ".join(f"reading {path.name} as {name_of(format_of(path, format_name))}" for path in sources))
-    tables.merge("train", sources, format_name)
+def _read(
+    tables: Tables, files: Sequence[Path], heldout: Path | None, format_name: str | None, roles: Roles, say: Callable[[str], None]
+) -> dict[Part, Sources]:
+    """Read the names of both parts, and check every row."""
+    say(", ".join(f"reading {path.name} as {name_of(format_of(path, format_name))}" for path in files))
+    parts: dict[Part, Sources] = {"train": Sources(files, format_name, roles)}
+    tables.read("train", parts["train"])
     if heldout:
         say(f"reading {heldout.name}")
-    tables.merge("heldout", [heldout] if heldout else [], format_name)
-    say("numbering examples and features")
-    return tables.number(sources[0])
+    parts["heldout"] = Sources([heldout] if heldout else [], format_name, roles)
+    tables.read("heldout", parts["heldout"])
+    return parts
 
 
 def _in_silence(phase: str) -> None:

@@ -8,13 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
+from widenet.data.buckets import ascending, in_order
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
+from widenet.plan.machine import available_threads
 
 LARGEST_SEED = 2**63 - 1
+
+_ROWS_AT_ONCE = 1024
+"""Few enough for the caches of processors."""
 
 _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
@@ -74,25 +79,42 @@ def _check_shares(asked: Mapping[Part, float]) -> None:
 
 def _divided(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int, counts: np.ndarray) -> Iterator[pa.RecordBatch]:
     """The dataset's record batches with the field's train part divided; adds what stays to `counts`."""
+
+    def divide(task: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+        first_row, batch = task
+        return _divided_batch(batch, first_row, field, shares, seed)
+
+    for batch in in_order(divide, _pieces(dataset.record_batches()), available_threads()):
+        np.add.at(counts, batch.column(field.name).flatten().to_numpy(), 1)
+        yield batch
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of the batches, some at a time, and the number of the first one."""
     first_row = 0
-    for batch in dataset.record_batches():
-        rows = batch.column(field.name)
-        offsets, entries = rows.offsets.to_numpy(), rows.flatten().to_numpy()
-        lengths = np.diff(offsets)
-        examples = np.repeat(np.arange(batch.num_rows), lengths)
-        owners = _owners(examples, lengths, first_row + examples, entries, shares, seed)
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        values = columns[value_column(field.name)].flatten().to_numpy() if field.has_values else None
-        for number, part in enumerate(("train", *shares)):
-            chosen = owners == number
-            moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
-            np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=moved_to[1:])
-            columns[column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(entries[chosen]))
-            if values is not None:
-                columns[value_column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(values[chosen]))
-        np.add.at(counts, entries[owners == 0], 1)
-        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-        first_row += batch.num_rows
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            piece = batch.slice(start, _ROWS_AT_ONCE)
+            yield first_row, piece
+            first_row += piece.num_rows
+
+
+def _divided_batch(batch: pa.RecordBatch, first_row: int, field: Field, shares: Mapping[Part, float], seed: int) -> pa.RecordBatch:
+    rows = batch.column(field.name)
+    offsets, entries = rows.offsets.to_numpy(), rows.flatten().to_numpy()
+    lengths = np.diff(offsets)
+    examples = np.repeat(np.arange(batch.num_rows), lengths)
+    owners = _owners(examples, lengths, first_row + examples, entries, shares, seed)
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    values = columns[value_column(field.name)].flatten().to_numpy() if field.has_values else None
+    for number, part in enumerate(("train", *shares)):
+        chosen = owners == number
+        moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
+        np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=moved_to[1:])
+        columns[column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(entries[chosen]))
+        if values is not None:
+            columns[value_column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(values[chosen]))
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def _owners(
@@ -105,7 +127,8 @@ def _owners(
         moves = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
         candidates = np.flatnonzero(owners == 0)
         keys = _random_keys(seed, f"split/{part}", rows[candidates], entries[candidates])
-        order = np.lexsort((keys, examples[candidates]))
+        by_key = ascending(keys)
+        order = by_key[ascending(examples[candidates[by_key]].astype(np.uint64))]
         rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
         owners[candidates[order[rank < np.repeat(moves, left)]]] = number
         left = left - moves

@@ -1,153 +1,186 @@
-"""The SQL tables of an ingest: interactions merged, examples and features numbered, titles joined."""
+"""The SQL tables of an ingest: the names of users and items, numbered; titles."""
 
+import errno
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
+from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
-from widenet.data.formats.table import Format, format_of
+from widenet.data.formats.table import format_of
 from widenet.data.manifest import Facts, Part
+from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
+from widenet.data.sources import Sources, mistake
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
+from widenet.plan.machine import available_memory
 
-ENTRIES_PER_BATCH = 2**20
+ROWS_PER_STREAM = 2**18
+
+_MEMORY_SHARE = 0.25
+"""Of the memory that is left, what DuckDB may take unless it is told."""
 
 _INTEGER = "-?[0-9]{1,38}"
-_EXAMPLES = 'SELECT DISTINCT "user" AS name FROM train UNION SELECT "user" FROM heldout UNION SELECT "user" FROM users_without_items'
-_FEATURES = """
-    SELECT name, CAST(sum(num_train) AS BIGINT) AS num_train FROM (
-        SELECT item AS name, count(*) AS num_train FROM train GROUP BY item
-        UNION ALL SELECT DISTINCT item, 0 FROM heldout
-    ) GROUP BY name
+_NAMES = """
+    SELECT '{part}', grouping("user") = 1, coalesce("user", item), count(*), count(item), count(value), count(time)
+    FROM ({rows}) GROUP BY GROUPING SETS (("user"), (item))
 """
-_ENTRIES = """
-    SELECT example, CAST(feature AS UINTEGER) AS feature, CAST(value AS FLOAT) AS value FROM {part}
-    JOIN examples ON "user" = examples.name JOIN features ON item = features.name ORDER BY example, feature
+_USERS = "SELECT name, CAST(sum(num_items) AS BIGINT) AS num_rows, true AS stays FROM names WHERE NOT is_item GROUP BY name"
+_USERS_AGAIN = "SELECT name, num_rows, name IN (SELECT name FROM examples) AS stays FROM users"
+_ITEMS = """
+    SELECT name, sum(CASE WHEN part = 'train' THEN num_rows ELSE 0 END) AS num_train FROM names
+    WHERE is_item AND name IS NOT NULL GROUP BY name
 """
-_TAKEN = 'EXISTS (SELECT 1 FROM train WHERE train."user" = heldout."user" AND train.item = heldout.item)'
 
 
 @contextmanager
-def database(folder: Path, memory: str | None, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB that keeps its tables and spills in a folder, which is removed at the end."""
-    scratch = folder / "duckdb"
-    scratch.mkdir()
-    limits = {"memory_limit": memory, "threads": threads}
-    config = {option: value for option, value in limits.items() if value is not None}
+def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk or the memory lacks."""
+    folder.mkdir()
+    room = available_memory()
+    limit = memory or (f"{int(_MEMORY_SHARE * room)}B" if room else None)
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "temp_directory": str(folder),
+        "threads": threads,
+        "preserve_insertion_order": False,
+        "disabled_optimizers": "build_side_probe_side,join_order",  # sources have no known length and would be kept whole in memory
+    }
     try:
-        connection = duckdb.connect(str(scratch / "ingest.duckdb"), config={"temp_directory": str(scratch), **config})
-    except duckdb.Error as error:
-        shutil.rmtree(scratch)
-        raise OptionError(f'--memory must be a size such as "8GB" and --threads at least 1; {_first_line(error)}.') from error
-    try:
+        try:
+            connection = duckdb.connect(":memory:", config=config | ({"memory_limit": limit} if limit else {}))
+        except duckdb.Error as error:
+            raise OptionError(f'--memory must be a size such as "8GB" and --threads at least 1; {_first_line(error)}.') from error
         with connection:
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise DataError(f"{folder.parent}: no room for the work; {_first_line(error)}. Give more --memory, or free disk space.") from error
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise DataError(f"{folder.parent}: no room for the work; {error.strerror}. Free disk space.") from error
     finally:
-        shutil.rmtree(scratch)
+        shutil.rmtree(folder)
 
 
 class Tables:
-    """The tables, in the order in which they are made: `merge` for each part, then `number`, then `title`.
+    """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
 
-    user, item, value, time: the columns of all sources that were named; None is guessed or absent.
-    min_value: the least value of an interaction that stays, or None.
-    facts: what was read and dropped, for the manifest.
+    folder: for rows on disk. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        user: str | None,
-        item: str | None,
-        value: str | None,
-        time: str | None,
-        min_value: float | None,
-    ) -> None:
-        self._connection = connection
-        self._user, self._item, self._value, self._time = user, item, value, time
-        self._min_value = min_value
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self._connection, self._folder = connection, folder
+        self._plain: dict[Part, PlainRows] = {}
         self.facts: Facts = {}
-        connection.execute('CREATE TABLE users_without_items ("user" VARCHAR)')
+        columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
+        connection.execute(f"CREATE TABLE names (part VARCHAR, {columns})")
 
-    def merge(self, part: Part, sources: Sequence[Path], named_format: str | None) -> None:
-        """The table `train` or `heldout`: each (user, item) once, of the least value or more; counts go to `facts`."""
-        read = [(path, known := format_of(path, named_format), self._columns(path, known)) for path in sources]
-        queries = [f"({columns.interactions(known.scan(path))})" for path, known, columns in read]
-        union = " UNION ALL ".join(queries) if queries else "(SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE false)"
-        value = "max(value)" if self._time is None else "arg_max(value, {'time': time, 'value': value})"
-        counts = "count(*) AS num_rows, count(value) AS num_values, count(time) AS num_times"
+    def read(self, part: Part, sources: Sources) -> None:
+        """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
+        if self._read_plain(part, sources):
+            return
+        with _reading(sources):
+            self._connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query)}")
+        lacking = "0" if sources.may_lack_items else "num_rows - num_items"
+        broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
+        if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
+            raise sources.mistake("a cell breaks the rule of its column")
+
+    def _read_plain(self, part: Part, sources: Sources) -> bool:
+        """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
+        rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
+        columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
         try:
-            self._connection.execute(
-                f'CREATE TABLE merged AS SELECT "user", item, {value} AS value, {counts} FROM ({union}) GROUP BY "user", item'  # noqa: S608
-            )
-        except duckdb.Error as error:
-            raise self._mistake(read, _first_line(error)) from error
-        empty = "0" if all(known.EMPTY_USERS for _, known, _ in read) else "num_rows"
-        broken = f'CASE WHEN "user" IS NULL THEN num_rows WHEN item IS NULL THEN {empty} ELSE 2 * num_rows - num_values - num_times END'
-        if self.count(f"SELECT sum({broken}) FROM merged"):  # noqa: S608
-            raise self._mistake(read, "a cell breaks the rule of its column")
-        kept = "true" if self._min_value is None else f"value >= {float(self._min_value)!r}"
-        self._connection.execute(f'CREATE TABLE {part} AS SELECT "user", item, value FROM merged WHERE item IS NOT NULL AND {kept}')  # noqa: S608
-        self._connection.execute('INSERT INTO users_without_items SELECT "user" FROM merged WHERE item IS NULL')
-        self._count(part, kept)
-        self._connection.execute("DROP TABLE merged")
+            with closing(self._stream(f"SELECT {columns} FROM ({sources.query})", ROWS_PER_STREAM)) as batches:  # noqa: S608
+                if not rows.fill(batches):
+                    return False
+        except duckdb.Error:
+            return False
+        self._plain[part] = rows
+        for role, counts in rows.counts.items():
+            ids = np.flatnonzero(counts)
+            self._connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
+            self._connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")  # noqa: S608
+        return True
 
-    def _count(self, part: Part, kept: str) -> None:
-        rows = self.count("SELECT sum(num_rows) FROM merged WHERE item IS NOT NULL")
-        pairs = self.count("SELECT count(*) FROM merged WHERE item IS NOT NULL")
-        below = self.count(f"SELECT count(*) FROM merged WHERE item IS NOT NULL AND NOT ({kept})")  # noqa: S608
-        self.facts |= {f"{part}_rows_read": rows, f"{part}_duplicates_merged": rows - pairs, f"{part}_below_min_value": below}
+    def num_rows(self, part: Part) -> int:
+        """How many interactions the sources of a part have."""
+        return self.count(f"SELECT sum(num_items) FROM names WHERE part = '{part}' AND NOT is_item")  # noqa: S608
 
-    def _columns(self, path: Path, known: Format) -> Columns:
-        found = known.column_names(path)
-        needs_value = self._value is not None or self._min_value is not None
-        return Columns(
-            user=chosen(path, found, "user", self._user),
-            item=chosen(path, found, "item", self._item),
-            value=chosen(path, found, "value", self._value) if needs_value else None,
-            time=chosen(path, found, "time", self._time) if self._time is not None else None,
-        )
+    def number(self, again: bool = False) -> tuple[int, int, int]:
+        """The tables `users` and `items`, each with a number; gives their lengths, and the number of buckets.
 
-    def _mistake(self, read: Sequence[tuple[Path, Format, Columns]], otherwise: str) -> DataError:
-        for path, known, columns in read:
-            if mistake := known.first_mistake(path, columns):
-                return DataError(mistake)
-        return DataError(
-            f"{', '.join(str(path) for path, _, _ in read)}: cannot be read: {otherwise}. Check the file, or name its --format."
-        )
-
-    def number(self, source: Path) -> int:
-        """The tables `examples` and `features`, each in its order; gives the number of features.
-
-        Drops from `heldout` what is in `train`. Raises DataError when nothing is left.
+        again: after `keep`; users who do not stay come last.
         """
-        taken = self.count(f"SELECT count(*) FROM heldout WHERE {_TAKEN}")  # noqa: S608
-        self._connection.execute(f"DELETE FROM heldout WHERE {_TAKEN}")  # noqa: S608
-        self.facts["heldout_already_in_train"] = taken
-        if not self.count("SELECT count(*) FROM train"):
-            below = self.facts["train_below_min_value"]
-            why = f"all {below:,} are below --min-value {self._min_value:g}. Lower it." if below else "there is none. Check the file."
-            raise DataError(f"{source}: at least one interaction must be left; {why}")
-        self._numbered("examples", "example", _EXAMPLES, "")
-        self._numbered("features", "feature", _FEATURES, "num_train DESC, ")
-        width = self.count("SELECT count(*) FROM features")
-        if width > MAX_WIDTH:
-            raise DataError(f"{source}: a field must have at most {MAX_WIDTH:,} features; got {width:,}.")
-        return width
+        users = _USERS_AGAIN if again else _USERS
+        order = self._order(f"SELECT name FROM ({users}) WHERE stays")  # noqa: S608
+        rows = "greatest(sum(num_rows) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - 1, 0)"
+        numbered = f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM ({users})"  # noqa: S608
+        bucket = f"CAST({rows} // {ROWS_PER_BUCKET} AS USMALLINT) AS bucket"
+        self._connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")  # noqa: S608
+        order = f"num_train DESC, {self._order(_ITEMS)}"
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE items AS SELECT name, row_number() OVER (ORDER BY {order}) - 1 AS number FROM ({_ITEMS})"  # noqa: S608
+        )
+        sizes = ("SELECT count(*) FROM users", "SELECT count(*) FROM items", "SELECT max(bucket) + 1 FROM users")
+        num_users, num_items, num_buckets = map(self.count, sizes)
+        return num_users, num_items, num_buckets
 
-    def _numbered(self, table: str, index: str, rows: str, before_name: str) -> None:
-        texts = self.count(f"SELECT count(*) FROM ({rows}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")  # noqa: S608
-        order = before_name + ("name" if texts else "CAST(name AS HUGEINT), name")
-        query = f"SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS {index} FROM ({rows})"  # noqa: S608
-        self._connection.execute(f"CREATE TABLE {table} AS {query}")
+    def _order(self, names: str) -> str:
+        """How some names are ordered: by value if all are numbers, else by their bytes."""
+        texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")  # noqa: S608
+        return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
+
+    def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
+        """The interactions of a part in any order: the user's bucket, the key of `buckets.Rows`, and the numbers read."""
+        if plain := self._plain.get(part):
+            number_of = {role: self._by_id(f"{role}s", "number", len(counts)) for role, counts in plain.counts.items()}
+            yield from plain.batches(self._by_id("users", "bucket", len(plain.counts["user"])).astype(np.uint16), number_of)
+            return
+        key = "(CAST(users.number AS UBIGINT) << 32) | CAST(items.number AS UBIGINT) AS key"
+        columns = ", ".join(["bucket", key, *sources.numbers])
+        joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
+        with _reading(sources):
+            yield from self._stream(f"SELECT {columns} FROM ({sources.query}) {joined}", ROWS_PER_STREAM)  # noqa: S608
+
+    def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
+        """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""
+        known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"  # noqa: S608
+        found = np.zeros(length, dtype=np.uint64)
+        for batch in self._stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):  # noqa: S608
+            found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
+        return found
+
+    def keep(self, stays: np.ndarray) -> bool:
+        """The table `examples`: the users who stay, bool [users]. Gives whether they are numbered in the order of examples."""
+        self._connection.register("staying", pa.table({"number": np.flatnonzero(stays)}))
+        self._connection.execute("CREATE OR REPLACE TABLE examples AS SELECT name, number FROM users JOIN staying USING (number)")
+        if stays.all():
+            return True
+        order = self._order("SELECT name FROM examples")
+        ordered = f"SELECT number, lag(number) OVER (ORDER BY {order}) AS before FROM examples"  # noqa: S608
+        return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")  # noqa: S608
+
+    def number_features(self, stays: np.ndarray, num_train: np.ndarray) -> np.ndarray:
+        """The table `features` of the items that stay, bool [items], with their counts; gives each item's feature, uint32 [items]."""
+        numbers = np.flatnonzero(stays)
+        if len(numbers) > MAX_WIDTH:
+            raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {len(numbers):,}.")
+        self._connection.register("counted", pa.table({"number": numbers, "num_train": num_train[numbers]}))
+        counted = "SELECT name, number, num_train FROM items JOIN counted USING (number)"
+        feature = f"row_number() OVER (ORDER BY num_train DESC, {self._order(counted)}) - 1 AS feature"
+        self._connection.execute(f"CREATE TABLE features AS SELECT *, {feature} FROM ({counted})")  # noqa: S608
+        feature_of = np.zeros(len(stays), dtype=np.uint32)
+        for batch in self._stream("SELECT number, feature FROM features", ROWS_PER_STREAM):
+            feature_of[batch.column("number").to_numpy()] = batch.column("feature").to_numpy()
+        return feature_of
 
     def title(self, path: Path | None, title_id: str | None, title: str | None) -> None:
         """The table `titles`, from a file or empty; raises DataError when no id of the file is a feature."""
@@ -161,7 +194,7 @@ class Tables:
         try:
             self._connection.execute(f"INSERT INTO titles SELECT {columns} FROM {known.scan(path)} GROUP BY 1")  # noqa: S608
         except duckdb.Error as error:
-            raise self._mistake([(path, known, Columns(key, text))], _first_line(error)) from error
+            raise mistake([(path, known, Columns(key, text))], _first_line(error)) from error
         titled = self.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE title IS NOT NULL")
         if not titled:
             example = self._connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
@@ -173,26 +206,32 @@ class Tables:
 
     def count(self, query: str) -> int:
         """The number that a query gives; NULL counts as 0."""
-        row = self._connection.execute(query).fetchone()
-        return int(row[0] or 0) if row else 0
+        [(number,)] = self._connection.execute(query).fetchall()
+        return int(number or 0)
 
     def example_ids(self) -> Iterator[pa.RecordBatch]:
         """The ids of the examples, in order."""
-        return self._stream("SELECT name AS id FROM examples ORDER BY example", ROWS_PER_BATCH)
-
-    def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The entries of a part: example, feature, value, in order."""
-        return self._stream(_ENTRIES.format(part=part), ENTRIES_PER_BATCH)
+        return self._stream("SELECT name AS id FROM examples ORDER BY number", ROWS_PER_BATCH)
 
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """The rows of the vocabulary, in order."""
         named = "SELECT name AS id, title, num_train AS count FROM features LEFT JOIN titles USING (name) ORDER BY feature"
         return self._stream(named, ROWS_PER_BATCH)
 
-    def _stream(self, query: str, rows: int) -> Iterator[pa.RecordBatch]:
+    def _stream(self, query: str, rows: int) -> Generator[pa.RecordBatch, None, None]:
         with self._connection.cursor() as cursor:
             reader: pa.RecordBatchReader = cursor.sql(query).to_arrow_reader(rows)
             yield from reader
+
+
+@contextmanager
+def _reading(sources: Sources) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        raise sources.mistake(_first_line(error)) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,28 @@
+"""The database of an ingest: what it says when room runs out, and what it leaves behind."""
+
+import errno
+import os
+
+import pytest
+
+from widenet.data.tables import database
+from widenet.errors import DataError
+
+
+def test_a_full_disk_is_refused_in_one_sentence(tmp_path):
+    message = f"{tmp_path}: no room for the work; {os.strerror(errno.ENOSPC)}. Free disk space."
+    with pytest.raises(DataError) as caught, database(tmp_path / "scratch", None, 1):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert str(caught.value) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_of_the_system_are_not_renamed(tmp_path):
+    with pytest.raises(PermissionError), database(tmp_path / "scratch", None, 1):
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
+    remedy = r"no room for the work; .*Give more --memory, or free disk space\."
+    with pytest.raises(DataError, match=remedy), database(tmp_path / "scratch", "10MB", 1) as connection:
+        connection.execute("SELECT list(range) FROM range(10000000)").fetchall()

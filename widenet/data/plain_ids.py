@@ -1,0 +1,64 @@
+"""Sources whose ids are all small whole numbers: read once, for such ids can be counted and kept as they are."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+LARGEST_ID = 2**24 - 1
+"""Counts and numbers are kept for every id up to the largest."""
+
+_ROWS_PER_PIECE = 2**18
+_TYPES: dict[str, type[np.number]] = {"user": np.uint32, "item": np.uint32, "value": np.float64, "time": np.float64}
+
+
+def plain_id(column: str) -> str:
+    """The SQL of a column's text as such an id; NULL where it is none, or the number would be written in another way."""
+    number = f'TRY_CAST("{column}" AS UINTEGER)'
+    return f'CASE WHEN CAST({number} AS VARCHAR) = "{column}" AND {number} <= {LARGEST_ID} THEN {number} END'
+
+
+class PlainRows:
+    """Rows of `user`, `item` and perhaps `value` and `time`, on disk in a folder, and how many every id has."""
+
+    def __init__(self, folder: Path, numbers: Sequence[str]) -> None:
+        folder.mkdir()
+        self._files = {name: folder / name for name in ("user", "item", *numbers)}
+        self.counts = {role: np.zeros(0, dtype=np.int64) for role in ("user", "item")}
+
+    def fill(self, batches: Iterable[pa.RecordBatch]) -> bool:
+        """Keep all rows; gives False for the first NULL, which is an id of another kind or a mistake."""
+        for batch in batches:
+            if any(column.null_count for column in batch.columns):
+                return False
+            for name, path in self._files.items():
+                column = batch.column(name).to_numpy()
+                if name in self.counts:
+                    self.counts[name] = _sum(self.counts[name], np.bincount(column))
+                with path.open("ab") as file:
+                    file.write(column.data)
+        return True
+
+    def batches(self, bucket_of: np.ndarray, number_of: Mapping[str, np.ndarray]) -> Iterator[pa.RecordBatch]:
+        """The rows as `buckets.Buckets.add` takes them.
+
+        bucket_of: uint16 [ids], of users. number_of: uint64 [ids], of `user` and of `item`.
+        """
+        num_rows = int(self.counts["user"].sum())
+        for start in range(0, num_rows, _ROWS_PER_PIECE):
+            rows = {name: _piece(path, _TYPES[name], start) for name, path in self._files.items()}
+            user, item = rows.pop("user"), rows.pop("item")
+            columns = {"bucket": bucket_of[user], "key": number_of["user"][user] << np.uint64(32) | number_of["item"][item], **rows}
+            yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns.values()], list(columns))
+
+
+def _piece(path: Path, kind: type[np.number], start: int) -> np.ndarray:
+    return np.fromfile(path, kind, _ROWS_PER_PIECE, offset=start * np.dtype(kind).itemsize)
+
+
+def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    total = np.zeros(max(len(first), len(second)), dtype=np.int64)
+    total[: len(first)] += first
+    total[: len(second)] += second
+    return total
