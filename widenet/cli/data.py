@@ -29,7 +29,9 @@ def ingest(
     ] = None,
     field: Annotated[str, typer.Option(help="Name of the dataset's field.")] = "items",
     name: Annotated[str | None, typer.Option(help="Name of the dataset; that of the first source if not given.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory that sorting may use, such as 8GB; beyond it, disk is used.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="DuckDB's memory, such as 8GB; beyond it, disk is used. A quarter of what is left.")
+    ] = None,
 ) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
     from widenet.data.ingest import ingest as run

@@ -48,7 +48,7 @@ def ingest(
     titles, title_id, title: a CSV or Parquet file that names items, and its columns.
     heldout: interactions of the same columns, for the final evaluation. Those also in the sources are dropped.
     format: "csv", "parquet" or "adjacency" for all sources; by suffix or content by default.
-    memory, threads: limits for DuckDB, such as "8GB"; beyond the memory it spills beside `out`. Neither changes the result.
+    memory: DuckDB's, such as "8GB", or a quarter of what is left; it spills beside `out`. Neither it nor `threads` changes the result.
     on_progress: is told each phase.
     Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
     """
