@@ -8,6 +8,7 @@ from torch import Tensor
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
+from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
 from widenet.spec.layers import OutputLayer
 
@@ -22,6 +23,7 @@ class WideOutput:
     owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
     half: matrix products take bfloat16 operands.
     drift: how its rows move, where a step can do without the logits; None where it cannot.
+    sampler: what draws the units of a step; None where all take part, and outside training.
     """
 
     spec: OutputLayer
@@ -31,6 +33,7 @@ class WideOutput:
     owns_weight: bool = True
     half: bool = False
     drift: Drift | None = None
+    sampler: Sampler | None = None
 
     @property
     def width(self) -> int:
