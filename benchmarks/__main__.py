@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import exact, goodbooks, gowalla, ingest, kills, memory, parallel, plans, processes, sparse, speed, topk
+from benchmarks import exact, goodbooks, gowalla, ingest, kills, memory, parallel, plans, processes, sampled, sparse, speed, topk
 
 _SPEED: dict[str, ModuleType] = {
     "speed": speed,
@@ -15,7 +15,14 @@ _SPEED: dict[str, ModuleType] = {
     "parallel": parallel,
     "plans": plans,
 }
-_OTHERS: dict[str, ModuleType] = {"gowalla": gowalla, "goodbooks": goodbooks, "memory": memory, "processes": processes, "kills": kills}
+_OTHERS: dict[str, ModuleType] = {
+    "gowalla": gowalla,
+    "goodbooks": goodbooks,
+    "sampled": sampled,
+    "memory": memory,
+    "processes": processes,
+    "kills": kills,
+}
 
 
 def main() -> None:

@@ -85,8 +85,8 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     shards, rule = Shards(width, training.shards), Optimizer(training.optimizer)
     exchange = LocalExchange(shards.count, THREADS)
     parts = {shard: Part(torch.randn(shards.size(shard), HIDDEN)) for shard in exchange.shards}
-    weight = WideWeight(shards, parts)
-    weight.prepare(rule, by_rows=True)
+    weight = WideWeight(shards, parts, by_rows=True)
+    weight.prepare(rule)
     rows = draw_histories(width, BATCH * BATCHES)
     batches = [SparseBatch.from_lists([row.tolist() for row in rows[start : start + BATCH]]) for start in range(0, len(rows), BATCH)]
     gradient_EH, rates = torch.randn(BATCH, HIDDEN), np.full(2**20, 1e-3)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from widenet.cli import app
-from widenet.spec import activations, initializers, layers, losses, network, optimizers, training
+from widenet.spec import activations, initializers, layers, losses, network, optimizers, samples, training
 
 DOCS = Path(__file__).parent
 INTRODUCTION = DOCS / "templates" / "network-documents.md"
@@ -21,6 +21,7 @@ NOTICE = "<!-- Written by docs/generate.py from the code; change that, then run 
 GROUPS: dict[str, Any] = {
     "Activations": activations.Activation,
     "Losses": losses.Loss,
+    "Samples": samples.Sample,
     "Initializers": initializers.Initializer,
     "Optimizers": optimizers.Optimizer,
     "Schedules": optimizers.Schedule,
@@ -79,7 +80,7 @@ def documents_page() -> str:
     lines = [NOTICE, "", INTRODUCTION.read_text(encoding="utf-8").rstrip()]
     for title, model in NETWORK_PARTS.items():
         lines += section(f"## {title}", model)
-    for title in ("Activations", "Losses", "Initializers"):
+    for title in ("Activations", "Losses", "Samples", "Initializers"):
         lines += group(title)
     for title, model in TRAINING_PARTS.items():
         lines += section(f"## {title}", model)

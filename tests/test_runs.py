@@ -9,74 +9,15 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
-from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
 from widenet.predict import rows
 from widenet.runs import Model, Silence, train
 from widenet.training.run_directory import RunDirectory
-
-WIDTH, STEPS = 31, 5
-HISTORY = {"name": "history", "kind": "input", "field": "items", "denoise": 0.3}
-UNTIED = {
-    "layers": [
-        HISTORY,
-        {"name": "taste", "units": 6, "activation": "tanh", "dropout": 0.3},
-        {"name": "next", "kind": "output", "field": "items"},
-    ]
-}
-TIED = {
-    "layers": [
-        {**HISTORY, "popularity_damping": 0.5},
-        {"name": "taste", "units": 6, "activation": "linear", "bias": False, "initializer": {"kind": "gaussian", "deviation": 0.3}},
-        {"name": "next", "kind": "output", "field": "items", "cosine": {}, "weights": {"layer": "taste", "transposed": True}},
-    ]
-}
-DEEP = {
-    "layers": [
-        {"name": "history", "kind": "input", "field": "items", "scale": "rsqrt"},
-        {"name": "taste", "units": 6, "activation": "relu", "weight_norm": 2.0},
-        {"name": "deep", "units": 5, "activation": "sigmoid", "dropout": 0.2},
-        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid", "loss": "cross_entropy"},
-    ]
-}
-DRIFTING = {
-    "layers": [
-        HISTORY,
-        {"name": "taste", "units": 2, "activation": "tanh", "dropout": 0.3},
-        {"name": "next", "kind": "output", "field": "items", "units": 300, "activation": "linear", "loss": "l2"},
-    ]
-}
-EVALUATION = {"metric": "ndcg@5"}
-
-
-def document(optimizer, **more):
-    return {"epochs": 3, "batch_size": 5, "shards": 3, "optimizer": optimizer, "evaluation": EVALUATION, **more}
-
-
-SETTINGS = {
-    "sgd, l2": (UNTIED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
-    "momentum": (UNTIED, document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7})),
-    "nesterov": (DEEP, document({"kind": "nesterov", "learning_rate": 0.1}, gradient_norm_limit=0.5)),
-    "rmsprop": (UNTIED, document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2})),
-    "adadelta": (DEEP, document({"kind": "adadelta"}, evaluation=None)),
-    "adam, tied": (TIED, document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best")),
-    "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02, keep="best")),
-    "adagrad, tied": (TIED, document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2})),
-}
-
-
-def books(path, seed=0, num_examples=23, width=WIDTH, **more):
-    """A dataset whose rare items stay untouched for many steps."""
-    random = np.random.default_rng(seed)
-    likely = 1 / np.arange(1, width + 1)
-    rows = [random.choice(width, size=random.integers(2, 6), replace=False, p=likely / likely.sum()).tolist() for _ in range(num_examples)]
-    more.setdefault("titles", [f"Book {index}" for index in range(width)])
-    return dataset_from_lists(path, [row[:-1] for row in rows], validation=[row[-1:] for row in rows], width=width, **more)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from widenet.checkpoint import Checkpoint, fingerprint
@@ -101,8 +102,7 @@ def train(
         run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
         if launch_id():
             by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
-        counts = {layer.field: dataset.counts(layer.field) for layer in network_spec.inputs if layer.popularity_damping}
-        net = build(network_spec, training_spec, dataset.fields, exchange, chosen, counts)
+        net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
@@ -275,6 +275,11 @@ def _path(name: str, given: object) -> Path:
 
 def _dataset(given: Dataset | str | Path) -> Dataset:
     return given if isinstance(given, Dataset) else Dataset.open(_path("data", given))
+
+
+def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
+    """Training interactions of each feature, of the fields of which a training must know them."""
+    return {field: dataset.counts(field) for field in network.counted_fields}
 
 
 def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device) -> Job:

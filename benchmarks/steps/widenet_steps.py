@@ -43,7 +43,8 @@ def steps_of(
     dataset = Dataset.open(f"{folder}/dataset")
     base = status_bytes("VmRSS")
     with threading():
-        network = build(spec, training, dataset.fields, exchange, counts={})
+        counts = {field: dataset.counts(field) for field in spec.counted_fields}
+        network = build(spec, training, dataset.fields, exchange, counts=counts)
         rule = Optimizer(training.optimizer)
         network.prepare_training(rule)
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)

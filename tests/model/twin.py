@@ -43,8 +43,11 @@ def activation(spec, z):
     return SQUASH[spec.kind](z)
 
 
-def example_losses(layer, a, t, listed):
-    """What an output's loss is for every example, float64 [E]. t: targets [E, L], 0 where none; listed: bool [E, L], stored targets."""
+def example_losses(layer, a, t, listed, stands):
+    """What an output's loss is for every example, float64 [E]. t: targets [E, L], 0 where none; listed: bool [E, L], stored targets.
+
+    stands: for how many units each one stands that is no stored target, [L].
+    """
     loss, positive, num = layer.loss, t > 0, (t > 0).sum(dim=1).double()
     softmax, zero = layer.activation.kind == "softmax", torch.zeros_like(a)
     share = t / t.sum(dim=1, keepdim=True).clamp_min(1e-300)
@@ -70,9 +73,10 @@ def example_losses(layer, a, t, listed):
         cells = distance**2 / 2
     else:
         pulled = ((1 - a) * positive).sum(dim=1) / num.clamp_min(1)
-        pushed = ((a - loss.margin).clamp_min(0) * ~positive).sum(dim=1) / (a.shape[1] - num).clamp_min(1)
+        counted = torch.where(listed, 1.0, stands)
+        pushed = ((a - loss.margin).clamp_min(0) * ~positive * counted).sum(dim=1) / (a.shape[1] - num).clamp_min(1)
         return pulled + loss.negative_weight * pushed
-    return cells.sum(dim=1)
+    return torch.where(listed, cells, cells * stands).sum(dim=1)
 
 
 def dense(entries, num_examples, width):
@@ -92,10 +96,13 @@ def entries_of(batch, values="use"):
 
 
 class Twin:
-    """The dense network of a document; weights are [in, out] by (layer, source), of outputs by (layer, ""), biases by (layer, "bias")."""
+    """The dense network of a document; weights are [in, out] by (layer, source), of outputs by (layer, ""), biases by (layer, "bias").
 
-    def __init__(self, spec, widths, counts=None):
-        self.spec, self.widths, self.counts = spec, widths, counts or {}
+    stands: by output, for how many units each of a sample stands, 0 for others.
+    """
+
+    def __init__(self, spec, widths, counts=None, stands=None):
+        self.spec, self.widths, self.counts, self.stands = spec, widths, counts or {}, stands or {}
 
     def loss(self, weights, batch, weights_E, draws):
         """The loss of a batch, penalties of sparseness included."""
@@ -159,15 +166,18 @@ class Twin:
         if layer.cosine is not None:
             direct = direct / direct.norm(dim=1, keepdim=True) / layer.cosine.temperature
             weight = weight / weight.norm(dim=0, keepdim=True)
-        z = direct @ weight
-        a = activation(layer.activation, z + weights[layer.name, "bias"] if layer.bias else z)
+        z = direct @ weight + weights[layer.name, "bias"] if layer.bias else direct @ weight
         if isinstance(field, torch.Tensor):
-            t = torch.nn.functional.pad(field.double(), (0, a.shape[1] - field.shape[1]))
-            return example_losses(layer, a, t, torch.ones_like(t, dtype=torch.bool))
+            t = torch.nn.functional.pad(field.double(), (0, z.shape[1] - field.shape[1]))
+            return example_losses(layer, activation(layer.activation, z), t, torch.ones_like(t, dtype=torch.bool), torch.ones(1))
         entries = hidden_entries if layer.predict == "hidden" else entries_of(field)
         if layer.values == "ignore":
             entries = [(example, unit, 1.0) for example, unit, _ in entries]
-        return example_losses(layer, a, *dense(entries, len(a), a.shape[1]))
+        t, listed = dense(entries, len(z), z.shape[1])
+        stands = self.stands.get(layer.name, torch.ones(z.shape[1], dtype=torch.float64))
+        if layer.activation.kind == "softmax":
+            z = torch.where(listed, z, z + stands.clamp_min(1e-250).log())
+        return example_losses(layer, activation(layer.activation, z), t, listed, stands)
 
     def step(self, weights, batch, weights_E, draws, training, rate):
         """Loss, gradients and the weights after one step of plain descent, with penalties and limits."""
@@ -202,6 +212,16 @@ def snapshot(network):
         layer, _, source = name.partition("/")
         tensor = trunk.tensor.detach().double()
         found[(layer, source) if source else (name.removesuffix(" bias"), "bias")] = tensor.T.clone() if source else tensor.clone()
+    return found
+
+
+def stands_of(output, draws):
+    """For how many units each of an output with a sample stands in a step, float64 [L]."""
+    shards, points = output.weight.shards, output.sampler.points(draws, CPU)
+    found = torch.zeros(output.width, dtype=torch.float64)
+    for shard in output.weight.parts:
+        units_U, stands_U = output.sampler.drawn(shard, points)
+        found[shards.start(shard) + units_U] = stands_U.double()
     return found
 
 
@@ -256,7 +276,8 @@ def assert_step_matches_twin(document, facts, batch, training=None, weights_E=No
     """The real network's loss and weights after one step are the twin's, within float32 rounding of the largest gradient."""
     real = Real(document, training or {}, facts, counts)
     before = snapshot(real.network)
-    twin = Twin(real.spec, real.network.units, counts)
+    stands = {name: stands_of(output, real.draws) for name, output in real.network.outputs.items() if output.sampler is not None}
+    twin = Twin(real.spec, real.network.units, counts, stands)
     rate = real.training.optimizer.learning_rate
     loss, gradients, after = twin.step(before, batch, weights_E, real.draws, real.training, rate)
     assert abs(real.step(batch, weights_E) - loss) <= 1e-5 * max(abs(loss), 0.1)

@@ -45,6 +45,7 @@ SETTINGS = {
     "data": ["ones", "values", "narrow", "dense"],
     "cosine": [False, True],
     "precision": ["float32", "bfloat16"],
+    "sample": [None, {"kind": "uniform", "units": 4}, {"kind": "popularity", "units": 5, "power": 0.5}],
 }
 DEEP_EXAMPLES = 260
 DEEP = (
@@ -70,6 +71,7 @@ DRIFTING = {
     "data": "wide",
     "cosine": False,
     "precision": "float32",
+    "sample": None,
 }
 """A case that none of the others holds: too many of its settings must meet."""
 
@@ -106,9 +108,11 @@ def documents(case):
     hidden |= {"dropout": 0.3} if case["noise"] == "dropout" else {}
     output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
     output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
+    sampled = case["sample"] is not None and may_be_sampled(case)
+    output |= {"sample": case["sample"]} if sampled else {}
     history = {"name": "in", "kind": "input", "field": "items", **entry}
     h = {"name": "h", "units": 6, "source": "in", **hidden, **weight_limit}
-    out = {"name": "out", "kind": "output", "field": "items", "source": "h", **output, **weight_limit}
+    out = {"name": "out", "kind": "output", "field": "items", "source": "h", **output, **({} if sampled else weight_limit)}
     layers = {
         "tied": [history, h, _without_limit(out) | {"weights": {"layer": "h", "transposed": True}}],
         "tied, by rows": [history, _without_limit(h) | {"weights": {"layer": "out", "transposed": True}}, out],
@@ -146,6 +150,12 @@ def documents(case):
         "gradient_norm_limit": case["limits"].get("gradient"),
     }
     return NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
+
+
+def may_be_sampled(case):
+    """Whether the output's activation and loss go together with a sample."""
+    activation, loss = case["output"].get("activation", "softmax"), case["output"].get("loss", "cross_entropy")
+    return activation not in ("softmax", "relu_max", "linear_max") or loss not in ("l1", "l2")
 
 
 def _without_limit(layer):
@@ -191,7 +201,7 @@ def outcome_of_deep(folder, exchange, precision):
 
 
 def _outcome(spec, training, data, exchange):
-    counts = {"items": data.counts("items")}
+    counts = {field: data.counts(field) for field in spec.counted_fields}
     network = build(spec, training, data.fields, exchange, counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)

@@ -108,6 +108,8 @@ def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
     names = list(matrix.SETTINGS)
     met = {(a, str(case[a]), b, str(case[b])) for case in EVERY_PAIR for a in names for b in names if a < b}
     assert len(met) == sum(len(matrix.SETTINGS[a]) * len(matrix.SETTINGS[b]) for a in names for b in names if a < b)
+    drawn = [documents(case)[0].layer("out").sample for case in EVERY_VALUE]
+    assert {sample and sample.kind for sample in drawn} == {None, "uniform", "popularity"}
 
 
 def terms_of(seed, count=8):
@@ -316,7 +318,7 @@ def sent(width, tied):
 def sent_and_planned(layers, plan, folder):
     """Bytes that this process sends in the second step of a training, and what the plan says of it."""
     data, spec, training = Dataset.open(folder), NetworkSpec.of(layers), TrainingSpec.of(plan)
-    counts = {layer.field: data.counts(layer.field) for layer in spec.inputs if layer.popularity_damping}
+    counts = {field: data.counts(field) for field in spec.counted_fields}
     network = build(spec, training, data.fields, exchange(), counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)

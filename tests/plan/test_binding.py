@@ -84,6 +84,14 @@ MISTAKES = {
         layers(out={"field": "rated"}),
         'layers[2].loss ("out"): cross_entropy under a softmax needs targets of at least 0; got -1.',
     ),
+    "a sample of a dense field": (
+        layers(out={"field": "age", **LINEAR, "sample": "uniform"}),
+        'layers[2].sample ("out") needs a sparse field; "age" is dense. Remove it.',
+    ),
+    "more draws than units": (
+        layers(out={"sample": {"kind": "popularity", "units": 31}}),
+        'layers[2].sample.units ("out") must be at most the width, 30; got 31. Lower it, or remove "sample" to train on all units.',
+    ),
     "output on a sparse input": (
         [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}],
         'layers[1].source ("out"): an output cannot take the sparse input "in" directly. Put a hidden layer between them.',
@@ -129,6 +137,7 @@ def test_what_does_not_go_together_is_named_with_its_layer(name):
         layers(out={"field": "rated", "values": "ignore"}),
         layers(out={"field": "rated", "activation": "sigmoid", "values": "ignore"}),
         layers(out={"field": "rated", **LINEAR}),
+        layers(out={"sample": {"kind": "uniform", "units": 30}}),
         layers({"field": "age", "dropout": 0.5}, out={"field": "age", **LINEAR}),
         layers({"units": 30}, out={"units": 30}),
         layers({"field": "age", "units": 3}),

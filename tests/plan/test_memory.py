@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
@@ -36,11 +37,14 @@ def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
     fields = {"items": Width(width), "wishes": Width(width), "age": Width(3, kind="dense"), "label": Width(2)}
     job = Job.of(network, training, fields, num_processes=num_processes)
     for process in range(num_processes):
-        built = build(network, training, fields, Part(process, num_processes))
+        counts = {field: np.ones(width) for field in network.counted_fields}
+        built = build(network, training, fields, Part(process, num_processes), counts=counts)
         built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
         parts = [part for weight in built.wide.values() for part in weight.parts.values()]
         trunk = list(built.trunk.values())
-        weights = size([part.weight for part in parts] + [weight.tensor for weight in trunk]) + size(built.damping.values())
+        lines = [output.sampler.ends for output in built.outputs.values() if output.sampler is not None and output.sampler.ends is not None]
+        counted = [*built.damping.values(), *(tensor for ends in lines for tensor in ends.values())]
+        weights = size([part.weight for part in parts] + [weight.tensor for weight in trunk] + counted)
         states = [tensor for part in [*parts, *trunk] for tensor in part.state.values()]
         moved = [part.moved for part in parts if part.moved is not None]
         drifts = [output.drift for output in built.outputs.values() if output.drift is not None]
@@ -49,11 +53,12 @@ def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
 
 
 def job(**changes):
+    output = {"activation": changes.pop("activation", "softmax"), "sample": changes.pop("sample", None)}
     network = {
         "layers": [
             {"name": "in", "kind": "input", "field": "items"},
             {"name": "mid", "units": changes.pop("units", 64)},
-            {"name": "out", "kind": "output", "field": "items", "activation": changes.pop("activation", "softmax")},
+            {"name": "out", "kind": "output", "field": "items", **output},
         ]
     }
     training = TrainingSpec.of({"batch_size": 512, **changes.pop("training", {})})
@@ -83,6 +88,16 @@ def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
         for name in ("float32", "bfloat16")
     )
     assert half == replace(full, activations=full.activations + 2 * 3000 * 2000)
+
+
+@pytest.mark.parametrize(("kind", "line"), [("uniform", 0), ("popularity", 8)])
+def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind, line):
+    small, large = (memory(job(width=width, sample={"kind": kind, "units": 5000}, activation="softmax")) for width in (10**6, 10**8))
+    assert small.workspace == large.workspace
+    chosen = 5000 + 512 * 100
+    rows, logits = 2 * 4 * (64 + 1) * chosen, 4 * 512 * chosen
+    assert rows + logits < small.workspace < 1.2 * (rows + logits)
+    assert small.weights - memory(job(width=10**6)).weights == line * 10**6
 
 
 @pytest.mark.parametrize("larger", [{"units": 128}, {"training": {"batch_size": 1024}}, {"entries": {"items": 500.0}}], ids=str)

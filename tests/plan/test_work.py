@@ -21,7 +21,9 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 from widenet.training.step import train_step
 
-WIDTH, EXAMPLES, ENTRIES = 203, 6, 5
+WIDTH, EXAMPLES, ENTRIES, DRAWS = 203, 6, 5, Draws(0, 0, 0)
+SAMPLE = {"sample": {"kind": "uniform", "units": 29}}
+"""As 29 divides the width, no unit is drawn twice."""
 TIED = {"weights": {"layer": "mid", "transposed": True}}
 
 
@@ -42,18 +44,30 @@ def added_product(total, left, right, **_):
     return 2 * left[0] * left[1] * right[1]
 
 
+def targets_beside(output):
+    """Targets that differ from each other and, where they can, from what a sample draws: then no fewer units take part than planned."""
+    units = np.random.default_rng(0).permutation(WIDTH)
+    taken = np.isin(units, drawn(output) if output.sampler is not None else [])
+    return units[np.argsort(taken, kind="stable")][: EXAMPLES * ENTRIES]
+
+
+def drawn(output):
+    shards, points = output.weight.shards, output.sampler.points(DRAWS, torch.device("cpu"))
+    return [shards.start(shard) + unit for shard in range(shards.count) for unit in output.sampler.drawn(shard, points)[0].tolist()]
+
+
 def counted(job):
     """Floating-point operations of one step's matrix products, as torch counts them."""
-    network = build(job.network, job.training, {"items": Width(WIDTH)}, LocalExchange(job.training.shards), counts={})
+    counts = {"items": np.ones(WIDTH)}
+    network = build(job.network, job.training, {"items": Width(WIDTH)}, LocalExchange(job.training.shards), counts=counts)
     rule = Optimizer(job.training.optimizer)
     network.prepare_training(rule)
-    chance = np.random.default_rng(0)
-    batch = SparseBatch.from_lists([sorted(chance.choice(WIDTH, ENTRIES, replace=False).tolist()) for _ in range(EXAMPLES)])
+    batch = SparseBatch.from_lists(np.sort(targets_beside(network.outputs["out"]).reshape(EXAMPLES, ENTRIES)).tolist())
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product})
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
-        prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
-        train_step(network, prepared, None, Draws(0, 0, 0), rule, numbers, job.training.gradient_norm_limit)
+        prepared = network.prepare({"items": batch}, DRAWS)
+        train_step(network, prepared, None, DRAWS, rule, numbers, job.training.gradient_norm_limit)
     return counter.get_total_flops()
 
 
@@ -67,6 +81,11 @@ def counted(job):
         {"output": TIED},
         {"output": {"activation": "sigmoid", **TIED}},
         {"gradient_norm_limit": 1e-3},
+        {"output": SAMPLE},
+        {"output": {"activation": "sigmoid", **SAMPLE}},
+        {"output": {**SAMPLE, **TIED}, "gradient_norm_limit": 1e-3},
+        {"output": {"sample": {"kind": "popularity", "units": 29}}},
+        {"output": {"sample": {"kind": "uniform", "units": WIDTH}}},
         {"hidden": [{"name": "next", "units": 9}]},
         {"output": {"source": ["mid", "next"]}, "hidden": [{"name": "next", "units": 9}]},
     ],

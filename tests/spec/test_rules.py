@@ -122,6 +122,24 @@ NETWORK_MISTAKES = [
         network({}, {}, {"loss": {"kind": "cross_entropy", "targets": "sum"}, "activation": "sigmoid"}),
         ': layers[2].loss.targets "sum" belongs to the activation "softmax"; got "sigmoid". Remove it.',
     ),
+    (network({}, {}, {"sample": "popular"}), ': layers[2].sample must be a known name; got "popular". Did you mean "popularity"?'),
+    (network({}, {}, {"sample": {"kind": "uniform", "units": 0}}), ": layers[2].sample.units must be at least 1; got 0."),
+    (network({}, {}, {"sample": {"kind": "uniform", "power": 1}}), ": layers[2].sample.power is not a known field. Known: kind, units."),
+    (network({}, {}, {"sample": {"kind": "popularity", "power": 0}}), ": layers[2].sample.power must be more than 0.0; got 0."),
+    (
+        network({}, {}, {"sample": "uniform", "loss": "l2"}),
+        ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l2" under "softmax". '
+        'Remove "sample" or change one.',
+    ),
+    (
+        network({}, {}, {"sample": "uniform", "loss": "l1", "activation": "linear_max"}),
+        ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l1" under "linear_max". '
+        'Remove "sample" or change one.',
+    ),
+    (
+        network({}, {}, {"sample": "uniform", "weight_norm": 2.5}),
+        ': layers[2].weight_norm must be unset beside "sample", which leaves most rows alone; got 2.5. Remove one.',
+    ),
     (
         network({}, {"activation": "relu", "sparseness": {}}),
         ': layers[1].sparseness needs activations between 0 and 1; got "relu". Use "sigmoid".',

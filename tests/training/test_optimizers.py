@@ -123,8 +123,9 @@ def touched_rows(step, num_rows):
 def train_rows(kind, start, gradients, rates, **penalties):
     """The weight after every step touched only some rows of three shards, and after all rows were woken."""
     rule, shards = rule_of(kind, **penalties), Shards(len(start), 3)
-    weight = WideWeight(shards, {shard: Part(start[shards.start(shard) : shards.stop(shard)].clone()) for shard in range(3)})
-    weight.prepare(rule, by_rows=True)
+    parts = {shard: Part(start[shards.start(shard) : shards.stop(shard)].clone()) for shard in range(3)}
+    weight = WideWeight(shards, parts, by_rows=True)
+    weight.prepare(rule)
     for step, gradient in enumerate(gradients, 1):
         for shard in range(3):
             own = [row for row in touched_rows(step, len(start)) if shards.start(shard) <= row < shards.stop(shard)]
@@ -196,7 +197,7 @@ def test_tiles_of_any_size_take_the_same_step_to_the_bit(kind):
     for tile in (1, 7, 23):
         rule = rule_of(kind, l2=0.1)
         weight = WideWeight(Shards(23, 1), {0: Part(start.clone())})
-        weight.prepare(rule, by_rows=False)
+        weight.prepare(rule)
         for number, gradient in enumerate(gradients, 1):
             for first in range(0, 23, tile):
                 last = min(first + tile, 23)
@@ -214,8 +215,8 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
     values = [chance.standard_normal(len(row)).tolist() for row in rows] if with_values else None
     batch, gradient_EH, rates = SparseBatch.from_lists(rows, values), numbers(30, 19), rates_of(9)
     rule, one, other = rule_of(kind, l1=0.1, l2=0.2), numbers(40, 19, seed=1), numbers(40, 19, seed=1)
-    state, wide = rule.state_for(one), WideWeight(Shards(40, 1), {0: Part(other)})
-    wide.prepare(rule, by_rows=True)
+    state, wide = rule.state_for(one), WideWeight(Shards(40, 1), {0: Part(other)}, by_rows=True)
+    wide.prepare(rule)
     touched = row_gradient(batch, gradient_EH)
     for number in (1, 2, 3):
         step = StepNumbers(number, rates, 0.5)

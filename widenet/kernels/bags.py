@@ -29,6 +29,20 @@ class RowGradient:
     values_Z: Tensor | None
     gradient_EH: Tensor
 
+    @classmethod
+    def of_rows(cls, features_U: Tensor, gradient_UH: Tensor) -> "RowGradient":
+        """The gradients of these rows, ascending, one each."""
+        places = torch.arange(len(features_U) + 1, device=features_U.device)
+        return cls(features_U, places, places[:-1], None, gradient_UH)
+
+    def plus(self, other: "RowGradient") -> "RowGradient":
+        """The rows of both; of those that both touch, the sums."""
+        features_Z = torch.cat([torch.repeat_interleave(each.features_U, each.indptr.diff()) for each in (self, other)])
+        examples_Z = torch.cat([self.examples_Z, other.examples_Z + len(self.gradient_EH)])
+        values = [torch.ones(len(each.examples_Z)) if each.values_Z is None else each.values_Z for each in (self, other)]
+        values_Z = None if self.values_Z is None and other.values_Z is None else torch.cat([each.to(features_Z.device) for each in values])
+        return _by_feature(features_Z, examples_Z, values_Z, torch.cat([self.gradient_EH, other.gradient_EH]))
+
     def __len__(self) -> int:
         """Number of touched rows."""
         return len(self.features_U)
@@ -46,13 +60,15 @@ class RowGradient:
 
 def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
     """See `reference.row_gradient`. The transposed batch is itself a batch: its examples are the features."""
-    sorted_Z, order_Z = torch.sort(batch.indices, stable=True)
+    return _by_feature(batch.indices, batch.example_of_entry(), batch.values, gradient_EH)
+
+
+def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None, gradient_EH: Tensor) -> RowGradient:
+    sorted_Z, order_Z = torch.sort(features_Z, stable=True)
     features_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
     indptr = torch.zeros(len(features_U) + 1, dtype=torch.int64, device=gradient_EH.device)
     torch.cumsum(counts_U, 0, out=indptr[1:])
-    examples_Z = batch.example_of_entry()[order_Z]
-    values_Z = None if batch.values is None else batch.values[order_Z]
-    return RowGradient(features_U.long(), indptr, examples_Z, values_Z, gradient_EH)
+    return RowGradient(features_U.long(), indptr, examples_Z[order_Z], None if values_Z is None else values_Z[order_Z], gradient_EH)
 
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, TrunkWeight
+from widenet.model.sample import Sampler
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
@@ -32,8 +33,8 @@ def build(
 ) -> Network:
     """A network with the weights that (seed, layer, shard) determine, holding the shards that the exchange has at hand.
 
-    fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that
-    "popularity_damping" needs; None: leave every weight undefined, for a checkpoint to fill. Raises FitError.
+    fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that "popularity_damping"
+    and samples by popularity need; None: leave every weight undefined, for a checkpoint to fill. Raises FitError.
     """
     device = torch.device(device)
     layout = weights_of(spec, fields)
@@ -58,6 +59,10 @@ def build(
         )
         if drifts(output, training, layout, fields[output.field].kind == "sparse"):
             outputs[output.name].drift = _drift(outputs[output.name], training, device)
+        if output.sample is not None and counts is not None:
+            shards = wide[name].shards
+            known = counts.get(output.field)
+            outputs[output.name].sampler = Sampler.of(output.sample, output.name, shards, list(wide[name].parts), known, device)
     return Network(
         spec=spec,
         units=layout.units,
@@ -95,8 +100,9 @@ class _First:
         parts = exchange.each(lambda shard: (shard, Part(self._tensor(name, weight, shards.size(shard), shard))))
         if weight.columns is None:
             assert isinstance(layer, OutputLayer)
-            return WideWeight(shards, dict(parts), l2=layer.bias_l2)
-        return WideWeight(shards, dict(parts), norm_limit=layer.weight_norm if isinstance(layer, OutputLayer) else None)
+            return WideWeight(shards, dict(parts), l2=layer.bias_l2, by_rows=not weight.by_tiles)
+        limit = layer.weight_norm if isinstance(layer, OutputLayer) else None
+        return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
         """A weight or bias of a hidden layer."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,3 +21,7 @@ class Draws:
         """bool of a shape: true with probability 1 - share_dropped."""
         numbers = stream(self.seed, purpose, self.epoch, self.step).random(shape, dtype="float32")
         return torch.from_numpy(numbers >= share_dropped).to(device)
+
+    def spread(self, purpose: str, num: int) -> np.ndarray:
+        """float64 [num], ascending: a number at random in each of as many equal pieces of [0, 1)."""
+        return (np.arange(num) + stream(self.seed, purpose, self.epoch, self.step).random(num)) / num

@@ -14,6 +14,7 @@ from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
+from widenet.model.sample import Choice
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
 from widenet.model.wide_weight import WideWeight
@@ -44,12 +45,13 @@ class TrunkWeight:
 class Prepared:
     """A batch as the input layers see it: sparse inputs cut into shards, dense ones as they enter.
 
-    asked: in training, what each output is asked for; sparse ones as they are where the output drifts, else as the tiles need them.
+    asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
+    has one, else as the tiles need them.
     """
 
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
-    asked: dict[str, SparseBatch | Targets]
+    asked: dict[str, SparseBatch | Choice | Targets]
 
 
 @dataclass
@@ -107,7 +109,7 @@ class Network:
             for name, output in self.outputs.items():
                 field = output.spec.field
                 asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
-                prepared.asked[name] = self._asked(output, asked)
+                prepared.asked[name] = self._asked(output, asked, draws)
         return prepared
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
@@ -130,9 +132,8 @@ class Network:
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
-        stepped = {output.spec.name: self.links[output.spec.name, ""].weight for output in self.outputs.values()}
-        for name, weight in self.wide.items():
-            weight.prepare(rule, by_rows=not weight.is_bias and name not in stepped.values())
+        for weight in self.wide.values():
+            weight.prepare(rule)
         for output in self.outputs.values():
             if output.drift is not None:
                 output.drift.prepare()
@@ -155,7 +156,7 @@ class Network:
                 return name
         return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
 
-    def _asked(self, output: WideOutput, values: Values) -> SparseBatch | Targets:
+    def _asked(self, output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:
         """Values of a field as the output's loss takes them."""
         if isinstance(values, Tensor):
             if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
@@ -164,6 +165,8 @@ class Network:
             return Targets.of_dense(torch.nn.functional.pad(values, (0, room)) if room else values)
         if output.spec.values == "ignore":
             values = values.with_values(None)
+        if output.sampler is not None:
+            return output.sampler.choice(values, draws)
         return values if output.drift is not None else Targets.of_sparse(values, output.weight.shards)
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:

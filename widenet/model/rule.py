@@ -46,12 +46,21 @@ class Rule(Protocol):
         """One step in place, penalties included. May overwrite the gradient."""
 
     def apply_to_rows(
-        self, weight: Tensor, touched: RowGradient, state: dict[str, Tensor], since: Tensor | None, step: StepNumbers
+        self,
+        weight: Tensor,
+        touched: RowGradient,
+        state: dict[str, Tensor],
+        since: Tensor | None,
+        step: StepNumbers,
+        bias_l2: float | None = None,
     ) -> None:
-        """`apply` for some rows of a weight [R, H]. since: int32 [R], when each row moved last; state that idled since then catches up."""
+        """`apply` for some rows of a weight [R, H], or `apply_to_bias` for some biases [R, 1], their own l2 given.
+
+        since: int32 [R], when each row moved last; state that idled since then catches up.
+        """
 
     def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
         """One step of a bias, which the document's penalties and weight decay leave alone."""
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray) -> None:
-        """Bring rows, last moved in step `since` (int32 [U]), to where zero gradients would have led them after step `until`."""
+    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray, is_bias: bool = False) -> None:
+        """Bring rows [U, H], last moved in step `since` (int32 [U]), to where zero gradients would have led them after step `until`."""

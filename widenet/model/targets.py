@@ -39,13 +39,18 @@ class Targets:
     @classmethod
     def of_sparse(cls, batch: SparseBatch, shards: Shards) -> "Targets":
         """Sparse targets; a batch without values asks for ones."""
+        return cls.of_parts(batch, split(batch, shards))
+
+    @classmethod
+    def of_parts(cls, batch: SparseBatch, parts: list[SparseBatch]) -> "Targets":
+        """Sparse targets that are cut by shard already, units counted as their users do."""
         num_E = batch.counts().to(torch.float32)
         total_E = num_E
         if batch.values is not None:
             examples_Z = batch.example_of_entry()
             total_E = sum_by(batch.values, examples_Z, batch.num_examples)
             num_E = sum_by((batch.values > 0).to(torch.float32), examples_Z, batch.num_examples)
-        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in split(batch, shards)])
+        return cls(num_E, total_E, sparse=[ByUnit.of(part) for part in parts])
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor) -> "Targets":

@@ -58,7 +58,22 @@ class WideLoss:
         kept = self.logits.pop((shard, index), None)
         if kept is not None:
             return kept
-        return (tile or self._tile(shard, index)).logits(self.direct_EH)
+        return self.fresh_logits(shard, index, tile or self._tile(shard, index))
+
+    def fresh_logits(self, shard: int, index: int, tile: Tile) -> Tensor:
+        """Logits [E, T] of a tile, computed."""
+        del shard, index
+        return tile.logits(self.direct_EH)
+
+    def others(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
+        """Value float32 [E] of a tile's units, as if none were a target, and their slopes [E, T], which may be `a_ET` itself."""
+        del shard, index
+        return self.loss.others_by_example(logits_ET, a_ET)
+
+    def as_others(self, z_Z: Tensor, a_Z: Tensor, shard: int, index: int, places_Z: Tensor) -> Tensor:
+        """Value [Z] that each of a tile's targets has among those of `others`. places_Z: in the flat tile."""
+        del shard, index, places_Z
+        return self.loss.others(z_Z, a_Z)[0]
 
     def keep_logits(self, shard: int, index: int, logits_ET: Tensor) -> None:
         """Hand a tile's logits to the next pass, where memory allows."""
@@ -82,11 +97,11 @@ class WideLoss:
             return (value_ET * weight_ET).sum(dtype=torch.float64), slope_ET * weight_ET
         entries = self.entries(shard, index)
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
-        value_E, slope_ET = self.loss.others_by_example(logits_ET, a_ET)
+        value_E, slope_ET = self.others(logits_ET, a_ET, shard, index)
         loss = (value_E * self.other_weight_E).sum(dtype=torch.float64)
         slope_ET.mul_(other_E1)
         value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
-        was_Z = self.loss.others(z_Z, a_Z)[0]
+        was_Z = self.as_others(z_Z, a_Z, shard, index, entries.places_Z)
         other_Z = self.other_weight_E[entries.examples_Z]
         weight_Z = torch.where(entries.values_Z > 0, self.target_weight_E[entries.examples_Z], other_Z)
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z

@@ -24,6 +24,12 @@ class Part:
     state: dict[str, Tensor] = field(default_factory=dict)
     moved: Tensor | None = None
 
+    def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """Weight and state as [R, H], of biases as [R, 1]; the same memory."""
+        if self.weight.dim() == 2:
+            return self.weight, self.state
+        return self.weight[:, None], {name: tensor[:, None] for name, tensor in self.state.items()}
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint holds of this shard."""
         moved = {} if self.moved is None else {"moved": self.moved}
@@ -32,23 +38,27 @@ class Part:
 
 @dataclass
 class WideWeight:
-    """A weight [width, H] or a bias [width], its rows cut into shards; `parts` holds the shards at hand."""
+    """A weight [width, H] or a bias [width], its rows cut into shards; `parts` holds the shards at hand.
+
+    by_rows: only rows that a batch touches are updated.
+    """
 
     shards: Shards
     parts: dict[int, Part]
     norm_limit: float | None = None
     l2: float = 0.0
+    by_rows: bool = False
 
     @property
     def is_bias(self) -> bool:
         """Whether it has one number a unit."""
         return next(iter(self.parts.values())).weight.dim() == 1
 
-    def prepare(self, rule: Rule, by_rows: bool) -> None:
-        """Make room for the optimizer's state. by_rows: only touched rows will be updated."""
+    def prepare(self, rule: Rule) -> None:
+        """Make room for the optimizer's state."""
         for part in self.parts.values():
             part.state = rule.state_for(part.weight)
-            if by_rows and rule.idles:
+            if self.by_rows and rule.idles:
                 part.moved = torch.zeros(len(part.weight), dtype=torch.int32, device=part.weight.device)
 
     def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor, rule: Rule, step: StepNumbers) -> None:
@@ -64,9 +74,13 @@ class WideWeight:
             weight.mul_((self.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
-        """One step of the touched rows of a shard; the others stay. Where `wake` need not go first, what idled catches up here."""
+        """One step of the touched rows of a shard; the others stay. Where `wake` need not go first, what idled catches up here.
+
+        A bias counts as a row of one number.
+        """
         part = self.parts[shard]
-        rule.apply_to_rows(part.weight, touched, part.state, part.moved, step)
+        weight_RH, state = part.by_rows()
+        rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
         if part.moved is not None:
             part.moved.index_fill_(0, touched.features_U, step.number)
 
@@ -75,14 +89,15 @@ class WideWeight:
         part = self.parts[shard]
         if part.moved is None:
             return
-        rows = max(1, BLOCK_NUMBERS[part.weight.device.type] // part.weight.shape[1])
+        weight_RH, states = part.by_rows()
+        rows = max(1, BLOCK_NUMBERS[weight_RH.device.type] // weight_RH.shape[1])
         for block_U in torch.split(rows_U, rows):
-            weight = part.weight.index_select(0, block_U)
-            state = {name: tensor.index_select(0, block_U) for name, tensor in part.state.items()}
-            rule.idle(weight, state, part.moved.index_select(0, block_U), step.number - 1, step.rates)
-            part.weight.index_copy_(0, block_U, weight)
+            weight_UH = weight_RH.index_select(0, block_U)
+            state = {name: tensor.index_select(0, block_U) for name, tensor in states.items()}
+            rule.idle(weight_UH, state, part.moved.index_select(0, block_U), step.number - 1, step.rates, self.is_bias)
+            weight_RH.index_copy_(0, block_U, weight_UH)
             for name, tensor in state.items():
-                part.state[name].index_copy_(0, block_U, tensor)
+                states[name].index_copy_(0, block_U, tensor)
             part.moved.index_fill_(0, block_U, step.number - 1)
 
     def wake_all(self, rule: Rule, step: StepNumbers) -> None:

@@ -57,7 +57,7 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
         if isinstance(layer, InputLayer):
             _check_input(place, layer, facts)
         else:
-            _check_output(place, layer, facts)
+            _check_output(place, layer, facts, units[layer.name])
     for index, layer in enumerate(spec.layers):
         _check_weights(_Place(spec.where, index, layer.name), layer, spec, fields, units)
     return units
@@ -93,7 +93,12 @@ def _check_input(place: _Place, layer: InputLayer, facts: FieldFacts) -> None:
         raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
 
 
-def _check_output(place: _Place, layer: OutputLayer, facts: FieldFacts) -> None:
+def _check_output(place: _Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
+    if layer.sample is not None and facts.kind == "dense":
+        raise FitError(f'{place.of("sample")} needs a sparse field; "{layer.field}" is dense. Remove it.')
+    if layer.sample is not None and layer.sample.units > units:
+        rule = f"must be at most the width, {units}; got {layer.sample.units}"
+        raise FitError(f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.')
     if layer.values == "ignore" and facts.kind == "sparse":
         return
     low, high = facts.min_value, facts.max_value

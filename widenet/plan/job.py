@@ -82,6 +82,15 @@ class Job:
         """Whether an output is trained without its logits."""
         return drifts(layer, self.training, self.weights, layer.field in self.entries)
 
+    def units_at_work(self, layer: OutputLayer, process: int) -> int:
+        """Units of an output that a step computes in a process: all of its own, or with a sample at most its draws and the targets."""
+        weight = self.weights.weights[self.weights.links[layer.name, ""].weight]
+        own = self.rows(weight, process)
+        if layer.sample is None:
+            return own
+        chosen: float = layer.sample.units + self.num_examples * self.entries[layer.field]
+        return min(own, round(chosen * own / weight.rows))
+
     @property
     def shards_each(self) -> int:
         """Shards that a process holds."""

@@ -9,6 +9,7 @@ from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
+from widenet.spec.samples import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 1_000_000_000}
 """Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose context lies in device memory."""
@@ -18,7 +19,8 @@ PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 1_000_000_000}
 class Memory:
     """Bytes of one process.
 
-    weights: of its shards, and of the trunk. state: the optimizer's, and the step that moved each row last.
+    weights: of its shards, and of the trunk; how popular features are, where that counts. state: the optimizer's, and the step that moved
+    each row last.
     activations: values and gradients of the layers for one batch. workspace: what a step needs besides. program: Python and torch.
     """
 
@@ -38,11 +40,12 @@ def memory(job: Job, process: int = -1) -> Memory:
     """What a process needs; the last one needs most, if only by the rounding of shards."""
     process %= job.num_processes
     held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
-    damped = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
+    counted = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
+    counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     optimizer = job.training.optimizer
     moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     return Memory(
-        weights=sum(held.values()) + damped,
+        weights=sum(held.values()) + counted,
         state=sum(held.values()) * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
         activations=_activations(job),
         workspace=max(_phases(job, process)),
@@ -53,6 +56,12 @@ def memory(job: Job, process: int = -1) -> Memory:
 def _remembers_moves(job: Job, weight: Weight) -> bool:
     """Whether rows of a weight note the step that moved them last."""
     return job.training.idles and weight.wide and not weight.by_tiles
+
+
+def _line(job: Job, layer: OutputLayer, process: int) -> int:
+    """Where each unit ends on the line on which a sample by popularity is drawn."""
+    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
+    return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
 
 
 def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
@@ -86,9 +95,10 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     inputs = [(layer, source, link.weight) for (layer, source), link in job.weights.links.items() if source]
     wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
+    samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
     yield sum(_exact_sum(job, job.weights.units[layer]) for layer, _, _ in wide)
-    yield rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
-    yield sum(_kept(job, layer, process) + _tiles(job, layer) for layer in job.network.outputs)
+    yield samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
+    yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
 
 
 def _exact_sum(job: Job, units: int) -> int:
@@ -105,19 +115,32 @@ def _touched_rows(job: Job, weight: Weight, source: str) -> int:
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
     """What an output keeps between passes: logits and, where these turn into deltas that wait, both beside each other."""
-    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
-    if not are_kept(job.num_examples, weight.rows) or not (waits(job, layer) or layer.activation.kind in ROW_WISE):
+    if not keeps(job, layer) or not (waits(job, layer) or layer.activation.kind in ROW_WISE):
         return 0
-    return (2 if waits(job, layer) else 1) * 4 * job.num_examples * job.rows(weight, process)
+    return (2 if waits(job, layer) else 1) * 4 * job.num_examples * job.units_at_work(layer, process)
 
 
-def _tiles(job: Job, layer: OutputLayer) -> int:
+def keeps(job: Job, layer: OutputLayer) -> bool:
+    """Whether an output's logits are kept between passes."""
+    units = job.weights.units[layer.name] if layer.sample is None else job.units_at_work(layer, 0)
+    return are_kept(job.num_examples, units)
+
+
+def _sample(job: Job, layer: OutputLayer, process: int) -> int:
+    """The rows of a sample and the targets, and their gradients, twice where others add to them; and which these are, for batches ahead."""
+    name = job.weights.links[layer.name, ""].weight
+    weight, copies = job.weights.weights[name], 3 if job.weights.users(name) > 1 else 2
+    return (copies * (weight.row_bytes + 4) + 12 * (1 + BATCHES_AHEAD)) * job.units_at_work(layer, process)
+
+
+def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
     if job.drifts(layer):
         return _drifting(job, layer)
     weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
     num, columns = job.num_examples, weight.columns or 1
-    units = min(tile_units(num), job.shards(weight).size(job.training.shards - 1))
+    shard = job.shards(weight).size(job.training.shards - 1)
+    units = min(tile_units(num), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, columns)
 
@@ -133,5 +156,7 @@ def _drifting(job: Job, layer: OutputLayer) -> int:
 
 def waits(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's tiles are updated at the end of a step: others use its weight, or the whole gradient has a limit."""
+    if layer.sample is not None:
+        return False
     shared = job.weights.users(job.weights.links[layer.name, ""].weight) > 1
     return shared or job.training.gradient_norm_limit is not None

@@ -21,7 +21,8 @@ class Weight:
     """A weight [rows, columns] or bias [rows] of the layer that owns it.
 
     wide: its rows are the units of a sparse input or of an output, and cut into shards; otherwise every process has it whole.
-    by_tiles: an output uses it, and so every row has a gradient in every step; otherwise, where it is wide, only rows that a batch touches.
+    by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise, where it is wide, only rows that
+        a batch touches or an output's sample holds.
     """
 
     layer: str
@@ -75,8 +76,8 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
             columns = sum(units[source] for source in spec.sources(output))
             found[output.name] = Weight(output.name, units[output.name], columns, wide=True)
         if output.bias:
-            found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=True)
-    stepped = {links[output.name, ""].weight for output in spec.outputs}
+            found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
+    stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
     return Weights(units, links, {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()})
 
 

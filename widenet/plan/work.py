@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from widenet.plan.drift import drift_columns, drift_operations
 from widenet.plan.job import Job
-from widenet.plan.memory import waits
+from widenet.plan.memory import keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
-from widenet.plan.tiles import are_kept
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer, OutputLayer
 
@@ -50,7 +49,7 @@ def _products(job: Job, process: int) -> Iterator[int]:
             columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
         else:
-            yield 2 * _passes(job, output) * num * rows * (weight.columns or 1)
+            yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * (weight.columns or 1)
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int, int, bool]]:
@@ -69,9 +68,9 @@ def _passes(job: Job, output: OutputLayer) -> int:
     """Products of an output's size in a step: logits, gradients to the hidden vectors and to the weight, and what is done again."""
     row_wise = output.activation.kind in ROW_WISE
     closed = output.activation.kind == "softmax" and output.loss.kind.endswith("cross_entropy")
-    limited = job.training.gradient_norm_limit is not None
+    limited = job.training.gradient_norm_limit is not None and output.sample is None
     again = 0
-    if not are_kept(job.num_examples, job.weights.units[output.name]):
+    if not keeps(job, output):
         again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
     return 3 + again + (2 if limited else 0)
 
@@ -90,7 +89,8 @@ def _added_up(job: Job) -> Iterator[int]:
         columns = job.weights.weights[job.weights.links[output.name, ""].weight].columns or 1
         yield 8 * num * (columns + 1) + 16
     if job.training.gradient_norm_limit is not None:
-        yield 16 * sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values())
+        samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
+        yield 16 * (samples + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values()))
     for hidden in job.network.hidden:
         if hidden.weight_norm is not None:
             owned = [job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)]

@@ -8,6 +8,7 @@ from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
+from widenet.spec.samples import SampleField
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\x1f]+$")]
 Units = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -149,6 +150,8 @@ class OutputLayer(Spec):
     """Weights shared with another layer."""
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""
+    sample: SampleField | None = None
+    """Train on the batch's targets and some other units instead of all: an approximation. Unset: all units, the exact loss."""
 
 
 def _kind(value: object) -> str | None:

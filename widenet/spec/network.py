@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from widenet.spec.document import Document
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, LayerField, OutputLayer
 from widenet.spec.rules import check_layers
+from widenet.spec.samples import PopularitySample
 from widenet.spec.wiring import check_wiring, in_order, sources_of
 
 
@@ -44,6 +45,12 @@ class NetworkSpec(Document):
     def fields(self) -> tuple[str, ...]:
         """The dataset fields that the network reads, without repeats, in document order."""
         return tuple(dict.fromkeys([*(layer.field for layer in self.inputs), *(layer.field for layer in self.outputs)]))
+
+    @property
+    def counted_fields(self) -> tuple[str, ...]:
+        """The fields of which a training must know how often each feature occurs."""
+        damped = [layer.field for layer in self.inputs if layer.popularity_damping]
+        return tuple(dict.fromkeys([*damped, *(layer.field for layer in self.outputs if isinstance(layer.sample, PopularitySample))]))
 
     def layer(self, name: str) -> Layer:
         """The layer of that name."""

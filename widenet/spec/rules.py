@@ -33,6 +33,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         raise ValueError(f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {{"temperature": 1}}.')
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum" and activation != "softmax":
         raise ValueError(f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.')
+    if layer.sample is not None:
+        _check_sample(place, layer)
     if layer.predict == "hidden":
         hiding = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field and other.denoise > 0]
         if len(hiding) != 1:
@@ -43,6 +45,17 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         if telling is not None:
             rule = f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got "{telling.name}"'
             raise ValueError(f'{rule}. Take it from the sources, or set "predict": "all".')
+
+
+def _check_sample(place: str, layer: OutputLayer) -> None:
+    activation = layer.activation.kind
+    if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in _MARGINAL):
+        rule = "needs a cross-entropy, or an activation of single units"
+        raise ValueError(f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample" or change one.')
+    if layer.weight_norm is not None:
+        raise ValueError(
+            f'{place}.weight_norm must be unset beside "sample", which leaves most rows alone; got {layer.weight_norm:g}. Remove one.'
+        )
 
 
 def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:

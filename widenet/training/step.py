@@ -1,7 +1,7 @@
 """One training step: forward, loss, backward, update."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
+from widenet.model.sample import Choice
+from widenet.model.sampled_loss import SampledLoss, sampled
 from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
@@ -42,6 +44,7 @@ def train_step(
         directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
     loss = sum(float(penalty.detach()) for penalty in activity.penalties)
     deferred: dict[str, WideLoss] = {}
+    samples: dict[str, SampledLoss] = {}
     travels: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name, output in network.outputs.items():
@@ -50,6 +53,10 @@ def train_step(
             if isinstance(asked, SparseBatch):
                 assert output.drift is not None
                 travels.append(SquareLoss(output.drift, direct_EH, asked, share_E).run(numbers))
+                continue
+            if isinstance(asked, Choice):
+                samples[name] = sampled(output, direct_EH, asked, share_E, rule, numbers)
+                travels.append(samples[name].start())
                 continue
             wide = WideLoss(output, direct_EH, asked, share_E)
             at_once = output.owns_weight and norm_limit is None
@@ -60,7 +67,7 @@ def train_step(
     loss = sum((float(total) for total, _ in found), loss)
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
-        update = _Update(network, activity, prepared, deferred)
+        update = _Update(network, activity, prepared, deferred, samples)
         if norm_limit is not None:
             length = update.norm()
             scale = norm_limit / length if length > norm_limit else 1.0
@@ -112,11 +119,17 @@ def _waking(parts: list[SparseBatch], weight: WideWeight, rule: Rule, numbers: S
 class _Update:
     """The gradients of one step that wait to be applied."""
 
-    def __init__(self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss]) -> None:
+    def __init__(
+        self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss], samples: dict[str, SampledLoss]
+    ) -> None:
         self.network, self.deferred = network, deferred
         self.rows: dict[str, dict[int, RowGradient]] = {}
         for weight, uses in self._uses(activity).items():
             self.rows[weight] = dict(network.exchange.each(_row_gradients(prepared, activity, uses)))
+        for name, sample in samples.items():
+            self._add_rows(network.links[name, ""].weight, sample.rows_of_weight)
+            if sample.rows_of_bias is not None:
+                self._add_rows(f"{name} bias", sample.rows_of_bias)
         self.stepped: dict[str, list[WideLoss]] = {}
         for name, wide in deferred.items():
             self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
@@ -146,6 +159,11 @@ class _Update:
                 weight.mul_((trunk.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
             trunk.tensor.grad = None
         self._limit_columns()
+
+    def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
+        """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
+        others = self.rows.get(weight)
+        self.rows[weight] = dict(rows) if others is None else {shard: others[shard].plus(rows[shard]) for shard in rows}
 
     def _uses(self, activity: Activity) -> dict[str, list[tuple[str, str]]]:
         uses: dict[str, list[tuple[str, str]]] = {}

@@ -10,6 +10,7 @@ from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import add_product, rounded
+from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
 from widenet.spec.layers import OutputLayer
 
@@ -24,6 +25,7 @@ class WideOutput:
     owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
     half: a training step's matrix products take operands rounded to bfloat16.
     drift: how its rows move, where a step can do without the logits; None where it cannot.
+    sampler: what draws the units of a step; None where all take part, and outside training.
     """
 
     spec: OutputLayer
@@ -33,6 +35,7 @@ class WideOutput:
     owns_weight: bool = True
     half: bool = False
     drift: Drift | None = None
+    sampler: Sampler | None = None
 
     @property
     def width(self) -> int:

@@ -77,21 +77,34 @@ class Optimizer:
         self._advance(bias, gradient, state, step, Penalties(step.gradient_scale, l2))
 
     def apply_to_rows(
-        self, weight: Tensor, touched: RowGradient, state: dict[str, Tensor], since: Tensor | None, step: StepNumbers
+        self,
+        weight: Tensor,
+        touched: RowGradient,
+        state: dict[str, Tensor],
+        since: Tensor | None,
+        step: StepNumbers,
+        bias_l2: float | None = None,
     ) -> None:
-        """One step of some rows of a weight; `since`, where given, is when each row of the weight moved last."""
+        """One step of some rows of a weight, or of biases; `since`, where given, is when each row moved last."""
+        penalties = self._penalties(step) if bias_l2 is None else Penalties(step.gradient_scale, bias_l2)
         idled = None if self.idle_weights_move else since
         if self._compiled is not None and weight.device.type == "cpu":
             fade_U = np.ones(len(touched), dtype=np.float32)
             if idled is not None and self.idling is not None:
                 fade_U = self.idling.fade(step.number - 1 - idled[touched.features_U].numpy().astype(np.int64)).astype(np.float32)
             constants = self.formula.constants(step.rate, step.number)
-            self._compiled.rows(weight, touched, list(state.values()), fade_U, self._penalties(step), constants)
+            self._compiled.rows(weight, touched, list(state.values()), fade_U, penalties, constants)
             return
-        self._apply_to_blocks(weight, touched, state, idled, step)
+        self._apply_to_blocks(weight, touched, state, idled, step, penalties)
 
     def _apply_to_blocks(
-        self, weight: Tensor, touched: RowGradient, state: dict[str, Tensor], idled: Tensor | None, step: StepNumbers
+        self,
+        weight: Tensor,
+        touched: RowGradient,
+        state: dict[str, Tensor],
+        idled: Tensor | None,
+        step: StepNumbers,
+        penalties: Penalties,
     ) -> None:
         rows = max(1, BLOCK_NUMBERS[weight.device.type] // weight.shape[1])
         for start in range(0, len(touched), rows):
@@ -100,7 +113,7 @@ class Optimizer:
             own, own_state = weight.index_select(0, rows_U), {name: tensor.index_select(0, rows_U) for name, tensor in state.items()}
             if idled is not None:
                 self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
-            self._advance(own, touched.rows(start, stop), own_state, step, self._penalties(step))
+            self._advance(own, touched.rows(start, stop), own_state, step, penalties)
             weight.index_copy_(0, rows_U, own)
             for name, tensor in own_state.items():
                 state[name].index_copy_(0, rows_U, tensor)
@@ -122,10 +135,10 @@ class Optimizer:
             weight.mul_(penalties.keep)
         self.formula.step(weight, gradient, state, step.rate, step.number)
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray) -> None:
-        """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched."""
+    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray, is_bias: bool = False) -> None:
+        """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched; so do all of biases."""
         since_U = since.cpu().numpy().astype(np.int64)
-        if self._shrinks:
+        if self._shrinks and not is_bias:
             shrunk = self._log_shrinkage(rates)
             multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
         if self.idling is not None:
