@@ -29,7 +29,7 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ]
     assert "A checkpoint: 108 GB on disk." in lines
     assert lines[-1] == (
-        "Fits: a process needs 55.0 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 109 GB each."
+        "Fits: a process needs 55.3 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 109 GB each."
     )
 
 
@@ -37,7 +37,7 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ("memory", "end"),
     [
         ("56GB", "No fewer would do."),
-        ("30GB", 'The fewest that hold it: 4 with "shards": 4, 28.0 GB each.'),
+        ("30GB", 'The fewest that hold it: 4 with "shards": 4, 28.3 GB each.'),
         ("1GB", "No number of devices of that size holds it."),
     ],
 )
