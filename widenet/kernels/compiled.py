@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,8 @@ def compiled_add() -> Callable[[Any, Any, Any], None] | None:
 
     The same integers as `fixed_point.to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
     """
-    try:
-        from numba import njit
-    except ImportError:
+    if find_spec("numba") is None:
         return None
-    compile_: Any = njit(nogil=True, error_model="numpy", cache=True)
 
     def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
         for e in range(total_EH.shape[0]):
@@ -80,7 +78,7 @@ def compiled_add() -> Callable[[Any, Any, Any], None] | None:
             for h in range(total_EH.shape[1]):
                 total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
 
-    added: Callable[[Any, Any, Any], None] = compile_(add)
+    added: Callable[[Any, Any, Any], None] = _compiled(add)
     return added
 
 
@@ -90,11 +88,8 @@ def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
 
     softplus(z) = max(z, 0) - log(max(a, 1 - a)). Factors of at least 1/2 are multiplied as doubles, and take one logarithm together.
     """
-    try:
-        from numba import njit
-    except ImportError:
+    if find_spec("numba") is None:
         return None
-    compile_: Any = njit(nogil=True, error_model="numpy", cache=True)
 
     def softplus_sum(logits_ET: Any, a_ET: Any, total_E: Any) -> None:
         one, zero, units = np.float32(1), np.float32(0), logits_ET.shape[1]
@@ -117,7 +112,7 @@ def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
                         total, factor = total - np.log(factor), 1.0
             total_E[e] = total - np.log(factor)
 
-    found: Callable[[Any, Any, Any], None] = compile_(softplus_sum)
+    found: Callable[[Any, Any, Any], None] = _compiled(softplus_sum)
     return found
 
 
@@ -129,15 +124,24 @@ def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
 @cache
 def compiled(element: Element, num_states: int) -> Compiled | None:
     """The step of an optimizer with so many states; None where Numba is not installed. Compiled at the first call, kept on disk."""
-    try:
-        from numba import njit
-        from numba.extending import register_jitable
-    except ImportError:
+    if find_spec("numba") is None:
         return None
+    from numba.extending import register_jitable
+
     version = sha256(repr((element.__code__.co_code, element.__code__.co_consts)).encode()).hexdigest()
     advance: Any = register_jitable(_advance(register_jitable(element), num_states))
-    compile_: Any = njit(nogil=True, error_model="numpy", cache=True)
-    return Compiled(compile_(_tile(advance, version)), compile_(_rows(advance, version)))
+    return Compiled(_compiled(_tile(advance, version)), _compiled(_rows(advance, version)))
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """The function compiled at its first call, and kept on disk where Numba finds a folder that it may write."""
+    from numba import njit
+
+    compile_: Any = partial(njit, nogil=True, error_model="numpy")
+    try:
+        return compile_(cache=True)(function)
+    except RuntimeError:
+        return compile_()(function)
 
 
 def _advance(element: Any, num_states: int) -> Callable[..., None]:
