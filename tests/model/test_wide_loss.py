@@ -96,6 +96,7 @@ def test_an_output_narrower_than_the_shards_is_right(loss, activation, width):
 )
 def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bits(loss, activation, kind, monkeypatch):
     monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     generator = torch.Generator().manual_seed(9)
     facts, targets = targets_of(kind, generator, 6, 431, loss)
     batch = {"in": random_batch(generator, 6, 23, 6), "out": targets}
@@ -116,6 +117,7 @@ def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for
     fields = {"in": sparse(301), "out": sparse(301)}
     batch = {"in": random_batch(generator, 6, 301, 6), "out": random_batch(generator, 6, 301, 6)}
     monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     bits = []
     for room in (tiles.KEPT_BYTES, 0):
         monkeypatch.setattr(tiles, "KEPT_BYTES", room)

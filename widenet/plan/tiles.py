@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+LEAST_UNITS = 256
+"""Units in a tile at least: matrix products of fewer are slow."""
+
 TILE_CELLS = 2**17
 """Logits in a tile: few enough that a tile and its weights stay in a core's cache."""
 
@@ -14,7 +17,7 @@ KEPT_BYTES = 2**29
 
 def tile_units(num_examples: int) -> int:
     """Units in a tile for a batch: a function of shapes alone, for the bits depend on it."""
-    return max(64, TILE_CELLS // max(num_examples, 1))
+    return max(LEAST_UNITS, TILE_CELLS // max(num_examples, 1))
 
 
 def tiles(num_units: int, num_examples: int) -> Iterator[tuple[int, int]]:
