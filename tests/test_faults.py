@@ -157,9 +157,7 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(data, u
     def other_first(path):
         if path == run:
             monkeypatch.setattr(run_directory, "_locked", locked)
-            with monkeypatch.context() as other:
-                other.setattr(os, "getpid", lambda: 1)
-                train(NETWORK, TRAINING, data, run)
+            train(NETWORK, TRAINING, data, run)
         return locked(path)
 
     with RunDirectory.begin(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data):

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
+from widenet import runs
 from widenet.checkpoint import Checkpoint
 from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
 from widenet.predict import rows
@@ -294,6 +295,16 @@ def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_check
     monkeypatch.setattr(Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"}))
     with pytest.raises(OptionError, match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with --device cuda\.'):
         train(*two_checkpoints, resume=True, device="cpu")
+
+
+@pytest.mark.parametrize(("begun", "here"), [(True, False), (False, True)])
+def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(begun, here, two_checkpoints, monkeypatch):
+    opened = Checkpoint.open
+    monkeypatch.setattr(Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}))
+    monkeypatch.setattr(runs, "is_compiled", lambda _: here)
+    how, where = ("with", "can") if begun else ("without", "cannot")
+    with pytest.raises(FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."):
+        train(*two_checkpoints, resume=True)
 
 
 OTHERS = {

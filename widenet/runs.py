@@ -37,7 +37,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Training, settle
-from widenet.training.optimizers import Optimizer
+from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, holds_work_of
 from widenet.training.schedules import rates
 
@@ -108,6 +108,8 @@ def train(
         teller = report if report is not None and exchange.leads else Silence()
         if training_spec.precision == "bfloat16" and not has_bfloat16(chosen):
             teller.say("This CPU has no instructions for bfloat16: training is no faster than in float32.")
+        if chosen.type == "cpu" and not is_compiled("cpu"):
+            teller.say("Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer.")
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
             if again:
@@ -344,6 +346,10 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     """Raise where going on from a checkpoint would not give the bits of an undisturbed training."""
     if checkpoint.facts["examples"] != dataset.digest:
         raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
+    compiled = checkpoint.facts.get("compiled")
+    if compiled not in (None, is_compiled(network.device.type)) and network.device.type == checkpoint.facts.get("device"):
+        how, where = ("with", "can") if compiled else ("without", "cannot")
+        raise FitError(f"{run.path} was begun {how} Numba, which rounds in its own way. Resume where Python {where} import numba.")
     before, now = checkpoint.facts.get("device"), network.device.type
     if before not in (None, now):
         raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')

@@ -1,10 +1,17 @@
 """What Numba compiles works wherever it runs; what it gives is tested where it is used."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
 
 from widenet.kernels import compiled
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def doubled(numbers):
@@ -12,28 +19,59 @@ def doubled(numbers):
         numbers[place] *= 2.0
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["kept on disk", "no folder to keep it in"])
-def test_a_function_is_compiled_with_or_without_a_folder_to_keep_it_in(kept, monkeypatch):
+@pytest.mark.parametrize("error", [None, RuntimeError("no locator"), OSError(28, "No space left on device")])
+def test_a_function_is_compiled_with_or_without_a_folder_to_keep_it_in(error, monkeypatch):
     real, asked = numba.njit, []
 
-    def njit(*functions, **options):
-        if functions:  # Numba's own, which it compiles now and then
-            return real(*functions, **options)
+    def njit(*arguments, **options):
         asked.append(options)
-        if options.get("cache") and not kept:
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
+        if options.get("cache") and error is not None:
+            raise error
+        return real(*arguments, **options)
 
     monkeypatch.setattr(numba, "njit", njit)
     numbers = np.ones(3)
-    compiled._compiled(doubled)(numbers)
+    compiled._compiled(doubled, "void(float64[::1])")(numbers)
     assert numbers.tolist() == [2.0, 2.0, 2.0]
-    assert [bool(options.get("cache")) for options in asked] == ([True] if kept else [True, False])
-    assert all(options["nogil"] and "fastmath" not in options for options in asked)
+    assert [bool(options.get("cache")) for options in asked if "nogil" in options] == ([True] if error is None else [True, False])
+
+
+def test_code_that_differs_in_anything_it_depends_on_has_another_name():
+    names = set()
+    for signature, within in (("void(float64[::1])", ()), ("void(float32[::1])", ()), ("void(float64[::1])", ("x * 0.5",))):
+        compiled._compiled(doubled, signature, *within)
+        names.add(doubled.__qualname__)
+    assert len(names) == 3
+
+
+STEPS = """
+import sys, torch
+from widenet.kernels import compiled
+from widenet.training.optimizers import momentum, rmsprop, sgd
+known = {"sgd": (sgd._Sgd.element, 0), "momentum": (momentum.Velocity.element, 1), "rmsprop": (rmsprop._Rmsprop.element, 1)}
+for name in sys.argv[1:]:
+    element, states = known[name]
+    weight, gradient, state = torch.ones(1), torch.full((1,), 2.0), [torch.full((1,), 3.0)] * states
+    compiled.compiled(element, states).tile(weight, gradient, state, compiled.Penalties(), [0.5, 0.25, 0.125, 0.0625])
+    print(name, weight.item(), *(kept.item() for kept in state))
+"""
+
+
+def test_code_that_other_processes_kept_is_never_mistaken_for_another(tmp_path):
+    def said(*names):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        found = subprocess.run([sys.executable, "-c", STEPS, *names], env=environment, capture_output=True, text=True, check=True)
+        return found.stdout.splitlines()
+
+    names = ["sgd", "momentum", "rmsprop"]
+    alone = [line for name in names for line in said(name)]
+    assert list(tmp_path.rglob("*.nbc"))
+    assert said(*names) == alone
+    assert sorted(said(*reversed(names))) == sorted(alone)
 
 
 def test_without_numba_there_is_nothing_compiled(monkeypatch):
-    monkeypatch.setattr(compiled, "find_spec", lambda _: None)
-    assert compiled.compiled_add.__wrapped__() is None
+    monkeypatch.setattr(compiled, "can_compile", lambda: False)
+    assert compiled.compiled_add.__wrapped__("float32") is None
     assert compiled.compiled_softplus_sum.__wrapped__() is None
     assert compiled.compiled.__wrapped__(doubled, 0) is None

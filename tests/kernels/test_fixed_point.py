@@ -122,5 +122,5 @@ def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
     ]
     terms[2][7, 3] = torch.nan
     found = exact_sum(terms)
-    monkeypatch.setattr(fixed_point, "compiled_add", lambda: None)
+    monkeypatch.setattr(fixed_point, "compiled_add", lambda _: None)
     assert found.numpy().tobytes() == exact_sum(terms).numpy().tobytes()

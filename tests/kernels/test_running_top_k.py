@@ -116,6 +116,11 @@ def test_ties_in_a_wide_tile_are_decided_by_unit_too():
     assert found.tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
+def test_without_examples_there_is_nothing():
+    found, units = by_tiles(torch.zeros(0, 50), 3, 20)
+    assert (found.shape, units.shape) == ((0, 3), (0, 3))
+
+
 def test_without_tiles_there_is_nothing():
     found, units = unpacked(RunningTopK(2, no_floor(3)).result())
     assert found.tolist() == [[-torch.inf] * 2] * 3

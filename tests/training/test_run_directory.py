@@ -94,13 +94,19 @@ def found(path):
 
 
 def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_there_stays(tmp_path, run):
-    for name in (".run.old/network.json", ".run.12/vocabulary/items.arrow", ".run.13/mine", ".run.x/network.json", ".runs.14/network.json"):
+    for name in (
+        ".run.old/network.json",
+        ".run.0123abcd/vocabulary/items.arrow",
+        ".run.0123abce/mine",
+        ".run.x/network.json",
+        ".runs.14/network.json",
+    ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-    (tmp_path / ".run.15").touch()
+    (tmp_path / ".run.01230015").touch()
     with run.locked():
         pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".run.13", ".run.15", ".run.x", ".runs.14", "data", "run"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".run.01230015", ".run.0123abce", ".run.x", ".runs.14", "data", "run"]
 
 
 @pytest.mark.parametrize("kept", ["model/manifest.json", "best/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"])
@@ -130,15 +136,15 @@ def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
 
 
 def test_what_another_training_is_making_beside_a_run_stays(tmp_path, run):
-    (tmp_path / ".run.16").mkdir()
-    with (tmp_path / ".run.16" / ".lock").open("w") as file:
+    (tmp_path / ".run.01230016").mkdir()
+    with (tmp_path / ".run.01230016" / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with run.locked():
             pass
-        assert (tmp_path / ".run.16").exists()
+        assert (tmp_path / ".run.01230016").exists()
     with run.locked():
         pass
-    assert not (tmp_path / ".run.16").exists()
+    assert not (tmp_path / ".run.01230016").exists()
 
 
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
@@ -146,9 +152,7 @@ def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkey
 
     def other_first(beside, path):
         monkeypatch.setattr(run_directory, "_put", put)
-        with monkeypatch.context() as other:
-            other.setattr(os, "getpid", lambda: 1)
-            begun(path, TRAINING, data)
+        begun(path, TRAINING, data)
         (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
         put(beside, path)
 

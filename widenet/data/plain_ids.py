@@ -5,9 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 LARGEST_ID = 2**24 - 1
 """Counts and numbers are kept for every id up to the largest."""
+
+_LARGEST_ID_A_ROW, _FEWEST_ROWS = 32, 2**15
+"""What the largest id may be for each row so far; counts of sparser ids would take more time and memory than their names."""
 
 _ROWS_PER_PIECE = 2**18
 _TYPES: dict[str, type[np.number]] = {"user": np.uint32, "item": np.uint32, "value": np.float64, "time": np.float64}
@@ -28,9 +32,13 @@ class PlainRows:
         self.counts = {role: np.zeros(0, dtype=np.int64) for role in ("user", "item")}
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> bool:
-        """Keep all rows; gives False for the first NULL, which is an id of another kind or a mistake."""
+        """Keep all rows; gives False for the first NULL, which is an id of another kind or a mistake, and where ids are too sparse."""
+        num_rows = 0
         for batch in batches:
             if any(column.null_count for column in batch.columns):
+                return False
+            num_rows += batch.num_rows
+            if any(pc.max(batch.column(name)).as_py() > _LARGEST_ID_A_ROW * max(num_rows, _FEWEST_ROWS) for name in self.counts):
                 return False
             for name, path in self._files.items():
                 column = batch.column(name).to_numpy()

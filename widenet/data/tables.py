@@ -101,6 +101,8 @@ class Tables:
             with closing(self._stream(f"SELECT {columns} FROM ({sources.query})", ROWS_PER_STREAM)) as batches:  # noqa: S608
                 if not rows.fill(batches):
                     return False
+        except (duckdb.OutOfMemoryException, duckdb.IOException):
+            raise
         except duckdb.Error:
             return False
         self._plain[part] = rows

@@ -1,10 +1,11 @@
-"""What Numba compiles, where it is installed: one pass over the numbers where torch's operations take many."""
+"""What Numba compiles, where it can be imported: one pass over the numbers where torch's operations take many."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
-from importlib.util import find_spec
+from inspect import getsource
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,8 @@ class Compiled:
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
         """One step of a contiguous weight, in place; gradient and states are shaped like it."""
-        flat = [tensor.contiguous().view(-1).numpy() for tensor in (gradient, *_two(states, weight))]
-        self._tile(weight.view(-1).numpy(), *flat, penalties.numbers(), np.array(constants, dtype=np.float32))
+        flat = [tensor.view(-1).numpy() for tensor in (weight, gradient.contiguous(), *_two(states, weight))]
+        self._tile(*flat, penalties.numbers(), np.array(constants, dtype=np.float32))
 
     def rows(
         self,
@@ -58,18 +59,28 @@ class Compiled:
     ) -> None:
         """One step of the touched rows of a weight, in place. fade_U: float32 [U], what the states are multiplied by before it."""
         values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
-        entries = touched.features_U.numpy(), touched.indptr.numpy(), touched.examples_Z.numpy(), values_Z
+        entries = [tensor.long().contiguous().numpy() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)]
         arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
-        self._rows(*arrays, *entries, fade_U, penalties.numbers(), np.array(constants, dtype=np.float32))
+        self._rows(*arrays, *entries, values_Z, fade_U, penalties.numbers(), np.array(constants, dtype=np.float32))
 
 
 @cache
-def compiled_add() -> Callable[[Any, Any, Any], None] | None:
-    """Adds a float array [E, H] in units of 1 / scale, float64 [E, 1], to an int64 one; None where Numba is not installed.
+def can_compile() -> bool:
+    """Whether Numba can be imported."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@cache
+def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
+    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one; None without Numba.
 
     The same integers as `fixed_point.to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
     """
-    if find_spec("numba") is None:
+    if not can_compile():
         return None
 
     def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
@@ -78,17 +89,16 @@ def compiled_add() -> Callable[[Any, Any, Any], None] | None:
             for h in range(total_EH.shape[1]):
                 total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
 
-    added: Callable[[Any, Any, Any], None] = _compiled(add)
-    return added
+    return _compiled(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
 
 
 @cache
 def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
-    """Sums softplus(z) over a tile's units, float32 logits and sigmoids [E, T] to float64 [E]; None where Numba is not installed.
+    """Sums softplus(z) over a tile's units, float32 logits and sigmoids [E, T] to float64 [E]; None without Numba.
 
     softplus(z) = max(z, 0) - log(max(a, 1 - a)). Factors of at least 1/2 are multiplied as doubles, and take one logarithm together.
     """
-    if find_spec("numba") is None:
+    if not can_compile():
         return None
 
     def softplus_sum(logits_ET: Any, a_ET: Any, total_E: Any) -> None:
@@ -112,8 +122,7 @@ def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
                         total, factor = total - np.log(factor), 1.0
             total_E[e] = total - np.log(factor)
 
-    found: Callable[[Any, Any, Any], None] = _compiled(softplus_sum)
-    return found
+    return _compiled(softplus_sum, "void(float32[:, ::1], float32[:, ::1], float64[::1])")
 
 
 def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
@@ -123,25 +132,44 @@ def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
 
 @cache
 def compiled(element: Element, num_states: int) -> Compiled | None:
-    """The step of an optimizer with so many states; None where Numba is not installed. Compiled at the first call, kept on disk."""
-    if find_spec("numba") is None:
+    """The float32 step of an optimizer with so many states; None without Numba."""
+    if not can_compile():
         return None
     from numba.extending import register_jitable
 
-    version = sha256(repr((element.__code__.co_code, element.__code__.co_consts)).encode()).hexdigest()
-    advance: Any = register_jitable(_advance(register_jitable(element), num_states))
-    return Compiled(_compiled(_tile(advance, version)), _compiled(_rows(advance, version)))
+    advance: Any = register_jitable(_named(_advance(register_jitable(element), num_states), getsource(element), str(num_states)))
+    row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
+    tile = _compiled(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
+    rows = _compiled(_rows(advance), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
+    return Compiled(tile, rows)
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
-    """The function compiled at its first call, and kept on disk where Numba finds a folder that it may write."""
+def _named(function: Callable[..., Any], *within: str) -> Callable[..., Any]:
+    """The function under a name that tells all that its code depends on: this file, what it calls, the processor, Numba.
+
+    By a function's name Numba keeps what it compiled on disk, and finds code in memory. It does not look at what is called within,
+    and two codes of one name, compiled by two processes, are mistaken for each other.
+    """
+    import numba
+    from llvmlite import binding  # type: ignore[import-untyped]
+
+    machine = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), numba.__version__]
+    digest = sha256("\0".join([Path(__file__).read_text(encoding="utf-8"), *within, *machine]).encode()).hexdigest()
+    function.__qualname__ = f"{function.__name__}_{digest[:32]}"
+    return function
+
+
+def _compiled(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
+    """The function compiled for one signature, and kept on disk where there is a folder to write. within: names what it calls."""
     from numba import njit
 
-    compile_: Any = partial(njit, nogil=True, error_model="numpy")
+    compile_: Any = partial(njit, signature, nogil=True, error_model="numpy")
+    named = _named(function, signature, *within)
     try:
-        return compile_(cache=True)(function)
-    except RuntimeError:
-        return compile_()(function)
+        kept: Callable[..., Any] = compile_(cache=True)(named)
+    except (OSError, RuntimeError):
+        kept = compile_()(named)
+    return kept
 
 
 def _advance(element: Any, num_states: int) -> Callable[..., None]:
@@ -152,7 +180,7 @@ def _advance(element: Any, num_states: int) -> Callable[..., None]:
         for n in range(len(weight_N)):
             weight, gradient = weight_N[n], scale * gradient_N[n]
             sign = (one if weight > zero else zero) - (one if weight < zero else zero)
-            gradient = gradient + l2 * weight + l1 * sign
+            gradient = gradient + (l2 * weight if l2 > zero else zero) + l1 * sign
             first = fade * first_N[n] if num_states > 0 else zero
             second = fade * second_N[n] if num_states > 1 else zero
             weight_N[n], first, second = element(keep * weight, gradient, first, second, constants)
@@ -164,18 +192,17 @@ def _advance(element: Any, num_states: int) -> Callable[..., None]:
     return advance
 
 
-def _tile(advance: Any, version: str) -> Callable[..., str]:
-    """See `Compiled.tile`. version: of what is called within; by it Numba tells what it kept on disk from what has changed since."""
+def _tile(advance: Any) -> Callable[..., None]:
+    """See `Compiled.tile`."""
 
-    def tile(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any) -> str:
+    def tile(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any) -> None:
         advance(weight_N, gradient_N, first_N, second_N, penalties[5], penalties, constants)
-        return version
 
     return tile
 
 
-def _rows(advance: Any, version: str) -> Callable[..., str]:
-    """See `Compiled.rows`. version: as for `_tile`. The gradient of a row is summed in the order of its entries."""
+def _rows(advance: Any) -> Callable[..., None]:
+    """See `Compiled.rows`. The gradient of a row is summed in the order of its entries."""
 
     def rows(
         weight_RH: Any,
@@ -189,7 +216,7 @@ def _rows(advance: Any, version: str) -> Callable[..., str]:
         fade_U: Any,
         penalties: Any,
         constants: Any,
-    ) -> str:
+    ) -> None:
         gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
         for u in range(len(rows_U)):
             row = rows_U[u]
@@ -204,6 +231,5 @@ def _rows(advance: Any, version: str) -> Callable[..., str]:
                     for h in range(len(gradient_H)):
                         gradient_H[h] += example_H[h]
             advance(weight_RH[row], gradient_H, first_RH[row], second_RH[row], fade_U[u], penalties, constants)
-        return version
 
     return rows

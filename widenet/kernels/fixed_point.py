@@ -39,14 +39,14 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
     """The sum of equally shaped terms in units of 1 / scale, int64."""
-    add = compiled_add() if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
+    add = compiled_add(str(terms[0].dtype).rpartition(".")[2]) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
     if add is None:
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
             total += to_fixed(term, scales)
         return total
     total = torch.zeros(terms[0].shape, dtype=torch.int64)
-    arrays, rows = [term.numpy() for term in (total, scales, *terms)], max(1, _BLOCK_NUMBERS // max(total.shape[1], 1))
+    arrays, rows = [term.contiguous().numpy() for term in (total, scales, *terms)], max(1, _BLOCK_NUMBERS // max(total.shape[1], 1))
     for start in range(0, len(total), rows):
         total_BH, scale_B1, *blocks = (array[start : start + rows] for array in arrays)
         for block_BH in blocks:

@@ -89,7 +89,7 @@ def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]
     """
     if logits_ET.shape[1] % _BLOCK:
         logits_ET = pad(logits_ET, (0, -logits_ET.shape[1] % _BLOCK), value=-torch.inf)
-    logits_EBS = logits_ET.view(len(logits_ET), _BLOCK, -1)
+    logits_EBS = logits_ET.view(len(logits_ET), _BLOCK, logits_ET.shape[1] // _BLOCK)
     examples_N, strips_N = _exceeding(logits_EBS.amax(dim=1), bound_E1)
     logits_NB = logits_EBS[examples_N, :, strips_N]
     which_Z, block_Z = _exceeding(logits_NB, bound_E1[examples_N])

@@ -8,7 +8,7 @@ from torch import Tensor
 from widenet.kernels import RowGradient
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
-from widenet.plan.tiles import BLOCK_NUMBERS
+from widenet.plan.tiles import blocks
 
 
 @dataclass
@@ -90,8 +90,8 @@ class WideWeight:
         if part.moved is None:
             return
         weight_RH, states = part.by_rows()
-        rows = max(1, BLOCK_NUMBERS[weight_RH.device.type] // weight_RH.shape[1])
-        for block_U in torch.split(rows_U, rows):
+        for start, stop in blocks(len(rows_U), weight_RH.shape[1], weight_RH.device.type):
+            block_U = rows_U[start:stop]
             weight_UH = weight_RH.index_select(0, block_U)
             state = {name: tensor.index_select(0, block_U) for name, tensor in states.items()}
             rule.idle(weight_UH, state, part.moved.index_select(0, block_U), step.number - 1, step.rates, self.is_bias)

@@ -11,7 +11,7 @@ from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
 from widenet.spec.samples import PopularitySample
 
-PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 1_000_000_000}
+PROGRAM_BYTES = {"cpu": 480_000_000, "cuda": 1_000_000_000}
 """Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose context lies in device memory."""
 
 
@@ -73,7 +73,7 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def _activations(job: Job) -> int:
-    """Batches at work and ahead, as stored and as inputs and outputs take them; hidden layers; the trunk's gradients.
+    """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers; the trunk's gradients.
 
     Of a hidden unit: its sum, activation, gradient and what dropout kept. In bfloat16 also the trunk's weights as operands.
     """
@@ -82,6 +82,7 @@ def _activations(job: Job) -> int:
     ends = [(layer.field, layer.name) for layer in job.network.inputs] + [(layer.field, layer.name) for layer in job.network.outputs]
     copies = [*job.network.fields, *(field for field, _ in ends)]
     entries = sum(16 * round(batches * job.entries[field]) for field in copies if field in job.entries)
+    entries += sum(8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries)
     widths = {field: job.weights.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     hidden = sum(4 * 4 * num * layer.units for layer in job.network.hidden)

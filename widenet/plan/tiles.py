@@ -26,6 +26,12 @@ def tiles(num_units: int, num_examples: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 
+def blocks(num_rows: int, columns: int, device: str) -> Iterator[tuple[int, int]]:
+    """The pieces (start, stop) of some rows that are worked on at once."""
+    rows = max(1, BLOCK_NUMBERS[device] // max(columns, 1))
+    return ((start, min(start + rows, num_rows)) for start in range(0, num_rows, rows))
+
+
 def are_kept(num_examples: int, width: int) -> bool:
     """Whether the float32 logits of a batch over a whole output are kept between passes."""
     return 4 * num_examples * width <= KEPT_BYTES

@@ -16,7 +16,7 @@ from widenet.errors import NumericsError
 from widenet.model.draws import Draws
 from widenet.model.network import Network, Prepared
 from widenet.model.rule import StepNumbers
-from widenet.training.optimizers import Optimizer
+from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
@@ -175,7 +175,7 @@ class Training:
 
     def _checkpoint(self) -> None:
         facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
-        facts["device"] = self.network.device.type
+        facts["device"], facts["compiled"] = self.network.device.type, is_compiled(self.network.device.type)
         self.run.save_checkpoint(self.network, facts, (self.state.epoch, self.state.step))
 
     def _numbers(self, step: int) -> StepNumbers:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -75,7 +76,7 @@ class RunDirectory:
         if _is_taken(path):
             raise _taken(path)
         fields = {name: _record(dataset, name) for name in network.fields}
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
             try:
                 (beside / "vocabulary").mkdir(parents=True)
@@ -267,11 +268,12 @@ def _put(beside: Path, path: Path) -> None:
 
 def _drop_unfinished(path: Path) -> None:
     """Remove what `begin` left beside a run when it was killed; not what another process is making now."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.(old|\d+)")
+    name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]{{8}})")
     for left in path.parent.iterdir():
-        if name.fullmatch(left.name) and left.is_dir() and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS:
-            with suppress(CheckpointError), _locked(left):
-                shutil.rmtree(left)
+        with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or at work
+            if name.fullmatch(left.name) and left.is_dir() and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS:
+                with _locked(left):
+                    shutil.rmtree(left)
 
 
 def _busy(path: Path) -> CheckpointError:

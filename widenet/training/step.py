@@ -17,6 +17,7 @@ from widenet.model.sampled_loss import SampledLoss, sampled
 from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
+from widenet.plan.tiles import blocks
 from widenet.sparse import SparseBatch, stacked
 
 _BLOCK_ROWS = 16_384
@@ -179,7 +180,9 @@ class _Update:
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
-                total += self.rows[name][shard].rows().double().square().sum()
+                touched = self.rows[name][shard]
+                for start, stop in blocks(len(touched), touched.gradient_EH.shape[1], self.network.device.type):
+                    total += touched.rows(start, stop).double().square().sum()
             return total
 
         return of

@@ -30,7 +30,7 @@ class _CrossEntropy(UnitLoss):
         if add_up is None:
             return softplus(z_ET).sum(dim=1, dtype=torch.float64), a_ET
         total_E = torch.empty(len(z_ET), dtype=torch.float64)
-        add_up(z_ET.numpy(), a_ET.numpy(), total_E.numpy())
+        add_up(z_ET.contiguous().numpy(), a_ET.contiguous().numpy(), total_E.numpy())
         return total_E, a_ET
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,10 +8,15 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient
-from widenet.kernels.compiled import Compiled, Penalties, compiled
+from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
 from widenet.model.rule import StepNumbers
-from widenet.plan.tiles import BLOCK_NUMBERS
+from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
+
+
+def is_compiled(device: str) -> bool:
+    """Whether the steps on a kind of device are compiled by Numba; torch rounds elsewhere."""
+    return device == "cpu" and can_compile()
 
 
 class Formula(Protocol):
@@ -88,7 +93,7 @@ class Optimizer:
         """One step of some rows of a weight, or of biases; `since`, where given, is when each row moved last."""
         penalties = self._penalties(step) if bias_l2 is None else Penalties(step.gradient_scale, bias_l2)
         idled = None if self.idle_weights_move else since
-        if self._compiled is not None and weight.device.type == "cpu":
+        if self._compiled is not None and weight.device.type == "cpu" and weight.dtype == torch.float32:
             fade_U = np.ones(len(touched), dtype=np.float32)
             if idled is not None and self.idling is not None:
                 fade_U = self.idling.fade(step.number - 1 - idled[touched.features_U].numpy().astype(np.int64)).astype(np.float32)
@@ -106,9 +111,7 @@ class Optimizer:
         step: StepNumbers,
         penalties: Penalties,
     ) -> None:
-        rows = max(1, BLOCK_NUMBERS[weight.device.type] // weight.shape[1])
-        for start in range(0, len(touched), rows):
-            stop = min(start + rows, len(touched))
+        for start, stop in blocks(len(touched), weight.shape[1], weight.device.type):
             rows_U = touched.features_U[start:stop]
             own, own_state = weight.index_select(0, rows_U), {name: tensor.index_select(0, rows_U) for name, tensor in state.items()}
             if idled is not None:
@@ -122,7 +125,7 @@ class Optimizer:
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
 
     def _advance(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, penalties: Penalties) -> None:
-        if self._compiled is not None and weight.device.type == "cpu":
+        if self._compiled is not None and weight.device.type == "cpu" and weight.dtype == torch.float32:
             self._compiled.tile(weight, gradient, list(state.values()), penalties, self.formula.constants(step.rate, step.number))
             return
         if penalties.scale != 1.0:
