@@ -30,7 +30,10 @@ def ingest(
     field: Annotated[str, typer.Option(help="Name of the dataset's field.")] = "items",
     name: Annotated[str | None, typer.Option(help="Name of the dataset; that of the first source if not given.")] = None,
     memory: Annotated[
-        str | None, typer.Option(help="DuckDB's memory, such as 8GB; beyond it, disk is used. A quarter of what is left. Merging takes 50 MB a thread besides.")
+        str | None,
+        typer.Option(
+            help="DuckDB's memory, such as 8GB; beyond it, disk is used. A quarter of what is left. Merging: 50 MB a thread more."
+        ),
     ] = None,
 ) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""

@@ -61,7 +61,7 @@ class TrainingSpec(Document):
     gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of a step's matrix products. bfloat16 rounds their operands (and results, where a device has its instructions); all else stays float32."""
+    """Precision of a step's matrix products: bfloat16 rounds operands, and results where a device has its instructions."""
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
     """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
     evaluation: Evaluation | None = None
