@@ -268,7 +268,7 @@ def _put(beside: Path, path: Path) -> None:
 
 def _drop_unfinished(path: Path) -> None:
     """Remove what `begin` left beside a run when it was killed; not what another process is making now."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]{{8}})")
+    name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
     for left in path.parent.iterdir():
         with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or at work
             if name.fullmatch(left.name) and left.is_dir() and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS:
