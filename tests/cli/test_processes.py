@@ -222,7 +222,7 @@ def test_sigterm_saves_ends_every_process_and_says_once_how_to_go_on(place):
     long = Long(place, "stopped")
     long.process.send_signal(signal.SIGTERM)
     status, out, err = ended(long.process, LIMIT_SECONDS)
-    again = "widenet train network.json long.json --data data --out stopped --resume"
+    again = "widenet train network.json long.json --data data --out stopped --processes 2 --resume"
     assert (status, out) == (130, "")
     assert [line for line in err.splitlines() if not line.startswith("epoch ")] == [
         "Stopped; stopped holds a checkpoint. Go on with:",

@@ -42,6 +42,7 @@ def train(
         if not is_leader():
             sys.exit(130)
         again = ["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out)]
+        again += [] if processes is None else ["--processes", str(processes)]
         if (out / "checkpoints" / "latest").exists():
             typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
         else:
