@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from hashlib import sha256
 from inspect import getsource
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
 
+T = TypeVar("T")
+_COMPILING = RLock()
 _LANES, _FACTORS, _SMALL = 64, 512, 2.0**-500
 """Sums side by side, for a processor's vectors; factors in each; and where the logarithm is taken before a product gets too small."""
 
@@ -64,6 +67,18 @@ class Compiled:
         self._rows(*arrays, *entries, values_Z, fade_U, penalties.numbers(), np.array(constants, dtype=np.float32))
 
 
+def _once(make: Callable[..., T]) -> Callable[..., T]:
+    """`make` that keeps what it made; of several threads that ask at once, one makes it and the others wait."""
+    kept = cache(make)
+
+    @wraps(make)
+    def made(*arguments: Any) -> T:
+        with _COMPILING:
+            return kept(*arguments)
+
+    return made
+
+
 @cache
 def can_compile() -> bool:
     """Whether Numba can be imported."""
@@ -74,7 +89,7 @@ def can_compile() -> bool:
     return True
 
 
-@cache
+@_once
 def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
     """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one; None without Numba.
 
@@ -92,7 +107,7 @@ def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
     return _compiled(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
 
 
-@cache
+@_once
 def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
     """Sums softplus(z) over a tile's units, float32 logits and sigmoids [E, T] to float64 [E]; None without Numba.
 
@@ -130,7 +145,7 @@ def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
     return [*states, *[weight] * (2 - len(states))]
 
 
-@cache
+@_once
 def compiled(element: Element, num_states: int) -> Compiled | None:
     """The float32 step of an optimizer with so many states; None without Numba."""
     if not can_compile():

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.compiled import compiled_add
+from widenet.plan.tiles import blocks
 
 _BITS = 62
 _DOUBLE_BIAS = 1023
 _DOUBLE_MANTISSA_BITS = 52
 _LARGEST_EXPONENT = 1000
-_BLOCK_NUMBERS = 2**15
-"""Numbers of a total that stay in a core's cache while every term is added to them."""
 
 
 def peaks_of(term: Tensor) -> Tensor:
@@ -46,11 +45,11 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
             total += to_fixed(term, scales)
         return total
     total = torch.zeros(terms[0].shape, dtype=torch.int64)
-    arrays, rows = [term.contiguous().numpy() for term in (total, scales, *terms)], max(1, _BLOCK_NUMBERS // max(total.shape[1], 1))
-    for start in range(0, len(total), rows):
-        total_BH, scale_B1, *blocks = (array[start : start + rows] for array in arrays)
-        for block_BH in blocks:
-            add(total_BH, block_BH, scale_B1)
+    arrays = [term.contiguous().numpy() for term in (total, scales, *terms)]
+    for start, stop in blocks(len(total), total.shape[1], "cpu"):
+        total_BH, scale_B1, *terms_BH = (array[start:stop] for array in arrays)
+        for term_BH in terms_BH:
+            add(total_BH, term_BH, scale_B1)
     return total
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions that multiply bfloat16. Without them a CPU's products are 3 to 28 times as slow as in float32."""
+    """Whether a device has instructions that multiply bfloat16. Without them a CPU's products are much slower than in float32."""
     return device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
 
 

@@ -51,7 +51,6 @@ class Optimizer:
         module = import_module(f"{__name__}.{spec.kind}")
         formula = module.formula(spec)
         self.formula: Formula = formula
-        self._compiled: Compiled | None = compiled(formula.element, len(spec.state))
         self.idling: Idling | None = formula if spec.idles else None
         self.state = spec.state
         self.l1, self.l2 = l1, l2
@@ -93,12 +92,13 @@ class Optimizer:
         """One step of some rows of a weight, or of biases; `since`, where given, is when each row moved last."""
         penalties = self._penalties(step) if bias_l2 is None else Penalties(step.gradient_scale, bias_l2)
         idled = None if self.idle_weights_move else since
-        if self._compiled is not None and weight.device.type == "cpu" and weight.dtype == torch.float32:
+        steps = self._compiled_for(weight)
+        if steps is not None:
             fade_U = np.ones(len(touched), dtype=np.float32)
             if idled is not None and self.idling is not None:
                 fade_U = self.idling.fade(step.number - 1 - idled[touched.features_U].numpy().astype(np.int64)).astype(np.float32)
             constants = self.formula.constants(step.rate, step.number)
-            self._compiled.rows(weight, touched, list(state.values()), fade_U, penalties, constants)
+            steps.rows(weight, touched, list(state.values()), fade_U, penalties, constants)
             return
         self._apply_to_blocks(weight, touched, state, idled, step, penalties)
 
@@ -121,12 +121,19 @@ class Optimizer:
             for name, tensor in own_state.items():
                 state[name].index_copy_(0, rows_U, tensor)
 
+    def _compiled_for(self, weight: Tensor) -> Compiled | None:
+        """The compiled steps, where the weight is one that they take."""
+        if weight.device.type != "cpu" or weight.dtype != torch.float32:
+            return None
+        return compiled(self.formula.element, len(self.state))
+
     def _penalties(self, step: StepNumbers) -> Penalties:
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
 
     def _advance(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, penalties: Penalties) -> None:
-        if self._compiled is not None and weight.device.type == "cpu" and weight.dtype == torch.float32:
-            self._compiled.tile(weight, gradient, list(state.values()), penalties, self.formula.constants(step.rate, step.number))
+        steps = self._compiled_for(weight)
+        if steps is not None:
+            steps.tile(weight, gradient, list(state.values()), penalties, self.formula.constants(step.rate, step.number))
             return
         if penalties.scale != 1.0:
             gradient.mul_(penalties.scale)
