@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.steps.histories import batches, histories
-from benchmarks.steps.torch_dense import optimizer_of
+from benchmarks.steps.torch_dense import optimizer_of, steps_of
 
 
 class Autoencoder(nn.Module):
@@ -52,23 +52,7 @@ def eager(
     matrix = histories(folder)
     model = Autoencoder(matrix.shape[1], hidden, softmax)
     chosen = optimizer_of(optimizer, model.parameters())
-    objective: Callable[..., Tensor] = model
-    update: Callable[[], Any] = chosen.step
-    if compiled:
-        objective, update = torch.compile(model), torch.compile(chosen.step)
-    stream = batches(matrix, batch)
-
-    def steps(number: int) -> dict[str, Any]:
-        loss = 0.0
-        for _ in range(number):
-            chosen.zero_grad()
-            value = objective(*_tensors(next(stream)))
-            torch.autograd.backward(value)
-            update()
-            loss = value.item()
-        return {"loss": loss}
-
-    return steps
+    return steps_of(model, chosen, map(_tensors, batches(matrix, batch)), compiled)
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:

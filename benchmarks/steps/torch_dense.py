@@ -1,6 +1,6 @@
 """PyTorch with multi-hot input: each batch of CSR becomes a dense matrix, as the usual code for autoencoders does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,27 @@ def loss_of(softmax: bool, logits: Tensor, targets: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum") / len(logits)
 
 
+def steps_of(
+    objective: Callable[..., Tensor], chosen: torch.optim.Optimizer, stream: Iterator[tuple[Tensor, ...]], compiled: bool
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of an optimizer down a loss of what the stream gives. compiled: loss and optimizer through `torch.compile`."""
+    update: Callable[[], Any] = chosen.step
+    if compiled:
+        objective, update = torch.compile(objective), torch.compile(chosen.step)
+
+    def steps(number: int) -> dict[str, Any]:
+        loss = 0.0
+        for _ in range(number):
+            chosen.zero_grad()
+            value = objective(*next(stream))
+            torch.autograd.backward(value)
+            update()
+            loss = value.item()
+        return {"loss": loss}
+
+    return steps
+
+
 def eager(
     folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, compiled: bool = False
 ) -> Callable[[int], dict[str, Any]]:
@@ -40,23 +61,7 @@ def eager(
     def objective(x: Tensor) -> Tensor:
         return loss_of(softmax, model(x), x)
 
-    update: Callable[[], Any] = chosen.step
-    if compiled:
-        objective, update = torch.compile(objective), torch.compile(chosen.step)
-    stream = batches(matrix, batch)
-
-    def steps(number: int) -> dict[str, Any]:
-        loss = 0.0
-        for _ in range(number):
-            x = torch.from_numpy(next(stream).toarray())
-            chosen.zero_grad()
-            value = objective(x)
-            torch.autograd.backward(value)
-            update()
-            loss = value.item()
-        return {"loss": loss}
-
-    return steps
+    return steps_of(objective, chosen, ((torch.from_numpy(rows.toarray()),) for rows in batches(matrix, batch)), compiled)
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
