@@ -14,10 +14,10 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
-    {"demo"},
+    {"demo", "interop"},
     {"runs"},
     {"evaluate"},
-    {"training", "predict"},
+    {"training", "predict", "knn"},
     {"checkpoint"},
     {"parallel"},
     {"model"},
@@ -30,11 +30,17 @@ LEVELS = [
 
 CONFINED = {
     "duckdb": ("widenet/data/",),
+    "faiss": ("widenet/knn/",),
+    "google.protobuf": ("widenet/interop/",),
+    "h5py": ("widenet/interop/",),
+    "netCDF4": ("widenet/interop/",),
+    "onnx": ("widenet/interop/",),
     "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
     "typer": ("widenet/cli/", "widenet/demo"),
     "rich": ("widenet/cli/", "widenet/demo"),
     "safetensors": ("widenet/checkpoint.py", "widenet/tensor_file.py"),
     "torch.distributed": ("widenet/parallel/",),
+    "triton": ("widenet/kernels/triton/",),
     "torch.utils.tensorboard": ("widenet/training/",),
     "tensorboard": ("widenet/training/",),
 }
