@@ -1,3 +1,5 @@
+"""Memory for wide weights: zeros, in large pages where the system has them."""
+
 from pathlib import Path
 
 import pytest
