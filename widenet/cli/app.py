@@ -28,6 +28,7 @@ app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
 app.command("fingerprint")(model.fingerprint)
 app.command("export")(interchange.export)
+app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
 app.command("demo")(demo.demo)
 
