@@ -1,0 +1,78 @@
+"""`widenet data ingest`: raw interactions, whatever they are written in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help="Files of interactions, patterns of such, or - for standard input.")]
+Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
+User = Annotated[str | None, typer.Option(help="Column of the user. Guessed where it has an obvious name.")]
+Item = Annotated[str | None, typer.Option(help="Column of the item. Guessed where it has an obvious name.")]
+Value = Annotated[str | None, typer.Option(help="Column of a number for each interaction, such as a rating.")]
+Time = Annotated[str | None, typer.Option(help="Column of the time; the last of repeated interactions counts.")]
+MinValue = Annotated[float | None, typer.Option(help="Keep interactions of at least this value; they then count as plain ones.")]
+KeepValues = Annotated[bool, typer.Option("--keep-values", help="Store values that --min-value has filtered.")]
+Titles = Annotated[Path | None, typer.Option(help="CSV or Parquet file that names the items.")]
+TitleId = Annotated[str | None, typer.Option(help="Its column of the item's id.")]
+Title = Annotated[str | None, typer.Option(help="Its column of the title.")]
+Heldout = Annotated[str | None, typer.Option(help="A given test part, for the final evaluation.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format", help="csv, parquet, adjacency, sessions, jsonl, dsstne or npz. Known by suffix and content, but for sessions."
+    ),
+]
+Delimiter = Annotated[str | None, typer.Option(help="What separates the columns of CSV: up to 4 bytes, tab or space. Guessed.")]
+Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether line 1 of CSV names the columns. Guessed.")]
+Columns = Annotated[str | None, typer.Option(help="Names for the columns of CSV without a header, such as user,item,value,time.")]
+SkipBadLines = Annotated[int, typer.Option(metavar="N", help="Leave out up to so many lines that break a rule.")]
+Field = Annotated[str, typer.Option(help="Name of the dataset's field.")]
+Name = Annotated[str | None, typer.Option(help="Name of the dataset; that of the first source if not given.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="DuckDB's memory, such as 8GB; beyond it, disk is used. A quarter of what is left. Merging: 50 MB a thread more."),
+]
+
+
+def ingest(
+    sources: Sources,
+    out: Out,
+    user: User = None,
+    item: Item = None,
+    value: Value = None,
+    time: Time = None,
+    min_value: MinValue = None,
+    keep_values: KeepValues = False,
+    titles: Titles = None,
+    title_id: TitleId = None,
+    title: Title = None,
+    heldout: Heldout = None,
+    file_format: Format = None,
+    delimiter: Delimiter = None,
+    header: Header = None,
+    columns: Columns = None,
+    skip_bad_lines: SkipBadLines = 0,
+    field: Field = "items",
+    name: Name = None,
+    memory: Memory = None,
+) -> None:
+    """Turn interactions into a dataset directory, whole or not at all."""
+    options = dict(locals())
+    from widenet.data.ingest import ingest as run
+
+    options["format"] = options.pop("file_format")
+    options["columns"] = columns.split(",") if columns else None
+    manifest = run(**options, on_progress=lambda phase: typer.echo(f"{phase} ...", err=True))
+    show(out, manifest)
+
+
+def show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
+    """Say what a dataset holds."""
+    typer.echo(f"{path}: {manifest.num_examples:,} users")
+    for field in manifest.fields.values():
+        parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
+        typer.echo(f"  {field.name}: {field.width:,} {'features' if field.kind == 'sparse' else 'numbers'}; {parts or 'dense'}")
+    for fact, count in manifest.source.items():
+        if isinstance(count, int) and not isinstance(count, bool) and count:
+            typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
