@@ -17,6 +17,20 @@ Titles = Annotated[Path | None, typer.Option(help="CSV or Parquet file that name
 TitleId = Annotated[str | None, typer.Option(help="Its column of the item's id.")]
 Title = Annotated[str | None, typer.Option(help="Its column of the title.")]
 Heldout = Annotated[str | None, typer.Option(help="A given test part, for the final evaluation.")]
+HeldoutLast = Annotated[int | None, typer.Option(metavar="N", help="Set each user's last N items aside for the final evaluation.")]
+HeldoutSince = Annotated[str | None, typer.Option(metavar="TIME", help="Set aside what is from this time on, for the final evaluation.")]
+ValidationLast = Annotated[int | None, typer.Option(metavar="N", help="As --heldout-last, of what that leaves, for validation.")]
+ValidationSince = Annotated[str | None, typer.Option(metavar="TIME", help="As --heldout-since, of what that leaves, for validation.")]
+Duplicates = Annotated[
+    str | None,
+    typer.Option(
+        help="What counts of repeated interactions: last or first (by --time), max, sum, or error. By default last with --time, else max."
+    ),
+]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Keep times from this one on: a number, or a date such as 2024-05-01.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Keep times before this one.")]
+MinUserItems = Annotated[int, typer.Option(metavar="N", help="Keep users of at least N items.")]
+MinItemUsers = Annotated[int, typer.Option(metavar="N", help="Keep items of at least N users; both until nothing changes.")]
 Format = Annotated[
     str | None,
     typer.Option(
@@ -48,6 +62,15 @@ def ingest(
     title_id: TitleId = None,
     title: Title = None,
     heldout: Heldout = None,
+    heldout_last: HeldoutLast = None,
+    heldout_since: HeldoutSince = None,
+    validation_last: ValidationLast = None,
+    validation_since: ValidationSince = None,
+    duplicates: Duplicates = None,
+    since: Since = None,
+    until: Until = None,
+    min_user_items: MinUserItems = 0,
+    min_item_users: MinItemUsers = 0,
     file_format: Format = None,
     delimiter: Delimiter = None,
     header: Header = None,

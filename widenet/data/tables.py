@@ -162,6 +162,12 @@ class Tables:
             found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
         return found
 
+    def names_of(self, user: int, item: int) -> tuple[str, str]:
+        """The names of a user and an item, by their numbers."""
+        named = "SELECT users.name, items.name FROM users, items"
+        [(user_name, item_name)] = self._connection.execute(f"{named} WHERE users.number = {user} AND items.number = {item}").fetchall()
+        return user_name, item_name
+
     def keep(self, stays: np.ndarray) -> bool:
         """The table `examples`: the users who stay, bool [users]. Gives whether they are numbered in the order of examples."""
         self._connection.register("staying", pa.table({"number": np.flatnonzero(stays)}))
