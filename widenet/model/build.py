@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels import roomy
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
@@ -124,7 +125,7 @@ class _First:
             return torch.full((rows,), start, device=self.device)
         shape = (rows, weight.columns)
         if self.blank:
-            return torch.empty(shape, device=self.device)
+            return roomy(shape, device=self.device)
         fans = (weight.columns, weight.rows * weight.places)
         if weight.wide and isinstance(layer, HiddenLayer):
             fans = fans[::-1]

@@ -1,9 +1,9 @@
 """The product of a convolution: windows laid out as columns, by blocks of examples, so that threads and processes share it."""
 
-from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -48,7 +48,7 @@ def folded(columns_KM: Tensor, windows: Windows) -> Tensor:
     num_examples = columns.shape[1 + len(windows.axes)]
     sizes = [axis.before + axis.places + axis.after for axis in windows.axes]
     total = columns.new_zeros(windows.channels, num_examples, *sizes)
-    for offsets in product(*map(range, windows.kernel)):
+    for offsets in np.ndindex(*windows.kernel):
         reached = total
         for number, (offset, axis) in enumerate(zip(offsets, windows.axes, strict=True)):
             last = offset + (axis.positions - 1) * axis.stride + 1

@@ -61,7 +61,7 @@ def shares(
 
 
 def workspace(num_examples: int, windows: Windows, filters: int, most: int, num_threads: int, device: str) -> int:
-    """Bytes that a convolution needs at once: at each thread windows laid out, their sums and places; of each block the filters' gradient."""
+    """Bytes that a convolution needs at once: of each thread windows laid out, sums and places; of each block a gradient."""
     count = blocks_of_examples(num_examples, windows, filters, most, device)
     together = min(examples_at_once(windows, device), -(-num_examples // count))
     places = windows.channels * prod(axis.before + axis.places + axis.after for axis in windows.axes)
