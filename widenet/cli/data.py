@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.ingest import ingest, show
+from widenet.cli.dataset import show
+from widenet.cli.ingest import ingest
 
 app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -5,7 +5,12 @@ from typing import Annotated
 
 import typer
 
-Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help="Files of interactions, patterns of such, or - for standard input.")]
+from widenet.cli.dataset import show
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE", help="Files of interactions, patterns of such, - for standard input, or NetCDF files of DSSTNE."),
+]
 Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
 User = Annotated[str | None, typer.Option(help="Column of the user. Guessed where it has an obvious name.")]
 Item = Annotated[str | None, typer.Option(help="Column of the item. Guessed where it has an obvious name.")]
@@ -50,6 +55,7 @@ Memory = Annotated[
 
 
 def ingest(
+    context: typer.Context,
     sources: Sources,
     out: Out,
     user: User = None,
@@ -81,21 +87,16 @@ def ingest(
     memory: Memory = None,
 ) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
-    options = dict(locals())
+    options = {name: value for name, value in locals().items() if name != "context"}
+    from widenet.cli.dsstne.data import ingest as ingest_netcdf
     from widenet.data.ingest import ingest as run
+    from widenet.interop.dsstne.signature import is_netcdf
+
+    if any(is_netcdf(Path(source)) for source in sources):
+        show(out, ingest_netcdf([Path(source) for source in sources], out, name, context))
+        return
 
     options["format"] = options.pop("file_format")
     options["columns"] = columns.split(",") if columns else None
     manifest = run(**options, on_progress=lambda phase: typer.echo(f"{phase} ...", err=True))
     show(out, manifest)
-
-
-def show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
-    """Say what a dataset holds."""
-    typer.echo(f"{path}: {manifest.num_examples:,} users")
-    for field in manifest.fields.values():
-        parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
-        typer.echo(f"  {field.name}: {field.width:,} {'features' if field.kind == 'sparse' else 'numbers'}; {parts or 'dense'}")
-    for fact, count in manifest.source.items():
-        if isinstance(count, int) and not isinstance(count, bool) and count:
-            typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
