@@ -35,6 +35,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Output layers": layers.OutputLayer,
     "Shared weights": layers.Share,
     "Sparseness": layers.Sparseness,
+    "Delta boost": layers.DeltaBoost,
     "Cosine": layers.Cosine,
 }
 TRAINING_PARTS: dict[str, type[BaseModel]] = {

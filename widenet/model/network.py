@@ -119,7 +119,7 @@ class Network:
         for layer in self.spec.hidden:
             sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
             bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
-            value_EH, penalty = hidden_layer.forward(layer, sums, bias, draws)
+            value_EH, penalty = hidden_layer.forward(layer, sums, bias, draws, self.spec.dialect)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)

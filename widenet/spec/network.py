@@ -1,6 +1,6 @@
 """network.json: the layers of a network and how they are wired."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,8 @@ from widenet.spec.rules import check_layers
 from widenet.spec.samples import PopularitySample
 from widenet.spec.wiring import check_wiring, in_order, sources_of
 
+Dialect = Literal["widenet", "dsstne"]
+
 
 class NetworkSpec(Document):
     """What is trained: layers from sparse or dense inputs over hidden layers to outputs."""
@@ -17,13 +19,15 @@ class NetworkSpec(Document):
     usual_name: ClassVar[str] = "network.json"
     name: str = ""
     """A name for people."""
+    dialect: Dialect = "widenet"
+    """dsstne: dropout and the way back through it as DSSTNE does them."""
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
     """The layers. A layer without `source` takes the layer before it."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_wiring(self.layers)
-        check_layers(self.layers)
+        check_layers(self.layers, self.dialect == "dsstne")
         return self
 
     @property
