@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, model, plan, schema, train
+from widenet.cli import data, demo, import_network, model, plan, schema, train
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
 
@@ -26,6 +26,7 @@ app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
 app.command("fingerprint")(model.fingerprint)
 app.command("schema")(schema.schema)
+app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
 
 

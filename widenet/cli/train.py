@@ -33,6 +33,8 @@ def train(
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_training(*documents, Dataset.open(data))
     run_in_processes(context, processes, device)
+    for note in documents[0].notes if is_leader() and not quiet else ():
+        typer.echo(note, err=True)
     report = TrainingReport(quiet)
     try:
         model = run(*documents, data, out, resume=resume, device=device, report=report)
