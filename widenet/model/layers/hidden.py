@@ -1,4 +1,6 @@
-"""The fully connected hidden layer."""
+"""What fully connected hidden layers and convolutions make of their sums."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -9,24 +11,32 @@ from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
 from widenet.spec.layers import HiddenLayer, Sparseness
 from widenet.spec.network import Dialect
+from widenet.spec.spatial import ConvolutionLayer
 
 _FLOOR = 1e-6
 """Mean activations are kept this far from 0 and 1, where the sparseness penalty is infinite."""
 
 
 def forward(
-    spec: HiddenLayer, sums: list[Tensor], bias: Tensor | None, draws: Draws | None, dialect: Dialect = "widenet"
+    spec: HiddenLayer | ConvolutionLayer,
+    sums: list[Tensor],
+    bias: Tensor | None,
+    draws: Draws | None,
+    dialect: Dialect = "widenet",
+    normalized: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Activations float32 [E, H] and, where the layer has one, its penalty. Differentiable.
 
-    sums: one product of a source and its weights a source, float32 [E, H] each.
-    draws: the step's random numbers; None outside training.
+    sums: one product of a source and its weights a source, and the units of layers to add, float32 [E, H] each. bias: float32 [H].
+    draws: the step's random numbers; None outside training. normalized: the batch normalization of the layer's sums.
     """
     total_EH = sums[0]
     for other in sums[1:]:
         total_EH = total_EH + other
     if bias is not None:
         total_EH = total_EH + bias
+    if normalized is not None:
+        total_EH = normalized(total_EH)
     if draws is None:
         return activate(spec.activation, total_EH), None
     total_EH = shortened(total_EH, spec.delta_norm)
@@ -34,7 +44,8 @@ def forward(
     if spec.dropout:
         kept_EH = draws.kept(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
         units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, dialect)
-    return units_EH, _penalty(spec.sparseness, a_EH, units_EH, dialect)
+    wanted = spec.sparseness if isinstance(spec, HiddenLayer) else None
+    return units_EH, _penalty(wanted, a_EH, units_EH, dialect)
 
 
 def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor, dialect: Dialect) -> Tensor | None:

@@ -87,7 +87,7 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> dict
     found = Settings(values, place, KEYS[kind])
     spoken: dict[str, Any] = {"name": found.text("Name", f"{kind.capitalize()}{index}")}
     if kind == "input":
-        return spoken | _input(found, whole)
+        return spoken | _input(found, spoken["name"], whole)
     if kind == "output" and form != "full":
         raise found.wrong("Type", "of an output must be FullyConnected. Add a fully connected layer behind it")
     sources = found.names("Source")
@@ -96,17 +96,17 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> dict
     if form == "pooling":
         return spoken | _pooling(found, whole)
     if form == "convolution":
-        return spoken | _convolution(found, whole) | _hidden(found, whole)
+        return spoken | _convolution(found) | _hidden(found, whole)
     units = _units(found)
     if kind == "output":
-        return spoken | _output(found, units, whole)
+        return spoken | _output(found, spoken["name"], units, whole)
     if units == "auto":
         raise found.wrong("N", "of a hidden layer must be a number")
-    return spoken | {"units": units} | _normalized(found) | _hidden(found, whole)
+    return spoken | {"units": units} | _normalized(found) | _hidden(found, whole) | _sparseness(found, whole)
 
 
-def _input(found: Settings, whole: Whole) -> dict[str, Any]:
-    spoken: dict[str, Any] = {"kind": "input", "field": found.text("DataSet"), "units": _units(found)}
+def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
+    spoken: dict[str, Any] = {"kind": "input", "field": found.text("DataSet") or name, "units": _units(found)}
     sizes = [] if spoken["units"] == "auto" else found.sizes("N", 4)
     if len(sizes) > 1:
         spoken["shape"] = sizes[::-1] if len(sizes) > 2 else [1, *sizes[::-1]]
@@ -120,13 +120,13 @@ def _input(found: Settings, whole: Whole) -> dict[str, Any]:
     return spoken
 
 
-def _output(found: Settings, units: int | str, whole: Whole) -> dict[str, Any]:
+def _output(found: Settings, name: str, units: int | str, whole: Whole) -> dict[str, Any]:
     if found.names("Skip"):
         raise found.wrong("Skip", "must be absent from an output, whose units widenet cuts into shards")
     if _dropout(found):
         raise found.wrong("pDropout", "of an output must be 0: its units are compared with the targets")
     activation = _activation(found, whole)
-    spoken = {"kind": "output", "field": found.text("DataSet"), "units": units, "activation": activation, **whole.outputs}
+    spoken = {"kind": "output", "field": found.text("DataSet") or name, "units": units, "activation": activation, **whole.outputs}
     return spoken | _learnt(found, whole)
 
 
@@ -135,17 +135,22 @@ def _hidden(found: Settings, whole: Whole) -> dict[str, Any]:
     spoken = {"activation": _activation(found, whole)} | _learnt(found, whole) | _skip(found)
     if _dropout(found):
         spoken["dropout"] = _dropout(found)
-    own = found.within("SparsenessPenalty", ("p", "beta"))
-    p, beta = own.number("p", 0, 0, 1) or whole.sparseness[0], own.number("beta", 0) or whole.sparseness[1]
-    if whole.sparseness[1] > 0 and found.switch("Sparse", False):
-        spoken["sparseness"] = {"target": p, "weight": beta}
-    elif "SparsenessPenalty" in found:
-        whole.notes.append(f"{found.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to act: left out.")
     return spoken
 
 
-def _convolution(found: Settings, whole: Whole) -> dict[str, Any]:
-    del whole
+def _sparseness(found: Settings, whole: Whole) -> dict[str, Any]:
+    own = found.within("SparsenessPenalty", ("p", "beta"))
+    p, beta = own.number("p", 0, 0, 1) or whole.sparseness[0], own.number("beta", 0) or whole.sparseness[1]
+    if whole.sparseness[1] > 0 and found.switch("Sparse", False):
+        return {"sparseness": {"target": p, "weight": beta}}
+    if "SparsenessPenalty" in found:
+        whole.notes.append(f"{found.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to act: left out.")
+    return {}
+
+
+def _convolution(found: Settings) -> dict[str, Any]:
+    if "SparsenessPenalty" in found:
+        raise found.wrong("SparsenessPenalty", "must be absent from a convolution")
     filters = found.sizes("N", 1) or [1]
     spoken: dict[str, Any] = {"kind": "convolution", "filters": filters[0]}
     return spoken | _window(found) | _normalized(found)
