@@ -87,12 +87,12 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
         raise found.wrong("Version", "must be at least 0.7")
     found.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
     notes = ["WeightsData is never read, in DSSTNE as here: left out."] if "WeightsData" in found else []
-    penalty, lrn = found.within("SparsenessPenalty", ("p", "beta")), _either(found, ("LRN", "LocalResponseNormalization"))
+    penalty, lrn = found.within("SparsenessPenalty", ("p", "beta")), found.spelled("LRN", "LocalResponseNormalization")
     normalization = found.within(lrn, ("k", "n", "alpha", "beta"))
     found.within("Maxout", ("k",)).number("k", 2)
     whole = Whole(
         dialect=dialect,
-        slope=found.number(_either(found, ("RELUSlope", "Slope")), 1.0 if dialect == "dsstne" else 0.01),
+        slope=found.number(found.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01, 0, 1),
         elu_alpha=found.number("ELUAlpha", 1.0),
         selu_lambda=found.number("SELULambda", 1.050701),
         denoising=found.within("Denoising", ("p",)).number("p", 0, 0, 1),
@@ -112,16 +112,11 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     return Translation(network, _training(found), tuple(whole.notes))
 
 
-def _either(found: Settings, keys: tuple[str, ...]) -> str:
-    """The one of several spellings that a document has."""
-    return next((key for key in keys if key in found), keys[0])
-
-
 def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
     """What every output has of the network: its loss."""
     kind = found.choice("ErrorFunction", _LOSSES, "CrossEntropy")
     spoken: dict[str, Any] = {"loss": kind}
-    margins = found.within(_either(found, ("ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")), _MARGINS)
+    margins = found.within(found.spelled("ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"), _MARGINS)
     if kind.endswith("scaled_marginal_cross_entropy"):
         usual = {"oneTarget": 0.9, "zeroTarget": 0.1, "oneScale": 1.0, "zeroScale": 1.0}
         numbers = {key: margins.number(key, usual[key], 0, 1 if key.endswith("Target") else None) for key in _MARGINS}

@@ -38,6 +38,10 @@ class Settings:
         """The error that a key breaks a rule: "must be ..."."""
         return DocumentError(f"{self._at(key)} {rule}; got {self._values.get(key.lower())!r}.")
 
+    def spelled(self, *keys: str) -> str:
+        """The one of several spellings that the object has; the first where it has none."""
+        return next((key for key in keys if key in self), keys[0])
+
     def raw(self, key: str) -> Any:
         """What stands under a key; None where nothing does."""
         return self._values.get(key.lower())
