@@ -108,6 +108,7 @@ def train(
                 raise KeyboardInterrupt
             if training_spec.keep == "best" and (run.path / "best").exists():
                 Checkpoint.open(run.path / "best").load_into(net, with_state=False)
+                teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
             run.save_model("model", net, {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch})
     return Model(run, net)
 

@@ -27,7 +27,7 @@ def import_data(
     name: Annotated[str | None, typer.Option(help="Name of the dataset; that of the first file if not given.")] = None,
 ) -> None:
     """Turn DSSTNE's NetCDF data into a dataset directory, whole or not at all."""
-    from widenet.cli.data import show
+    from widenet.cli.dataset import show
     from widenet.interop.dsstne.data import import_data as run
 
     named = index_files(features or [])
