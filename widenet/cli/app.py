@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from widenet.cli import data, demo, model, plan, schema, train
+from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(dsstne.app, name="dsstne")
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(model.evaluate)

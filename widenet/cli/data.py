@@ -10,7 +10,10 @@ app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_
 
 @app.command("ingest")
 def ingest(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE", help="CSV, Parquet or adjacency files of interactions.")],
+    context: typer.Context,
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE", help="CSV, Parquet or adjacency files of interactions, or NetCDF files of DSSTNE.")
+    ],
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
     user: Annotated[str | None, typer.Option(help="Column of the user. Guessed where it has an obvious name.")] = None,
     item: Annotated[str | None, typer.Option(help="Column of the item. Guessed where it has an obvious name.")] = None,
@@ -37,8 +40,13 @@ def ingest(
     ] = None,
 ) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
+    from widenet.cli.dsstne.data import ingest as ingest_netcdf
     from widenet.data.ingest import ingest as run
+    from widenet.interop.dsstne.signature import is_netcdf
 
+    if any(is_netcdf(source) for source in sources):
+        show(out, ingest_netcdf(sources, out, name, context))
+        return
     manifest = run(
         sources,
         out,
@@ -58,7 +66,7 @@ def ingest(
         memory=memory,
         on_progress=lambda phase: typer.echo(f"{phase} ...", err=True),
     )
-    _show(out, manifest)
+    show(out, manifest)
 
 
 @app.command("split")
@@ -73,7 +81,7 @@ def split(
     """Set a random share of each user's items aside. At least one item of each user stays for training."""
     from widenet.data.split import split as run
 
-    _show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field))
+    show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field))
 
 
 @app.command("verify")
@@ -83,10 +91,10 @@ def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The datas
 
     manifest = Manifest.read(source)
     manifest.verify(source)
-    _show(source, manifest)
+    show(source, manifest)
 
 
-def _show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
+def show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
     """Say what a dataset holds."""
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels import roomy
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
@@ -120,6 +121,6 @@ class _First:
             return torch.full((rows,), layer.bias_start, device=self.device)
         shape = (rows, weight.columns)
         if self.blank:
-            return torch.empty(shape, device=self.device)
+            return roomy(shape, device=self.device)
         fans = (weight.rows, weight.columns) if weight.wide and isinstance(layer, HiddenLayer) else (weight.columns, weight.rows)
         return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)
