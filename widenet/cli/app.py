@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, model, plan, schema, train
+from widenet.cli import data, demo, knn, model, plan, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -27,6 +27,7 @@ app.command("evaluate")(model.evaluate)
 app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
 app.command("fingerprint")(model.fingerprint)
+app.add_typer(knn.app, name="knn")
 app.command("schema")(schema.schema)
 app.command("demo")(demo.demo)
 

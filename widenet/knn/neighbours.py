@@ -1,6 +1,6 @@
 """The k nearest vectors of a collection: found by float32 products, proven and ordered by the exact rule."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -114,6 +114,17 @@ class Neighbours:
         with one_thread_an_operation(), torch.no_grad():
             nearness_EK, positions_EK = self._nearest(queries_ED, number, min(number + max(_SPARE, number // _SPARE_SHARE), len(self)))
             return shown(self.measure, nearness_EK).cpu().numpy(), positions_EK.cpu().numpy()
+
+    def search_all(self, queries: Source, k: int, size: int) -> Iterator[tuple[list[str], list[list[str]], NDArray[np.float64]]]:
+        """For so many queries at a time: their keys, the keys of the nearest vectors of each, nearest first, and the scores [E, K]."""
+        for start in range(0, len(queries), size):
+            stop = min(start + size, len(queries))
+            asked = queries.rows(start, stop)
+            _check_finite(torch.from_numpy(asked), queries, start, "float32")
+            scores, positions = self.search(asked, k)
+            found = self.keys.take(pa.array(positions.reshape(-1))).to_pylist()
+            width = positions.shape[1]
+            yield queries.keys[start:stop].to_pylist(), [found[row * width : (row + 1) * width] for row in range(len(asked))], scores
 
     def check_queries(self, source: Source) -> Tensor:
         """Queries float32 [E, D] on the device of the vectors; raises FitError, DataError where they are none."""
