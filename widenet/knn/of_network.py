@@ -9,7 +9,7 @@ from widenet.errors import FitError
 from widenet.knn.measures import Measure
 from widenet.knn.part import Part
 from widenet.model.network import Network
-from widenet.spec.layers import HiddenLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 
 
 class Named(Protocol):
@@ -45,7 +45,7 @@ def check_layer(network: Network, layer: str | None) -> str:
 def features_of(model: Trained, layer: str) -> Vocabulary:
     """The names of what a layer's units stand for."""
     spec = model.network.spec.layer(layer)
-    assert not isinstance(spec, HiddenLayer), "inputs and outputs have a field"
+    assert isinstance(spec, InputLayer | OutputLayer), "the others have no units of a field"
     return model.run.vocabulary(spec.field)
 
 
