@@ -26,3 +26,14 @@ def import_model(
 
     model = run(source, out, data=data, features=index_files(features or []), fields=pairs("--field", fields or []))
     typer.echo(repr(model))
+
+
+def export_model(
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")],
+) -> None:
+    """Write a run as a network that DSSTNE predicts with."""
+    from widenet.interop.dsstne.model_export import export_model as run
+
+    run(source, out)
+    typer.echo(f"{out}: written.")
