@@ -11,7 +11,10 @@ from widenet.data.dataset import Dataset
 def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     ended = widenet("data", "ingest", "likes.csv", "--out", tmp_path / "whole", "--titles", "titles.csv")
     assert ended.status == 0
-    assert ended.err == "reading likes.csv as csv ...\nnumbering examples and features ...\nwriting ...\n"
+    assert ended.err == (
+        "reading likes.csv as csv (commas, line 1 names the columns): user = user, item = item ...\n"
+        "numbering examples and features ...\nwriting ...\n"
+    )
     assert ended.out.splitlines()[:2] == [f"{tmp_path / 'whole'}: 12 users", "  items: 9 features; 57 train"]
     made = Dataset.open(tmp_path / "whole")
     assert sorted(made.vocabulary("items").titles(range(9))) == [

@@ -13,7 +13,7 @@ import pyarrow as pa
 from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
-from widenet.data.formats.table import format_of
+from widenet.data.formats.table import opened
 from widenet.data.manifest import Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
@@ -86,8 +86,9 @@ class Tables:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
         if self._read_plain(part, sources):
             return
+        self._connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         with _reading(sources):
-            self._connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query)}")
+            self._connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self._connection))}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
         broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
         if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
@@ -95,10 +96,11 @@ class Tables:
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
         """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
+        shutil.rmtree(self._folder / f"plain-{part}", ignore_errors=True)
         rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
         columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
         try:
-            with closing(self._stream(f"SELECT {columns} FROM ({sources.query})", ROWS_PER_STREAM)) as batches:  # noqa: S608
+            with closing(self._stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:  # noqa: S608
                 if not rows.fill(batches):
                     return False
         except (duckdb.OutOfMemoryException, duckdb.IOException):
@@ -150,7 +152,7 @@ class Tables:
         columns = ", ".join(["bucket", key, *sources.numbers])
         joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
         with _reading(sources):
-            yield from self._stream(f"SELECT {columns} FROM ({sources.query}) {joined}", ROWS_PER_STREAM)  # noqa: S608
+            yield from self._stream(f"SELECT {columns} FROM sources {joined}", ROWS_PER_STREAM, sources)  # noqa: S608
 
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""
@@ -159,6 +161,12 @@ class Tables:
         for batch in self._stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):  # noqa: S608
             found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
         return found
+
+    def names_of(self, user: int, item: int) -> tuple[str, str]:
+        """The names of a user and an item, by their numbers."""
+        named = "SELECT users.name, items.name FROM users, items"
+        [(user_name, item_name)] = self._connection.execute(f"{named} WHERE users.number = {user} AND items.number = {item}").fetchall()
+        return user_name, item_name
 
     def keep(self, stays: np.ndarray) -> bool:
         """The table `examples`: the users who stay, bool [users]. Gives whether they are numbered in the order of examples."""
@@ -189,14 +197,13 @@ class Tables:
         self._connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if path is None:
             return
-        known = format_of(path)
-        found = known.column_names(path)
-        key, text = chosen(path, found, "title-id", title_id), chosen(path, found, "title", title)
+        source = opened(path)
+        key, text = (chosen(source.name, source.columns, role, named) for role, named in (("title-id", title_id), ("title", title)))
         columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
         try:
-            self._connection.execute(f"INSERT INTO titles SELECT {columns} FROM {known.scan(path)} GROUP BY 1")  # noqa: S608
+            self._connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(self._connection)} GROUP BY 1")  # noqa: S608
         except duckdb.Error as error:
-            raise mistake([(path, known, Columns(key, text))], _first_line(error)) from error
+            raise mistake([(source, Columns(key, text))], _first_line(error)) from error
         titled = self.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE title IS NOT NULL")
         if not titled:
             example = self._connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
@@ -220,9 +227,11 @@ class Tables:
         named = "SELECT name AS id, title, num_train AS count FROM features LEFT JOIN titles USING (name) ORDER BY feature"
         return self._stream(named, ROWS_PER_BATCH)
 
-    def _stream(self, query: str, rows: int) -> Generator[pa.RecordBatch, None, None]:
+    def _stream(self, query: str, rows: int, sources: Sources | None = None) -> Generator[pa.RecordBatch, None, None]:
+        """What a query gives, so many rows at a time; it may read the interactions of some sources as the table `sources`."""
         with self._connection.cursor() as cursor:
-            reader: pa.RecordBatchReader = cursor.sql(query).to_arrow_reader(rows)
+            known = "" if sources is None else f"WITH sources AS ({sources.query(cursor)}) "
+            reader: pa.RecordBatchReader = cursor.sql(known + query).to_arrow_reader(rows)
             yield from reader
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels import roomy
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
@@ -20,6 +21,7 @@ from widenet.plan.shards import Shards
 from widenet.plan.weights import Weight, weights_of
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.spatial import ConvolutionLayer
 from widenet.spec.training import TrainingSpec
 
 
@@ -66,6 +68,8 @@ def build(
     return Network(
         spec=spec,
         units=layout.units,
+        shapes=layout.shapes,
+        windows=layout.windows,
         exchange=exchange,
         num_shards=training.shards,
         device=device,
@@ -107,19 +111,22 @@ class _First:
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
         """A weight or bias of a hidden layer."""
         limit = None if weight.columns is None else self._layer(weight).weight_norm
-        return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit)
+        return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit, trained=weight.trained)
 
-    def _layer(self, weight: Weight) -> HiddenLayer | OutputLayer:
+    def _layer(self, weight: Weight) -> HiddenLayer | ConvolutionLayer | OutputLayer:
         layer = self.spec.layer(weight.layer)
-        assert isinstance(layer, HiddenLayer | OutputLayer)
+        assert isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer)
         return layer
 
     def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
         layer = self._layer(weight)
         if weight.columns is None:
-            return torch.full((rows,), layer.bias_start, device=self.device)
+            start = layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
+            return torch.full((rows,), start, device=self.device)
         shape = (rows, weight.columns)
         if self.blank:
-            return torch.empty(shape, device=self.device)
-        fans = (weight.rows, weight.columns) if weight.wide and isinstance(layer, HiddenLayer) else (weight.columns, weight.rows)
+            return roomy(shape, device=self.device)
+        fans = (weight.columns, weight.rows * weight.places)
+        if weight.wide and isinstance(layer, HiddenLayer):
+            fans = fans[::-1]
         return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
+from widenet.model.activations import SELU_ALPHA, SELU_SCALE
 from widenet.model.sharding import ByUnit
-from widenet.spec.activations import ROW_WISE, Elu, LeakyRelu
+from widenet.spec.activations import ROW_WISE, Elu, LeakyRelu, PlainActivation
 from widenet.spec.layers import OutputLayer
 from widenet.spec.losses import CosineContrastive, DataScaledMarginalCrossEntropy, ScaledMarginalCrossEntropy
 
@@ -31,12 +32,15 @@ def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
             numbers = loss.one_target, loss.zero_target, loss.one_scale, loss.zero_scale, by_data
         case CosineContrastive() as loss:
             numbers = loss.margin, 0.0, 0.0, 0.0, 0.0
+    activation, sides = str(spec.activation.kind), (0.0, 0.0)
     match spec.activation:
-        case LeakyRelu(slope=number) | Elu(alpha=number):
-            pass
-        case _:
-            number = 0.0
-    return UnitFormula(spec.activation.kind, number, kind, numbers, by_logit)
+        case LeakyRelu(slope=slope):
+            sides = slope, 0.0
+        case Elu(alpha=alpha, scale=scale):
+            sides = alpha, scale
+        case PlainActivation(kind="selu"):
+            activation, sides = "elu", (SELU_ALPHA, SELU_SCALE)
+    return UnitFormula(activation, sides, kind, numbers, by_logit)
 
 
 class FusedTiles:
@@ -48,9 +52,10 @@ class FusedTiles:
     @classmethod
     def where_possible(cls, step: "WideLoss") -> "FusedTiles | None":
         """These passes; None where the step's device or its units ask for torch's."""
-        kind = step.activation.kind
+        spec, kind = step.output.spec, step.activation.kind
+        plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None and not step.counts_samples
         closed = kind == "softmax" and step.loss.slope_of_logit
-        possible = step.targets.sparse is not None and not step.counts_samples and (kind not in ROW_WISE or closed)
+        possible = plain and step.targets.sparse is not None and (kind not in ROW_WISE or closed)
         return cls(step) if possible and runs_triton(step.direct_EH.device) else None
 
     def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor, Tensor, Tensor]:

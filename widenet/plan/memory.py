@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
+from widenet.plan.unfolding import workspace
 from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
 from widenet.spec.samples import PopularitySample
+from widenet.spec.spatial import PoolingLayer
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
 """Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose context lies in device memory."""
@@ -42,11 +44,12 @@ def memory(job: Job, process: int = -1) -> Memory:
     held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
     counted = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
+    trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
     optimizer = job.training.optimizer
     moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     return Memory(
         weights=sum(held.values()) + counted,
-        state=sum(held.values()) * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
+        state=trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
         activations=_activations(job),
         workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
@@ -75,7 +78,8 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 def _activations(job: Job) -> int:
     """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers; the trunk's gradients.
 
-    Of a hidden unit: its sum, activation, gradient and what dropout kept. In bfloat16 also the trunk's weights as operands.
+    Of a hidden unit: its sum, activation, gradient and what dropout kept, and what a normalization made of the sum; of a source whose
+    windows are pooled, two padded copies. In bfloat16 also the trunk's weights as operands.
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
@@ -85,7 +89,12 @@ def _activations(job: Job) -> int:
     entries += sum(8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries)
     widths = {field: job.weights.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
-    hidden = sum(4 * 4 * num * layer.units for layer in job.network.hidden)
+    units = job.weights.units
+    hidden = sum(
+        4 * (4 + (getattr(layer, "batch_normalization", None) is not None)) * num * units[layer.name] for layer in job.network.hidden
+    )
+    pooled = [source for layer, source in job.weights.windows if isinstance(job.network.layer(layer), PoolingLayer)]
+    hidden += sum(4 * 2 * num * units[source] for source in pooled)
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
     operands = trunk // 2 if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
@@ -98,6 +107,10 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
     yield sum(_exact_sum(job, job.weights.units[layer]) for layer, _, _ in wide)
+    for (layer, source), link in job.weights.links.items():
+        if (layer, source) in job.weights.windows:
+            windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
+            yield workspace(job.num_examples, windows, filters, job.training.shards, job.num_threads, job.device)
     yield samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
 
@@ -156,8 +169,8 @@ def _drifting(job: Job, layer: OutputLayer) -> int:
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:
-    """Whether an output's tiles are updated at the end of a step: others use its weight, or the whole gradient has a limit."""
+    """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them wait."""
     if layer.sample is not None:
         return False
     shared = job.weights.users(job.weights.links[layer.name, ""].weight) > 1
-    return shared or job.training.gradient_norm_limit is not None
+    return shared or job.training.waits

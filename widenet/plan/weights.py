@@ -1,11 +1,19 @@
 """The weights of a network: their shapes, who shares them, and which are wide."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from widenet.plan.binding import FieldFacts, bind, is_sparse_input
-from widenet.spec.layers import HiddenLayer, OutputLayer
+from widenet.plan.place import Place
+from widenet.plan.shapes import shapes_of
+from widenet.plan.windows import Shape, Windows, windows_of
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
+"""What a batch normalization keeps: weights, and running statistics."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,8 @@ class Weight:
     """A weight [rows, columns] or bias [rows] of the layer that owns it.
 
     wide: its rows are the units of a sparse input or of an output, and cut into shards; otherwise every process has it whole.
+    trained: it has a gradient; otherwise it follows the batches.
+    places: of a convolution's kernel; a row is a filter, a column one of its numbers, channel by channel.
     by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise, where it is wide, only rows that
         a batch touches or an output's sample holds.
     """
@@ -30,6 +40,8 @@ class Weight:
     columns: int | None
     wide: bool
     by_tiles: bool = False
+    trained: bool = True
+    places: int = 1
 
     @property
     def row_bytes(self) -> int:
@@ -41,11 +53,15 @@ class Weight:
 class Weights:
     """All weights of a network over known widths.
 
-    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
-    weights: by name: "LAYER/SOURCE" of a hidden layer, "LAYER" of an output, "LAYER bias" of either.
+    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
+    weights: by name: "LAYER/SOURCE" of a hidden layer, "LAYER" of an output, "LAYER bias" of either, and of a batch normalization
+        "LAYER normalization scale", "... shift", "... mean" and "... variance".
+    windows: how the kernel moves, by (layer, source) of convolutions and of pooling layers that have one.
     """
 
     units: dict[str, int]
+    shapes: dict[str, Shape]
+    windows: dict[tuple[str, str], Windows]
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
 
@@ -61,15 +77,23 @@ class Weights:
 def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
     """The weights of a network over a dataset's fields, hidden layers' first; raises FitError where the two do not go together."""
     units = bind(spec, fields)
+    ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
+    shapes = shapes_of(spec, {layer.name: units[layer.name] for layer in ends})
+    windows = dict(_windows(spec, shapes))
     links: dict[tuple[str, str], Link] = {}
     found: dict[str, Weight] = {}
     for layer in spec.hidden:
+        if isinstance(layer, PoolingLayer):
+            continue
         for source in spec.sources(layer):
             links[layer.name, source] = link = _link(spec, layer, source)
-            if link.weight == f"{layer.name}/{source}":
+            if link.weight != f"{layer.name}/{source}":
+                continue
+            if isinstance(layer, ConvolutionLayer):
+                found[link.weight] = _filters(layer, windows[layer.name, source])
+            else:
                 found[link.weight] = _between(layer.name, units[source], units[layer.name], is_sparse_input(spec, source, fields))
-        if layer.bias:
-            found[f"{layer.name} bias"] = Weight(layer.name, units[layer.name], None, wide=False)
+        found |= _per_channel(layer, shapes[layer.name][0])
     for output in spec.outputs:
         links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
         if link.weight == output.name:
@@ -78,7 +102,13 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         if output.bias:
             found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
     stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
-    return Weights(units, links, {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()})
+    return Weights(
+        units,
+        shapes,
+        windows,
+        links,
+        {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()},
+    )
 
 
 def _between(layer: str, source_units: int, units: int, is_sparse: bool) -> Weight:
@@ -86,7 +116,25 @@ def _between(layer: str, source_units: int, units: int, is_sparse: bool) -> Weig
     return Weight(layer, source_units, units, wide=True) if is_sparse else Weight(layer, units, source_units, wide=False)
 
 
-def _link(spec: NetworkSpec, layer: HiddenLayer | OutputLayer, source: str) -> Link:
+def _filters(layer: ConvolutionLayer, windows: Windows) -> Weight:
+    return Weight(layer.name, layer.filters, windows.inputs, wide=False, places=prod(windows.kernel))
+
+
+def _per_channel(layer: HiddenLayer | ConvolutionLayer, channels: int) -> dict[str, Weight]:
+    """The numbers of which a layer has one for each unit, a convolution one for each filter."""
+    parts = [f"normalization {part}" for part in (*TRAINED, *FOLLOWING)] if layer.batch_normalization is not None else []
+    kinds = [*["bias"] * layer.bias, *parts]
+    return {f"{layer.name} {kind}": Weight(layer.name, channels, None, wide=False, trained=not kind.endswith(FOLLOWING)) for kind in kinds}
+
+
+def _windows(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> Iterator[tuple[tuple[str, str], Windows]]:
+    for layer in spec.hidden:
+        if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None:
+            for source in spec.sources(layer):
+                yield (layer.name, source), windows_of(Place.find(spec, layer), layer, source, shapes[source])
+
+
+def _link(spec: NetworkSpec, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str) -> Link:
     """The weight that a layer uses for a source: its own, or the one it shares."""
     own = layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
     share = layer.weights

@@ -7,8 +7,9 @@ from widenet.plan.drift import drift_columns, drift_operations
 from widenet.plan.job import Job
 from widenet.plan.memory import keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
+from widenet.plan.unfolding import shares
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import InputLayer, OutputLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def _products(job: Job, process: int) -> Iterator[int]:
         if weight.wide:
             yield round(4 * num * job.entries_of(source) / job.num_processes * job.weights.units[layer])
         else:
-            yield from (2 * own * inner * columns for own, inner, columns, _ in _narrow(job, layer, source))
+            yield from (operations for operations, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
         weight = job.weights.weights[job.weights.links[output.name, ""].weight]
         rows = job.rows(weight, process)
@@ -52,16 +53,22 @@ def _products(job: Job, process: int) -> Iterator[int]:
             yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * (weight.columns or 1)
 
 
-def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int, int, bool]]:
-    """Of each product of a narrow layer with a source: rows that a process computes, inner size, columns, whether it gathers the rest."""
+def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
+    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to every other."""
     num, units, inputs = job.num_examples, job.weights.units[layer], job.weights.units[source]
+    with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
+    if (layer, source) in job.weights.windows:
+        windows, filters = job.weights.windows[layer, source], job.weights.shapes[layer][0]
+        yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
+        return
     shapes = [(num, inputs, units), (units, num, inputs)]
-    if not isinstance(job.network.layer(source), InputLayer):
+    if with_inputs:
         shapes.append((num, units, inputs))
     for rows, inner, columns in shapes:
-        count = num_blocks(rows, inner, columns, job.training.shards, job.device)
+        count = num_blocks(rows, inner, columns, most, job.device)
         divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
-        yield most_rows(rows, count, job.num_processes) if divided else rows, inner, columns, divided
+        own = most_rows(rows, count, job.num_processes) if divided else rows
+        yield 2 * own * inner * columns, 4 * own * columns * divided
 
 
 def _passes(job: Job, output: OutputLayer) -> int:
@@ -72,6 +79,7 @@ def _passes(job: Job, output: OutputLayer) -> int:
     again = 0
     if not keeps(job, output):
         again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
+        again += 1 if output.delta_norm is not None else 0
     return 3 + again + (2 if limited else 0)
 
 
@@ -92,16 +100,18 @@ def _added_up(job: Job) -> Iterator[int]:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (samples + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values()))
     for hidden in job.network.hidden:
-        if hidden.weight_norm is not None:
+        if isinstance(hidden, HiddenLayer) and hidden.weight_norm is not None:
             owned = [job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)]
             yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
 
 
 def _gathered(job: Job) -> Iterator[int]:
-    """Bytes that a process gives to every other in a step: statistics of row-wise activations, and its parts of narrow layers."""
+    """Bytes that a process gives to every other in a step: statistics of each example over an output, and its parts of narrow layers."""
     for output in job.network.outputs:
+        if output.delta_norm is not None:
+            yield 8 * job.num_examples * job.shards_each
         if output.activation.kind in ROW_WISE:
             yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
     for (layer, source), link in job.weights.links.items():
         if source and not job.weights.weights[link.weight].wide:
-            yield from (4 * own * columns for own, _, columns, divided in _narrow(job, layer, source) if divided)
+            yield from (sent for _, sent in _narrow(job, layer, source))

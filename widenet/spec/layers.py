@@ -2,42 +2,17 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Share, Sources
 from widenet.spec.samples import SampleField
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\x1f]+$")]
-Units = Annotated[int, Field(ge=1, le=2**31 - 1)]
-AutoUnits = Units | Literal["auto"]
-Probability = Annotated[float, Field(ge=0, lt=1)]
-Limit = Annotated[float, Field(gt=0)]
-
-
-def _several(value: object) -> object:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(value) if isinstance(value, list) else value
-
-
-_AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
-Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)]
-
-
-class Share(Spec):
-    """Weights taken from another layer instead of one's own; both layers train them."""
-
-    layer: Name
-    """The layer that owns the weights."""
-    layer_source: Name | None = None
-    """Which of the owner's sources the weights come from; unset where it has one."""
-    source: Name | None = None
-    """Which of this layer's sources they serve; unset where it has one."""
-    transposed: bool = False
-    """Use them the other way round, as the decoder of a tied autoencoder does."""
+AutoUnits = Count | Literal["auto"]
 
 
 class Sparseness(Spec):
@@ -60,6 +35,8 @@ class InputLayer(Spec):
     """The dataset's field."""
     units: AutoUnits = "auto"
     """Width. auto: the field's; a larger number leaves room for features to come."""
+    shape: Annotated[tuple[Count, ...], Field(min_length=2, max_length=4)] | None = None
+    """Channels and sizes of the axes, slowest first, as [1, 28, 28]; their product is the width. Unset: flat (dense fields only)."""
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored feature counts as one."""
     denoise: Probability = 0.0
@@ -83,7 +60,7 @@ class HiddenLayer(Spec):
     """The layer's name."""
     source: Sources | None = None
     """The layer or layers it takes its input from; unset: the layer before it in the document."""
-    units: Units
+    units: Count
     """Number of units."""
     activation: ActivationField = PlainActivation(kind="sigmoid")
     """What it makes of the sum."""
@@ -104,6 +81,12 @@ class HiddenLayer(Spec):
 
     Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately count as they were left.
     """
+    delta_norm: Limit | None = None
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened."""
+    batch_normalization: Normalization = None
+    """Normalization of the sums, by unit, before the activation; true: with its defaults."""
+    skip: Sources | None = None
+    """Layers of as many units that are added to the sums, before a normalization and the activation."""
 
 
 class Cosine(Spec):
@@ -111,6 +94,15 @@ class Cosine(Spec):
 
     temperature: Annotated[float, Field(gt=0)] = 0.1
     """The cosine is divided by this before the bias is added."""
+
+
+class DeltaBoost(Spec):
+    """Factors on the gradients by the logits; the reported loss leaves them out."""
+
+    target: Annotated[float, Field(ge=0)] = 1.0
+    """Of the example's targets."""
+    other: Annotated[float, Field(ge=0)] = 1.0
+    """Of all other units."""
 
 
 class OutputLayer(Spec):
@@ -136,6 +128,15 @@ class OutputLayer(Spec):
     """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step."""
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored target counts as one."""
+    others: Literal["use", "ignore"] = "use"
+    """ignore: units of which nothing is stored cost nothing and are left alone (sparse fields, activations of single units)."""
+    delta_boost: DeltaBoost | None = None
+    """Factors on the gradients of targets and of other units."""
+    delta_norm: Limit | None = None
+    """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is shortened.
+
+    Costs another pass over the units.
+    """
     cosine: Cosine | None = None
     """Score by cosine instead of by product."""
     bias: bool = True
@@ -159,8 +160,13 @@ def _kind(value: object) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-Layer = InputLayer | HiddenLayer | OutputLayer
+Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer
+Layer = InputLayer | Trunk | OutputLayer
 LayerField = Annotated[
-    Annotated[InputLayer, Tag("input")] | Annotated[HiddenLayer, Tag("hidden")] | Annotated[OutputLayer, Tag("output")],
+    Annotated[InputLayer, Tag("input")]
+    | Annotated[HiddenLayer, Tag("hidden")]
+    | Annotated[ConvolutionLayer, Tag("convolution")]
+    | Annotated[PoolingLayer, Tag("pooling")]
+    | Annotated[OutputLayer, Tag("output")],
     Discriminator(_kind),
 ]

@@ -4,22 +4,28 @@ from collections.abc import Sequence
 
 from widenet.errors import did_you_mean
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Share
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CrossEntropy
-from widenet.spec.wiring import sources_of
+from widenet.spec.parts import Share
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+from widenet.spec.spatial_rules import check_spatial
+from widenet.spec.wiring import feeding, sources_of
 
 _MARGINAL = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 
 
-def check_layers(layers: Sequence[Layer]) -> None:
-    """Raise ValueError, with a JSON path, for the first broken rule."""
+def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
+    """Raise ValueError, with a JSON path, for the first broken rule. any_sparseness: the penalty goes with every activation."""
     for index, layer in enumerate(layers):
         place = f"layers[{index}]"
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
-        if isinstance(layer, HiddenLayer) and layer.sparseness is not None and layer.activation.kind not in ("sigmoid", "softmax"):
+        sparse = isinstance(layer, HiddenLayer) and layer.sparseness is not None and not any_sparseness
+        if isinstance(layer, HiddenLayer) and sparse and layer.activation.kind not in ("sigmoid", "softmax"):
             raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
-        if not isinstance(layer, InputLayer) and layer.weights is not None:
+        if isinstance(layer, ConvolutionLayer | PoolingLayer):
+            check_spatial(place, layer, layers)
+        if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
             _check_share(place, layer, layer.weights, layers)
 
 
@@ -33,6 +39,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         raise ValueError(f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {{"temperature": 1}}.')
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum" and activation != "softmax":
         raise ValueError(f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.')
+    if layer.others == "ignore" and activation in ROW_WISE:
+        raise ValueError(f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got "{activation}".')
     if layer.sample is not None:
         _check_sample(place, layer)
     if layer.predict == "hidden":
@@ -52,6 +60,8 @@ def _check_sample(place: str, layer: OutputLayer) -> None:
     if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in _MARGINAL):
         rule = "needs a cross-entropy, or an activation of single units"
         raise ValueError(f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample" or change one.')
+    if layer.others == "ignore":
+        raise ValueError(f'{place}.others "ignore" leaves nothing to "sample". Remove one.')
     if layer.weight_norm is not None:
         raise ValueError(
             f'{place}.weight_norm must be unset beside "sample", which leaves most rows alone; got {layer.weight_norm:g}. Remove one.'
@@ -63,20 +73,24 @@ def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
     found: list[Layer] = []
     pending = [layer]
     while pending:
-        names = sources_of(layers, pending.pop())
+        names = feeding(layers, pending.pop())
         fresh = [other for other in layers if other.name in names and other not in found]
         found += fresh
         pending += fresh
     return found
 
 
-def _check_share(place: str, layer: HiddenLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
-    owners = {other.name: other for other in layers if not isinstance(other, InputLayer)}
+def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
+    is_convolution = isinstance(layer, ConvolutionLayer)
+    kinds = (ConvolutionLayer,) if is_convolution else (HiddenLayer, OutputLayer)
+    owners = {other.name: other for other in layers if isinstance(other, kinds)}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
-        rule = "name another hidden or output layer"
+        rule = "name another convolution" if is_convolution else "name another hidden or output layer"
         raise ValueError(f'{place}.weights.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
+    if is_convolution and share.transposed:
+        raise ValueError(f"{place}.weights.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:
         raise ValueError(f'{place}.weights.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights.layer}".')
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):

@@ -3,9 +3,6 @@
 import triton
 import triton.language as tl
 
-_SELU_ALPHA = tl.constexpr(1.6732632423543772)
-_SELU_SCALE = tl.constexpr(1.0507009873554805)
-
 
 @triton.jit
 def _tanh(z):
@@ -35,8 +32,8 @@ def _expm1(z):
 
 
 @triton.jit
-def activated(z, number, KIND: tl.constexpr):
-    """The activation of some logits. number: leaky_relu's slope, elu's alpha."""
+def activated(z, numbers, KIND: tl.constexpr):
+    """The activation of some logits. numbers: leaky_relu's slope, or elu's alpha and scale."""
     if KIND == "linear":
         return z
     elif KIND == "sigmoid":
@@ -46,11 +43,9 @@ def activated(z, number, KIND: tl.constexpr):
     elif KIND == "relu":
         return tl.maximum(z, 0.0)
     elif KIND == "leaky_relu":
-        return tl.where(z > 0.0, z, number * z)
+        return tl.where(z > 0.0, z, numbers[0] * z)
     elif KIND == "elu":
-        return tl.where(z > 0.0, z, number * _expm1(tl.minimum(z, 0.0)))
-    elif KIND == "selu":
-        return _SELU_SCALE * tl.where(z > 0.0, z, _SELU_ALPHA * _expm1(tl.minimum(z, 0.0)))
+        return numbers[1] * tl.where(z > 0.0, z, numbers[0] * _expm1(tl.minimum(z, 0.0)))
     elif KIND == "softplus":
         return _softplus(z)
     elif KIND == "softsign":
@@ -63,7 +58,7 @@ def activated(z, number, KIND: tl.constexpr):
 
 
 @triton.jit
-def slope(z, a, number, KIND: tl.constexpr):
+def slope(z, a, numbers, KIND: tl.constexpr):
     """The derivative of the activation `a` of some logits."""
     if KIND == "linear":
         return tl.full(z.shape, 1.0, tl.float32)
@@ -74,11 +69,9 @@ def slope(z, a, number, KIND: tl.constexpr):
     elif KIND == "relu":
         return (z > 0.0).to(tl.float32)
     elif KIND == "leaky_relu":
-        return tl.where(z > 0.0, 1.0, number)
+        return tl.where(z > 0.0, 1.0, numbers[0])
     elif KIND == "elu":
-        return tl.where(z > 0.0, 1.0, a + number)
-    elif KIND == "selu":
-        return tl.where(z > 0.0, _SELU_SCALE, a + _SELU_SCALE * _SELU_ALPHA)
+        return tl.where(z > 0.0, numbers[1], a + numbers[1] * numbers[0])
     elif KIND == "softplus":
         return tl.sigmoid(z)
     elif KIND == "softsign":
@@ -149,21 +142,21 @@ def _sign(number):
 
 @triton.jit
 def of_others(z, formula_numbers, ACTIVATION: tl.constexpr, LOSS: tl.constexpr, BY_LOGIT: tl.constexpr):
-    """Value of units that no target names, and its slope by the logit. formula_numbers: the activation's number, then the loss's."""
-    number, numbers = formula_numbers
-    a = activated(z, number, ACTIVATION)
+    """Value of units that no target names, and its slope by the logit. formula_numbers: the activation's, then the loss's."""
+    of_activation, numbers = formula_numbers
+    a = activated(z, of_activation, ACTIVATION)
     value, by = other_value(z, a, numbers, LOSS)
     if not BY_LOGIT:
-        by = by * slope(z, a, number, ACTIVATION)
+        by = by * slope(z, a, of_activation, ACTIVATION)
     return value, by
 
 
 @triton.jit
 def of_targets(z, t, formula_numbers, ACTIVATION: tl.constexpr, LOSS: tl.constexpr, BY_LOGIT: tl.constexpr):
     """Value of units with a target t, and its slope by the logit."""
-    number, numbers = formula_numbers
-    a = activated(z, number, ACTIVATION)
+    of_activation, numbers = formula_numbers
+    a = activated(z, of_activation, ACTIVATION)
     value, by = target_value(z, a, t, numbers, LOSS)
     if not BY_LOGIT:
-        by = by * slope(z, a, number, ACTIVATION)
+        by = by * slope(z, a, of_activation, ACTIVATION)
     return value, by

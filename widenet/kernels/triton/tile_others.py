@@ -21,15 +21,15 @@ class UnitFormula:
     """
 
     activation: str
-    activation_number: float
+    activation_numbers: tuple[float, float]
     loss: str
     loss_numbers: tuple[float, float, float, float, float]
     by_logit: bool
 
     @property
-    def numbers(self) -> tuple[float, tuple[float, ...]]:
+    def numbers(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """As kernels take them."""
-        return self.activation_number, self.loss_numbers
+        return self.activation_numbers, self.loss_numbers
 
 
 @triton.jit
