@@ -310,7 +310,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
             continue
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
-        state = LoopState(**checkpoint.facts["state"])
+        state = LoopState.of(checkpoint.facts["state"])
         break
     else:
         if problem is not None:
@@ -349,8 +349,8 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
-    state, steps_per_epoch = LoopState(**checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
-    settle(network, rule, rates(training, steps_per_epoch), state.epoch * steps_per_epoch + state.step)
+    state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
+    settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))
 
 
 def _run_directory(

@@ -36,6 +36,8 @@ def train(
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_training(*documents, Dataset.open(data))
     run_in_processes(context, processes, device)
+    for note in documents[0].notes if is_leader() and not quiet else ():
+        typer.echo(note, err=True)
     evaluation = documents[1].evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:

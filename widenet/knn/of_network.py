@@ -45,7 +45,7 @@ def check_layer(network: Network, layer: str | None) -> str:
 def features_of(model: Trained, layer: str) -> Vocabulary:
     """The names of what a layer's units stand for."""
     spec = model.network.spec.layer(layer)
-    assert isinstance(spec, InputLayer | OutputLayer), "the others have no units of a field"
+    assert isinstance(spec, InputLayer | OutputLayer), "only these have a field"
     return model.run.vocabulary(spec.field)
 
 
