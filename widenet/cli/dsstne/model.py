@@ -24,7 +24,8 @@ def import_model(
     """Make a run of a network that DSSTNE trained: it predicts at once, and trainings may begin with its weights."""
     from widenet.interop.dsstne.model import import_model as run
 
-    model = run(source, out, data=data, features=index_files(features or []), fields=pairs("--field", fields or []))
+    named, renamed = index_files(features or []), pairs("--field", fields or [])
+    model = run(source, out, data=data, features=named, fields=renamed, say=lambda text: typer.echo(text, err=True))
     typer.echo(repr(model))
 
 
