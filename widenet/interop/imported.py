@@ -36,6 +36,7 @@ class Imported:
 
     layers: as in a network document. fields: what its inputs and outputs are, by name.
     weights: float32, by the names of `weights_of`; matrices are [units, inputs], biases [units]. factors: of an input's features.
+    settings: what the network document says beside its layers.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Imported:
     weights: dict[str, np.ndarray]
     factors: dict[str, np.ndarray] = field(default_factory=dict)
     training: TrainingSpec = field(default_factory=TrainingSpec)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def with_fields(self, names: Mapping[str, str]) -> "Imported":
         """The same network over fields of other names; raises OptionError for a field that it has not."""
@@ -67,7 +69,7 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
     data: the dataset whose fields, and names of features, are the network's; without it features are named by their index.
     Raises DataError, FitError, CheckpointError; then nothing is left.
     """
-    spec = NetworkSpec.of({"layers": imported.layers}, imported.name)
+    spec = NetworkSpec.of({**imported.settings, "layers": imported.layers}, imported.name)
     with TemporaryDirectory() as folder:
         dataset = data or _described(Path(folder) / "data", imported.fields)
         for name, facts in imported.fields.items():

@@ -24,5 +24,17 @@ def import_model(
     """Make a run of a network that DSSTNE trained: it predicts at once, and trainings may begin with its weights."""
     from widenet.interop.dsstne.model import import_model as run
 
-    model = run(source, out, data=data, features=index_files(features or []), fields=pairs("--field", fields or []))
+    named, renamed = index_files(features or []), pairs("--field", fields or [])
+    model = run(source, out, data=data, features=named, fields=renamed, say=lambda text: typer.echo(text, err=True))
     typer.echo(repr(model))
+
+
+def export_model(
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")],
+) -> None:
+    """Write a run as a network that DSSTNE predicts with."""
+    from widenet.interop.dsstne.model_export import export_model as run
+
+    run(source, out)
+    typer.echo(f"{out}: written.")

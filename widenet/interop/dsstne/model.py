@@ -1,6 +1,6 @@
 """DSSTNE's trained networks, made into runs that predict at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,10 +14,10 @@ from widenet.data.writer import VOCABULARY_ROWS_PER_BATCH, VOCABULARY_SCHEMA, wr
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model_file import ModelFile, Numbers, read_model
-from widenet.interop.dsstne.translation import translated
 from widenet.interop.imported import Imported, write_run
 from widenet.plan.binding import Width
 from widenet.runs import Model
+from widenet.spec.dsstne.network import translation
 from widenet.spec.training import TrainingSpec
 
 _TRAINING = {"epochs": 40, "batch_size": 1024, "optimizer": {"kind": "sgd", "learning_rate": 0.025}, "l2": 0.0001}
@@ -31,27 +31,35 @@ def import_model(
     data: Dataset | Path | str | None = None,
     features: Mapping[str, Path | str] | Path | str | None = None,
     fields: Mapping[str, str] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Model:
     """The run of a network that DSSTNE trained: it predicts at once, and trainings may begin with its weights.
 
     A data set of the network is a field of its name. Padding of layers stays, and is never recommended where names are fewer.
     data: a dataset with these fields, whose features the network knows. features: or else the index file of every sparse field, or those
     of some by name. Without either a feature is named by its index. fields: other names for the network's, by its own.
+    say: told of what was left out, or is not what it seems.
+    The documents keep DSSTNE's meaning: "dialect": "dsstne".
     Weights that a layer shares where this project cannot share them are copied, so that a further training moves each by itself.
     Raises DataError, DocumentError, FitError, CheckpointError, OptionError; nothing is then left.
     """
     if data is not None and features is not None:
         raise OptionError("--data and --features cannot go together: the dataset names its features. Leave one out.")
+    tell = say or _in_silence
     file = read_model(Path(source))
     copied = {key for key, connection in file.connections.items() if connection.shared is not None and not _is_sharable(file, *key)}
     _say_shared(file, copied)
-    network, training = translated(file.network, str(source))
+    found = translation(file.network, str(source))
+    layers = found.network.pop("layers")
+    for note in found.notes:
+        tell(note)
     imported = Imported(
         name=str(source),
-        layers=network["layers"],
-        fields=_fields(file, network["layers"]),
-        weights=_weights(file, network["layers"]),
-        training=TrainingSpec.of(_TRAINING | training, str(source)),
+        layers=layers,
+        fields=_fields(file, layers),
+        weights=_weights(file, layers),
+        training=TrainingSpec.of(_TRAINING | found.training, str(source)),
+        settings=found.network,
     ).with_fields(fields or {})
     with TemporaryDirectory() as folder:
         if data is None:
@@ -165,3 +173,7 @@ def _vocabulary(width: int, names: list[str] | None) -> list[pa.RecordBatch]:
         columns = [pa.array(ids, pa.string()), pa.nulls(stop - start, pa.string()), pa.array(np.zeros(stop - start, np.int64))]
         batches.append(pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA))
     return batches
+
+
+def _in_silence(text: str) -> None:
+    del text

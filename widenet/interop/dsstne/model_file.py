@@ -161,8 +161,8 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
         : file.whole(f"{prefix}dimensions", least=1, default=1 + max(place for place in range(4) if place == 0 or sides[place] > 1))
     ]
     layer: dict[str, Any] = {"Name": file.text(f"{prefix}name"), "Kind": kind, "Type": form, "Sparse": bool(attributes & SPARSE)}
-    if kind != "Hidden":
-        layer["DataSet"] = file.text(f"{prefix}dataSet", "")
+    if kind in ("Input", "Output"):
+        layer["DataSet"] = file.text(f"{prefix}dataSet", "") or layer["Name"]
     layer["pDropout"] = file.number(f"{prefix}pDropout", 0.0)
     if kind == "Input":
         return layer | {"N": list(sides)}, sides
@@ -175,7 +175,8 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
     if form == "Pooling":
         return layer | {"Function": file.choice(f"{prefix}poolingfunction", FUNCTIONS)}, sides
     layer["N"] = list(sides) if form == "FullyConnected" else sides[-1]
-    layer["BatchNormalization"] = bool(attributes & BATCH_NORMALIZATION)
+    if kind == "Hidden":
+        layer["BatchNormalization"] = bool(attributes & BATCH_NORMALIZATION)
     layer["WeightInit"] = {
         "Scheme": file.choice(f"{prefix}weightInit", SCHEMES, "Xavier"),
         "Scale": file.number(f"{prefix}weightInitScale", 1.0),
