@@ -1,5 +1,6 @@
 """`widenet data`: what it makes and what it says of it."""
 
+import json
 import shutil
 
 import pytest
@@ -52,6 +53,29 @@ def test_ingest_takes_columns_values_and_a_heldout_file(widenet, tmp_path):
     assert (made.field("films").num_entries, made.field("films").max_value) == ({"train": 3, "heldout": 1}, 5.0)
 
 
+def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, tmp_path):
+    (tmp_path / "log.txt").write_text("1|a|5|10\n1|b|3|20\n1|c|4|30\n2|a|1|10\n2|b|2|x\n1|a|2|5\n")
+    (tmp_path / "users.csv").write_text("id,land,age,size,w\n1,at,30,2,2\n2,de,40,3,1\n")
+    columns = ["--columns", "user,item,stars,when", "--value", "stars", "--time", "when", "--skip-bad-lines", 1, "--duplicates", "sum"]
+    fields = ["--users", tmp_path / "users.csv", "--sparse", "land=land", "--dense", "body=age,size", "--weight", "w"]
+    ended = widenet("data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "data", *columns, *fields, "--heldout-last", 1)
+    assert ended.status == 0, ended.err
+    assert ended.err.splitlines()[0] == "reading log.txt as csv (bars, no header): user = user, item = item, value = stars, time = when ..."
+    assert ended.out.splitlines()[1:] == [
+        "  items: 3 features; 3 train, 1 heldout",
+        "  land: 2 features; 2 train",
+        "  body: 2 numbers; 4 train",
+        "  train lines skipped: 1",
+        "  train rows read: 5",
+        "  train duplicates merged: 1",
+    ]
+    made = Dataset.open(tmp_path / "data")
+    assert made.sparse("items", slice(0, 1)).values.tolist() == [7.0, 3.0]
+    for wrong in ("land", "=land", "land="):
+        ended = widenet("data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "other", "--sparse", wrong)
+        assert (ended.status, ended.err) == (2, f"widenet: --sparse must be FIELD=COLUMN, each field once; got '{wrong}'.\n")
+
+
 @pytest.mark.usefixtures("inside")
 def test_split_makes_the_parts_asked_for(widenet, tmp_path):
     ended = widenet("data", "split", "whole", "--out", tmp_path / "data", "--heldout", 0.25, "--validation", 0.25, "--seed", 7)
@@ -60,6 +84,38 @@ def test_split_makes_the_parts_asked_for(widenet, tmp_path):
     assert f"{parts['train']} train, {parts['validation']} validation, {parts['heldout']} heldout" in ended.out
     assert sum(parts.values()) == 57
     assert min(parts.values()) >= 12
+
+
+@pytest.mark.usefixtures("inside")
+def test_users_set_aside_are_evaluated_from_what_they_are_known_to_have(widenet, tmp_path):
+    options = ["--out", tmp_path / "others", "--heldout-users", 0.25, "--heldout", 0.25]
+    ended = widenet("data", "split", "whole", *options)
+    expected = "widenet: --heldout-users and --users-out go together: the share, and the directory of these users. Give both.\n"
+    assert (ended.status, ended.err) == (2, expected)
+    ended = widenet("data", "split", "whole", *options, "--users-out", tmp_path / "held")
+    assert ended.status == 0, ended.err
+    assert [line for line in ended.out.splitlines() if "users" in line] == [
+        f"{tmp_path / 'others'}: 9 users",
+        f"{tmp_path / 'held'}: 3 users",
+    ]
+    ended = widenet("evaluate", "run", "--data", tmp_path / "held", "--k", 5)
+    assert ended.status == 0, ended.err
+    assert ended.out.endswith("over 3 users\n")
+
+
+@pytest.mark.usefixtures("inside")
+def test_describe_says_what_a_dataset_is_like(widenet, tmp_path):
+    ended = widenet("data", "describe", "whole", "--plot", tmp_path / "plot.svg")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines()[:4] == [
+        "whole: 12 examples",
+        "items: sparse, 9 wide",
+        "  train: 57 entries, density 52.778%",
+        "    entries of an example: mean 4.8, min 4, 25% 4, median 5, 75% 5, 90% 5, 99% 6, max 6",
+    ]
+    assert (tmp_path / "plot.svg").exists()
+    described = json.loads(widenet("data", "describe", "whole", "--json").out)
+    assert described["fields"]["items"]["parts"]["train"]["entries"] == 57
 
 
 @pytest.mark.usefixtures("inside")

@@ -16,7 +16,7 @@ from widenet.training.run_directory import RunDirectory
 ITEMS, TAGS, PROFILE = 23, 7, 5
 ROWS = [[0, 3, 5], [], [1], [2, 3, 7, 11, 22], [4, 9]]
 ACTIVATIONS = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
-ACTIVATIONS += [{"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 0.7}]
+ACTIVATIONS += [{"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
 WIDE = {"kind": "uniform", "limit": 0.7}
 
 
@@ -41,11 +41,11 @@ def model_of(layers, data, path, seed=0):
         counts = {field: data.counts(field) for field in network.counted_fields}
         built = build(network, training, data.fields, LocalExchange(3), "cpu", counts)
         random = torch.Generator().manual_seed(seed)
-        tensors = [trunk.tensor for trunk in built.trunk.values()]
-        tensors += [part.weight for wide in built.wide.values() for part in wide.parts.values()]
-        for tensor in tensors:
+        tensors = [(name, trunk.tensor) for name, trunk in built.trunk.items()]
+        tensors += [(name, part.weight) for name, wide in built.wide.items() for part in wide.parts.values()]
+        for name, tensor in tensors:
             if tensor.dim() == 1:
-                tensor.uniform_(-0.5, 0.5, generator=random)
+                tensor.uniform_(*((0.2, 1) if name.endswith("variance") else (-0.5, 0.5)), generator=random)
         run.save_model("model", built, {})
     return Model(run, built)
 

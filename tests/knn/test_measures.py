@@ -56,3 +56,11 @@ def test_no_vector_is_nearer_than_its_product_allows(measure, pairs):
         assert bool((near <= most).all())
         if measure != "cosine" and 1e-15 < float(lengths(vectors).max()) < 1e15:
             assert bool((most - near <= 1e-5 * (lengths(queries) + part.longest) ** 2).all())
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_nothing_is_excluded_where_a_product_may_leave_the_range_of_float32(measure):
+    direct, product = torch.ones(1, 3), torch.zeros(1)
+    assert ceiling(measure, product, direct, 1e10, 1e-10).isfinite().all()
+    assert ceiling(measure, product, direct, 1e38, 1e-10).tolist() == [np.inf]
+    assert (ceiling(measure, product, direct, 1.0, 1e-39).tolist() == [np.inf]) == (measure == "cosine")

@@ -117,6 +117,14 @@ def test_of_equally_near_vectors_the_lower_position_comes_first(vectors, queries
 
 
 @pytest.mark.parametrize("measure", MEASURES)
+def test_vectors_of_the_same_numbers_in_another_order_are_equally_near_to_equal_numbers(measure):
+    vectors = np.stack([np.random.default_rng(seed).permutation(VECTORS[0]) for seed in range(200)])
+    query = np.full((1, 12), 1 / 3, dtype=np.float32)
+    assert len(np.unique(vectors @ query[0])) > 1
+    assert Neighbours.of(vectors, measure=measure).search(query, 190)[1].tolist() == [list(range(190))]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
 def test_of_many_equal_vectors_the_lowest_positions_are_given(measure):
     vectors = np.tile(QUERIES[:1], (5000, 1))
     vectors[::2] = 0

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from widenet.cli.dataset import show
+from widenet.cli.progress import IngestReport
+from widenet.errors import OptionError
 
 Sources = Annotated[
     list[str],
@@ -18,6 +20,16 @@ Value = Annotated[str | None, typer.Option(help="Column of a number for each int
 Time = Annotated[str | None, typer.Option(help="Column of the time; the last of repeated interactions counts.")]
 MinValue = Annotated[float | None, typer.Option(help="Keep interactions of at least this value; they then count as plain ones.")]
 KeepValues = Annotated[bool, typer.Option("--keep-values", help="Store values that --min-value has filtered.")]
+Users = Annotated[str | None, typer.Option(help="File of users, for --sparse, --dense and --weight.")]
+UsersId = Annotated[str | None, typer.Option(help="Its column of the user's id.")]
+Sparse = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=COLUMN", help="A further sparse field: the users' categories in a column, of --users or of the sources."),
+]
+Dense = Annotated[
+    list[str] | None, typer.Option(metavar="FIELD=COLUMN,COLUMN", help="A further dense field: the numbers in columns of --users.")
+]
+Weight = Annotated[str | None, typer.Option(help="Column of --users: how much a user counts in the loss.")]
 Titles = Annotated[Path | None, typer.Option(help="CSV or Parquet file that names the items.")]
 TitleId = Annotated[str | None, typer.Option(help="Its column of the item's id.")]
 Title = Annotated[str | None, typer.Option(help="Its column of the title.")]
@@ -64,6 +76,11 @@ def ingest(
     time: Time = None,
     min_value: MinValue = None,
     keep_values: KeepValues = False,
+    users: Users = None,
+    users_id: UsersId = None,
+    sparse: Sparse = None,
+    dense: Dense = None,
+    weight: Weight = None,
     titles: Titles = None,
     title_id: TitleId = None,
     title: Title = None,
@@ -97,6 +114,20 @@ def ingest(
         return
 
     options["format"] = options.pop("file_format")
+    options["sparse"] = _fields("--sparse", sparse or [])
+    options["dense"] = {name: listed.split(",") for name, listed in _fields("--dense", dense or []).items()}
     options["columns"] = columns.split(",") if columns else None
-    manifest = run(**options, on_progress=lambda phase: typer.echo(f"{phase} ...", err=True))
+    with IngestReport() as report:
+        manifest = run(**options, on_progress=report.phase, on_rows=report.rows)
     show(out, manifest)
+
+
+def _fields(option: str, given: list[str]) -> dict[str, str]:
+    """The fields of an option, and what stands behind their names."""
+    fields: dict[str, str] = {}
+    for text in given:
+        name, equals, column = text.partition("=")
+        if not (name and equals and column) or name in fields:
+            raise OptionError(f"{option} must be FIELD=COLUMN, each field once; got {text!r}.")
+        fields[name] = column
+    return fields

@@ -1,7 +1,7 @@
 """From sources of interactions to a dataset directory: out of core, on DuckDB."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +13,9 @@ from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Duplicates, Moment, Selection, moment
+from widenet.data.side_fields import SideFields, SideTables
 from widenet.data.sources import Roles, Sources, opened
-from widenet.data.tables import Tables, database
+from widenet.data.tables import OnRows, Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
@@ -32,6 +33,11 @@ def ingest(
     time: str | None = None,
     min_value: float | None = None,
     keep_values: bool = False,
+    users: Any = None,
+    users_id: str | None = None,
+    sparse: Mapping[str, str] | None = None,
+    dense: Mapping[str, Sequence[str]] | None = None,
+    weight: str | None = None,
     titles: Path | str | None = None,
     title_id: str | None = None,
     title: str | None = None,
@@ -55,12 +61,14 @@ def ingest(
     memory: str | None = None,
     threads: int | None = None,
     on_progress: Callable[[str], None] | None = None,
+    on_rows: OnRows | None = None,
 ) -> Manifest:
     """Publish the dataset of some interactions; docs/data.md says what each option means, docs/architecture.md the order and form.
 
     sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
         a tuple of arrays (users, items, and perhaps values, times), or a list of such.
-    titles: a CSV or Parquet file. on_progress: is told each phase.
+    users: a source of the users' own columns. titles: a file that names items. on_progress: is told each phase.
+    on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that is not known yet.
     Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
     """
     asked = SimpleNamespace(**locals())
@@ -68,7 +76,7 @@ def ingest(
     check_field_name(field)
     work = _Work(asked, _selection(asked))
     with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
-        return work.done(folder, Tables(connection, folder / "scratch"))
+        return work.done(folder, Tables(connection, folder / "scratch", on_rows))
 
 
 def _selection(asked: SimpleNamespace) -> Selection:
@@ -94,6 +102,7 @@ class _Work:
     def __init__(self, asked: SimpleNamespace, selection: Selection) -> None:
         self._asked, self._selection = asked, selection
         counts_rows = asked.value is None and selection.duplicates == "sum"
+        self._side = SideFields(asked.users, asked.users_id, asked.sparse or {}, asked.dense or {}, asked.weight)
         self._roles = Roles(asked.user, asked.item, asked.value, asked.time, asked.min_value is not None and not counts_rows)
         _check_options(selection, self._roles, asked)
         self._has_values = asked.keep_values or ((asked.value is not None or counts_rows) and asked.min_value is None)
@@ -113,15 +122,18 @@ class _Work:
         asked.say("numbering examples and features")
         merging = Merging(tables, read, scratch, self._selection, asked.threads)
         tables.title(None if asked.titles is None else Path(asked.titles), asked.title_id, asked.title)
+        side = SideTables(tables, self._side, read["train"], self._selection, scratch)
         asked.say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
         return write_contents(
             folder,
             name=asked.name or read["train"].short_names[0].split(".")[0],
-            layouts=[FieldLayout(asked.field, merging.num_features, parts=parts, has_values=self._has_values)],
-            batches=assembled(tables.example_ids(), entries, asked.field, self._has_values),
-            vocabularies={asked.field: tables.vocabulary()},
-            has_weights=False,
+            layouts=[FieldLayout(asked.field, merging.num_features, parts=parts, has_values=self._has_values), *side.layouts],
+            batches=tables.followed(
+                assembled(side.examples(), entries, asked.field, self._has_values, side.entries()), merging.num_examples
+            ),
+            vocabularies={asked.field: tables.vocabulary(), **side.vocabularies()},
+            has_weights=self._side.weight is not None,
             source={"sources": list(read["train"].short_names), "min_value": asked.min_value, **tables.facts},
         )
 

@@ -73,11 +73,15 @@ class Selection:
         return tuple(part for part in parts if part in self.last or part in self.from_time)
 
     @property
+    def splits_by_time(self) -> list[str]:
+        """The options that keep the interactions of some times from training."""
+        window = [name for name, is_given in (("--since", self.since > -math.inf), ("--until", self.until < math.inf)) if is_given]
+        return [*window, *(f"--{part}-last" for part in self.last), *(f"--{part}-since" for part in self.from_time)]
+
+    @property
     def needs_time(self) -> list[str]:
         """The options that were given and mean nothing without a time."""
-        parts = [*(f"--{part}-last" for part in self.last), *(f"--{part}-since" for part in self.from_time)]
-        window = [name for name, is_given in (("--since", self.since > -math.inf), ("--until", self.until < math.inf)) if is_given]
-        return [*window, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else []), *parts]
+        return [*self.splits_by_time, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else [])]
 
 
 def moment(option: str, given: Moment | None, absent: float) -> float:

@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
-from widenet.data.formats import memory, table
-from widenet.data.formats.columns import Columns, chosen
+from widenet.data.formats import memory, sql, table
+from widenet.data.formats.columns import Columns, chosen, listed
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
 from widenet.errors import DataError, OptionError
@@ -70,6 +70,16 @@ class Sources:
         It may be asked once, by this connection.
         """
         return " UNION ALL ".join(f"({columns.interactions(source.scan(connection))})" for source, columns in self._read) or _NOTHING
+
+    def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
+        """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty; raises DataError."""
+        queries = []
+        for source, columns in self._read:
+            if column not in source.columns:
+                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+            user, category = (f"nullif(CAST({sql.name(each)} AS VARCHAR), '')" for each in (columns.user, column))
+            queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")  # noqa: S608
+        return " UNION ALL ".join(queries)
 
     @property
     def first(self) -> str:

@@ -170,8 +170,7 @@ class Neighbours:
             return everything, queries_ED.new_full((len(queries_ED),), -torch.inf, dtype=torch.float64)
         direct_ED, most = approach(self.measure, queries_ED), min(number, self.largest_part)
         floor_E = direct_ED.new_full((len(direct_ED),), -torch.inf)
-        # A floor may be shared only where a shard's list is as long as that of all.
-        found = self.exchange.each(lambda shard: self.parts[shard].best(direct_ED, most, floor_E if most == number else floor_E.clone()))
+        found = self.exchange.each(lambda shard: self.parts[shard].best(direct_ED, most, floor_E))
         keys_EC = torch.cat(self.exchange.gather(found, "neighbours"), dim=1).topk(number, dim=1).values
         product_EC, positions_EC = unpacked(keys_EC)
         ceiling_E = ceiling(self.measure, product_EC[:, -1], direct_ED, self.longest, self.shortest)

@@ -10,8 +10,10 @@ from widenet.data.formats import sql
 from widenet.errors import DataError
 
 _ITEM_NAMES = ("item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin", "isbn", "iid")
+_USER_NAMES = ("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid")
 OBVIOUS = {
-    "user": ("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid"),
+    "user": _USER_NAMES,
+    "users-id": (*_USER_NAMES, "id"),
     "item": _ITEM_NAMES,
     "value": ("value", "rating", "score", "stars"),
     "title-id": ("id", *_ITEM_NAMES),

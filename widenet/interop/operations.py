@@ -1,0 +1,140 @@
+"""What other programs' networks do, in a few words that all of them are read into."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Input:
+    """A value that examples bring: dense [width], or the indices of features among `width`. width: None where the file does not say.
+
+    shape: channels and the sizes of axes, where it has any.
+    """
+
+    name: str
+    width: int | None
+    shape: tuple[int, ...] | None = None
+    is_sparse: bool = False
+    scale: str = "none"
+
+
+@dataclass(frozen=True)
+class Dense:
+    """x W^T + b. weight: float32 [units, inputs]; bias: float32 [units] or None. Of a sparse input, the sum of its features' columns."""
+
+    name: str
+    source: str
+    weight: np.ndarray
+    bias: np.ndarray | None = None
+
+
+Padding: TypeAlias = tuple[tuple[int, int], ...] | Literal["same"]
+"""Zeros before and after the places of each axis; same: as a network document has it."""
+
+
+@dataclass(frozen=True)
+class Convolve:
+    """A convolution. weight: float32 [filters, channels, *kernel]; bias: float32 [filters] or None."""
+
+    name: str
+    source: str
+    weight: np.ndarray
+    bias: np.ndarray | None
+    stride: tuple[int, ...]
+    padding: Padding
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pooling layer. function: as a network document writes it. kernel: None covers all places, or belongs to no function.
+
+    rounds_up: a last window may reach beyond places and padding.
+    """
+
+    name: str
+    source: str
+    function: str | dict[str, Any]
+    kernel: tuple[int, ...] | None = None
+    stride: tuple[int, ...] = ()
+    padding: Padding = ()
+    rounds_up: bool = False
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x * scale + shift, each one number or one for each unit; after a convolution, one for each channel."""
+
+    name: str
+    source: str
+    scale: np.ndarray | float = 1.0
+    shift: np.ndarray | float = 0.0
+
+
+@dataclass(frozen=True)
+class Activate:
+    """An activation, as a network document writes it."""
+
+    name: str
+    source: str
+    activation: str | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Join:
+    """Values side by side."""
+
+    name: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Add:
+    """The sum of values of one width."""
+
+    name: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Dropout: nothing outside training."""
+
+    name: str
+    source: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Same:
+    """Its source, under another name or in another shape. channels_last: flattened, the channels fastest."""
+
+    name: str
+    source: str
+    channels_last: bool = False
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What has no counterpart. kind: as the file calls it, or why it cannot be read."""
+
+    name: str
+    kind: str
+
+
+Operation: TypeAlias = Input | Dense | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
+
+
+@dataclass
+class Operations:
+    """A network as it was read: operations, each after its sources; and which of them it gives, by the names that it gives them."""
+
+    steps: list[Operation] = field(default_factory=list)
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def sources(self, step: Operation) -> tuple[str, ...]:
+        """The names of an operation's sources."""
+        if isinstance(step, Input | Unknown):
+            return ()
+        return step.sources if isinstance(step, Join | Add) else (step.source,)
