@@ -24,6 +24,9 @@ def ingest(
     title_id: Annotated[str | None, typer.Option(help="Its column of the item's id.")] = None,
     title: Annotated[str | None, typer.Option(help="Its column of the title.")] = None,
     heldout: Annotated[Path | None, typer.Option(help="A given test part, for the final evaluation.")] = None,
+    sequence: Annotated[
+        bool, typer.Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
+    ] = False,
     file_format: Annotated[
         str | None, typer.Option("--format", help="csv, parquet or adjacency (USER ITEM ITEM ... a line). Known by suffix and content.")
     ] = None,
@@ -52,6 +55,7 @@ def ingest(
         title_id=title_id,
         title=title,
         heldout=heldout,
+        sequence=sequence,
         format=file_format,
         field=field,
         name=name,
@@ -67,13 +71,16 @@ def split(
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
     heldout: Annotated[float, typer.Option(help="Share of each user's items set aside for the final evaluation.")] = 0.0,
     validation: Annotated[float, typer.Option(help="Share set aside for choosing between trainings.")] = 0.0,
+    last: Annotated[int, typer.Option(help="Of sequences: how many items at the end are set aside for the final evaluation.")] = 0,
+    last_validation: Annotated[int, typer.Option(help="How many before those, for choosing between trainings.")] = 0,
     seed: Annotated[int, typer.Option(help="Start of the random choice.")] = 0,
     field: Annotated[str, typer.Option(help="The field to split.")] = "items",
 ) -> None:
-    """Set a random share of each user's items aside. At least one item of each user stays for training."""
+    """Set a random share of each user's items aside, or the end of each sequence. At least one item of each user stays for training."""
     from widenet.data.split import split as run
 
-    _show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field))
+    ends = {"last": last, "last_validation": last_validation}
+    _show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends))
 
 
 @app.command("verify")
@@ -91,7 +98,7 @@ def _show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
-        typer.echo(f"  {field.name}: {field.width:,} {'features' if field.kind == 'sparse' else 'numbers'}; {parts or 'dense'}")
+        typer.echo(f"  {field.name}: {field.width:,} {'numbers' if field.kind == 'dense' else 'features'}; {parts or 'dense'}")
     for fact, count in manifest.source.items():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")

@@ -60,6 +60,14 @@ class Rows:
             order[several] = rows[np.lexsort([~np.signbit(ways[0]), *ways])]
         return self.of(order[last])
 
+    def in_sequence(self) -> "Rows":
+        """All rows, user by user, each user's by time; of equal times, and where no time was read, as they are."""
+        user = self.user.astype(np.uint64)
+        if self.time is None:
+            return self.of(ascending(user))
+        by_time = np.argsort(self.time, kind="stable")
+        return self.of(by_time[ascending(user[by_time])])
+
 
 def ascending(key: np.ndarray) -> np.ndarray:
     """The order in which keys, uint64 [R], ascend, equal ones as they were: int64 [R].
@@ -125,6 +133,17 @@ class Merge:
     num_taken: int
 
 
+def arrange(parts: Mapping[Part, Buckets], number: int, least: float | None) -> dict[Part, Merge]:
+    """Put the rows of a bucket in the order of their sequences, and leave those whose value is at least `least`."""
+    found: dict[Part, Merge] = {}
+    for part, buckets in parts.items():
+        rows = buckets.rows(number).in_sequence()
+        kept = rows if least is None or rows.value is None else rows.of(rows.value >= least)
+        buckets.replace(number, Rows(kept.key))
+        found[part] = Merge(kept.user[np.diff(kept.user, prepend=-1) > 0], kept.item, len(rows.key), len(rows.key) - len(kept.key), 0)
+    return found
+
+
 def merge(parts: Mapping[Part, Buckets], number: int, least: float | None) -> dict[Part, Merge]:
     """Leave in a bucket each pair once, where its value is at least `least`: in the first part that has it."""
     found: dict[Part, Merge] = {}
@@ -140,16 +159,16 @@ def merge(parts: Mapping[Part, Buckets], number: int, least: float | None) -> di
     return found
 
 
-def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray) -> pa.RecordBatch:
-    """The entries of a bucket: example, feature, value, ascending by example and feature.
+def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, sequence: bool = False) -> pa.RecordBatch:
+    """The entries of a bucket: example, feature, value, ascending by example and feature; of sequences by example, in their order.
 
     example_of: int64 [users], or None where they are the same; feature_of: uint32 [items].
     """
     example = rows.user if example_of is None else example_of[rows.user]
     feature = feature_of[rows.item]
     value = np.ones(len(feature), np.float32) if rows.value is None else rows.value.astype(np.float32)
-    key = (example.astype(np.uint64) << _ITEM_BITS) | feature
-    if not (key[1:] > key[:-1]).all():
+    key = example.astype(np.uint64) if sequence else (example.astype(np.uint64) << _ITEM_BITS) | feature
+    if not (key[1:] >= key[:-1]).all():
         order = ascending(key)
         example, feature, value = example[order], feature[order], value[order]
     return pa.RecordBatch.from_arrays([pa.array(example), pa.array(feature), pa.array(value)], ["example", "feature", "value"])

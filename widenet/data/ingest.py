@@ -30,6 +30,7 @@ def ingest(
     title_id: str | None = None,
     title: str | None = None,
     heldout: Path | str | None = None,
+    sequence: bool = False,
     format: str | None = None,  # noqa: A002
     field: str = "items",
     name: str | None = None,
@@ -47,12 +48,17 @@ def ingest(
         then done its work and is not stored, unless `keep_values`.
     titles, title_id, title: a CSV or Parquet file that names items, and its columns.
     heldout: interactions of the same columns, for the final evaluation. Those also in the sources are dropped.
+    sequence: the field's rows are sequences: every row of the sources stays, by `time`, and of equal times or without it in the order
+        of the sources; a value serves `min_value` alone. Rows of `heldout` are what comes after.
     format: "csv", "parquet" or "adjacency" for all sources; by suffix or content by default.
     memory: DuckDB's, such as "8GB", or a quarter of what is left; it spills beside `out`. Neither it nor `threads` changes the result.
     on_progress: is told each phase.
     Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
     """
-    _check_options(value, min_value, time is not None or keep_values)
+    if sequence:
+        _check_sequence(value, min_value, keep_values)
+    else:
+        _check_options(value, min_value, time is not None or keep_values)
     check_field_name(field)
     say = on_progress or _in_silence
     files, heldout, titles = _known_files(sources, format), _known_file(heldout, format), _known_file(titles, None)
@@ -60,17 +66,17 @@ def ingest(
     has_values = keep_values or (value is not None and min_value is None)
     threads = available_threads() if threads is None else threads
     with publication(Path(out)) as folder, database(scratch := folder / "scratch", memory, threads) as connection:
-        tables = Tables(connection, scratch)
+        tables = Tables(connection, scratch, in_order=sequence)
         read = _read(tables, files, heldout, format, Roles(user, item, value, time, min_value is not None), say)
         say("numbering examples and features")
-        merging = Merging(tables, read, scratch, min_value, threads)
+        merging = Merging(tables, read, scratch, min_value, threads, sequence)
         tables.title(titles, title_id, title)
         say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
         return write_contents(
             folder,
             name=name or files[0].name.split(".")[0],
-            layouts=[FieldLayout(field, merging.num_features, parts=parts, has_values=has_values)],
+            layouts=[FieldLayout(field, merging.num_features, "sequence" if sequence else "sparse", parts, has_values)],
             batches=assembled(tables.example_ids(), entries, field, has_values),
             vocabularies={field: tables.vocabulary()},
             has_weights=False,
@@ -83,6 +89,13 @@ def _check_options(value: str | None, min_value: float | None, needs_value: bool
         raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
     if min_value is not None and not math.isfinite(min_value):
         raise OptionError(f"--min-value must be a finite number; got {min_value}.")
+
+
+def _check_sequence(value: str | None, min_value: float | None, keep_values: bool) -> None:
+    if keep_values or (value is not None and min_value is None):
+        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+    if min_value is not None:
+        _check_options(value, min_value, False)
 
 
 def _known_files(given: Sequence[Path | str], file_format: str | None) -> list[Path]:

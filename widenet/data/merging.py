@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.buckets import Buckets, entries, in_order, merge
+from widenet.data.buckets import Buckets, arrange, entries, in_order, merge
 from widenet.data.manifest import Part
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
@@ -19,11 +19,15 @@ class Merging:
     """The entries of all parts; adds what was read and dropped to the facts of `tables`.
 
     min_value: the least value of an interaction that stays, or None.
+    sequence: whether users have sequences, in which every row stays, instead of sets of items.
     folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds about 100 bytes a row.
     Raises DataError when no interaction is left for training.
     """
 
-    def __init__(self, tables: Tables, parts: Mapping[Part, Sources], folder: Path, min_value: float | None, threads: int) -> None:
+    def __init__(
+        self, tables: Tables, parts: Mapping[Part, Sources], folder: Path, min_value: float | None, threads: int, sequence: bool = False
+    ) -> None:
+        self._sequence = sequence
         self._tables, self._parts, self._folder = tables, parts, folder
         self._min_value, self._threads = min_value, threads
         if not self._merged(again=False):
@@ -42,7 +46,7 @@ class Merging:
         self._items_stay = np.zeros(num_items, dtype=bool)
         self._num_train = np.zeros(num_items, dtype=np.int64)
         counts = {part: np.zeros(3, dtype=np.int64) for part in self._parts}
-        work = partial(merge, self._buckets, least=self._min_value)
+        work = partial(arrange if self._sequence else merge, self._buckets, least=self._min_value)
         for found in in_order(work, range(self._num_buckets), self._threads):
             for part, merged in found.items():
                 self._users_stay[merged.users] = True
@@ -78,6 +82,6 @@ class Merging:
         """The entries of a part: example, feature, value, in order."""
 
         def of(number: int) -> pa.RecordBatch:
-            return entries(self._buckets[part].rows(number), self._example_of, self._feature_of)
+            return entries(self._buckets[part].rows(number), self._example_of, self._feature_of, self._sequence)
 
         return in_order(of, range(self._num_buckets), self._threads)

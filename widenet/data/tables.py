@@ -72,11 +72,13 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
 class Tables:
     """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
 
+    in_order: rows come as they stand in the sources, one file after the other.
     folder: for rows on disk. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-        self._connection, self._folder = connection, folder
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, in_order: bool = False) -> None:
+        self._connection, self._folder, self._in_order = connection, folder, in_order
+        connection.execute(f"SET preserve_insertion_order = {in_order}")
         self._plain: dict[Part, PlainRows] = {}
         self.facts: Facts = {}
         columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
@@ -141,7 +143,7 @@ class Tables:
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
 
     def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
-        """The interactions of a part in any order: the user's bucket, the key of `buckets.Rows`, and the numbers read."""
+        """The interactions of a part: the user's bucket, the key of `buckets.Rows`, the numbers read; in any order unless `in_order`."""
         if plain := self._plain.get(part):
             number_of = {role: self._by_id(f"{role}s", "number", len(counts)) for role, counts in plain.counts.items()}
             yield from plain.batches(self._by_id("users", "bucket", len(plain.counts["user"])).astype(np.uint16), number_of)
@@ -150,7 +152,9 @@ class Tables:
         columns = ", ".join(["bucket", key, *sources.numbers])
         joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
         with _reading(sources):
-            yield from self._stream(f"SELECT {columns} FROM ({sources.query}) {joined}", ROWS_PER_STREAM)  # noqa: S608
+            rows = sources.query if not self._in_order else f"SELECT *, row_number() OVER () AS place FROM ({sources.query})"  # noqa: S608
+            order = "ORDER BY place" if self._in_order else ""
+            yield from self._stream(f"SELECT {columns} FROM ({rows}) {joined} {order}", ROWS_PER_STREAM)  # noqa: S608
 
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""

@@ -11,6 +11,7 @@ from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
+from widenet.model.layers.recurrent import first_bias
 from widenet.model.network import Network, TrunkWeight
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import Part, WideWeight
@@ -18,7 +19,7 @@ from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Weight, weights_of
-from widenet.spec.layers import HiddenLayer, OutputLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer, RecurrentLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -74,6 +75,7 @@ def build(
         trunk=trunk,
         outputs=outputs,
         damping=factors,
+        positions=layout.positions,
         half=training.precision == "bfloat16",
     )
 
@@ -105,21 +107,28 @@ class _First:
         return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
-        """A weight or bias of a hidden layer."""
-        limit = None if weight.columns is None else self._layer(weight).weight_norm
+        """A weight or bias of a hidden or recurrent layer."""
+        layer = self._layer(weight)
+        limit = None if weight.columns is None or isinstance(layer, RecurrentLayer) else layer.weight_norm
         return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit)
 
-    def _layer(self, weight: Weight) -> HiddenLayer | OutputLayer:
+    def _layer(self, weight: Weight) -> HiddenLayer | RecurrentLayer | OutputLayer:
         layer = self.spec.layer(weight.layer)
-        assert isinstance(layer, HiddenLayer | OutputLayer)
+        assert not isinstance(layer, InputLayer)
         return layer
 
     def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
         layer = self._layer(weight)
         if weight.columns is None:
-            return torch.full((rows,), layer.bias_start, device=self.device)
+            return (
+                first_bias(layer).to(self.device)
+                if isinstance(layer, RecurrentLayer)
+                else torch.full((rows,), layer.bias_start, device=self.device)
+            )
         shape = (rows, weight.columns)
         if self.blank:
             return torch.empty(shape, device=self.device)
-        fans = (weight.rows, weight.columns) if weight.wide and isinstance(layer, HiddenLayer) else (weight.columns, weight.rows)
+        fans = (weight.rows, weight.columns) if weight.wide and not isinstance(layer, OutputLayer) else (weight.columns, weight.rows)
+        if isinstance(layer, RecurrentLayer):
+            fans = (fans[0], layer.units)
         return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from widenet.errors import FitError, did_you_mean
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, RecurrentLayer
 from widenet.spec.network import NetworkSpec
 
 
@@ -14,7 +14,7 @@ class FieldFacts(Protocol):
 
     @property
     def kind(self) -> str:
-        """sparse or dense."""
+        """sparse, dense or sequence."""
 
     @property
     def width(self) -> int:
@@ -43,8 +43,8 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
     """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
     units = {}
     for index, layer in enumerate(spec.layers):
-        place = _Place(spec.where, index, layer.name)
-        if isinstance(layer, HiddenLayer):
+        place = Place(spec.where, index, layer.name)
+        if isinstance(layer, HiddenLayer | RecurrentLayer):
             units[layer.name] = layer.units
             continue
         if layer.field not in fields:
@@ -59,12 +59,12 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
         else:
             _check_output(place, layer, facts, units[layer.name])
     for index, layer in enumerate(spec.layers):
-        _check_weights(_Place(spec.where, index, layer.name), layer, spec, fields, units)
+        _check_weights(Place(spec.where, index, layer.name), layer, spec, fields, units)
     return units
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """A layer, as messages name it."""
 
     document: str
@@ -77,12 +77,16 @@ class _Place:
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
-    """Whether a layer is an input of a sparse field."""
+    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each position."""
     layer = spec.layer(name)
-    return isinstance(layer, InputLayer) and fields[layer.field].kind == "sparse"
+    return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
 
 
-def _check_input(place: _Place, layer: InputLayer, facts: FieldFacts) -> None:
+def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
+    if facts.kind == "sequence":
+        _check_sequence(place, layer)
+    elif layer.last is not None:
+        raise FitError(f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. Remove it.')
     sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
     for name, value in sparse_only.items():
         if value and facts.kind == "dense":
@@ -93,30 +97,38 @@ def _check_input(place: _Place, layer: InputLayer, facts: FieldFacts) -> None:
         raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
 
 
-def _check_output(place: _Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
+def _check_sequence(place: Place, layer: InputLayer) -> None:
+    for name, value in {"denoise": layer.denoise, "dropout": layer.dropout}.items():
+        if value:
+            raise FitError(f'{place.of(name)} does not go with a sequence field; "{layer.field}" is one. Use "dropout" of the next layer.')
+    if layer.scale != "none":
+        raise FitError(f'{place.of("scale")} must be "none" over a sequence, which has one feature at each position; got "{layer.scale}".')
+
+
+def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
     if layer.sample is not None and facts.kind == "dense":
         raise FitError(f'{place.of("sample")} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.sample is not None and layer.sample.units > units:
         rule = f"must be at most the width, {units}; got {layer.sample.units}"
         raise FitError(f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.')
-    if layer.values == "ignore" and facts.kind == "sparse":
+    if layer.values == "ignore" and facts.kind != "dense":
         return
     low, high = facts.min_value, facts.max_value
-    remedy = 'Use "values": "ignore", or another loss.' if facts.kind == "sparse" else "Use another loss."
+    remedy = "Use another loss." if facts.kind == "dense" else 'Use "values": "ignore", or another loss.'
     if layer.loss.kind == "cross_entropy" and layer.activation.kind == "sigmoid" and not 0 <= low <= high <= 1:
         raise FitError(f"{place.of('loss')}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}. {remedy}")
     if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
         raise FitError(f"{place.of('loss')}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}. {remedy}")
 
 
-def _check_weights(place: _Place, layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: dict[str, int]) -> None:
+def _check_weights(place: Place, layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: dict[str, int]) -> None:
     if isinstance(layer, OutputLayer):
         for source in spec.sources(layer):
             if is_sparse_input(spec, source, fields):
                 raise FitError(
                     f'{place.of("source")}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.'
                 )
-    if isinstance(layer, InputLayer) or layer.weights is None:
+    if isinstance(layer, InputLayer | RecurrentLayer) or layer.weights is None:
         return
     share = layer.weights
     owner = spec.layer(share.layer)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from widenet.plan.binding import FieldFacts, bind, is_sparse_input
-from widenet.spec.layers import HiddenLayer, OutputLayer
+from widenet.plan.positions import positions_of
+from widenet.spec.layers import HiddenLayer, OutputLayer, RecurrentLayer
 from widenet.spec.network import NetworkSpec
 
 
@@ -41,13 +42,16 @@ class Weight:
 class Weights:
     """All weights of a network over known widths.
 
-    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
-    weights: by name: "LAYER/SOURCE" of a hidden layer, "LAYER" of an output, "LAYER bias" of either.
+    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, ""). A recurrent layer is a source of
+        its own.
+    weights: by name: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an output, "LAYER bias" of any.
+    positions: of every layer that goes along a sequence the input of it, by name.
     """
 
     units: dict[str, int]
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
+    positions: dict[str, str]
 
     def owns(self, output: str) -> bool:
         """Whether an output has its weight for itself: it is its own, and no other layer uses it."""
@@ -59,7 +63,7 @@ class Weights:
 
 
 def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
-    """The weights of a network over a dataset's fields, hidden layers' first; raises FitError where the two do not go together."""
+    """The weights of a network over a dataset's fields, outputs' last; raises FitError where the two do not go together."""
     units = bind(spec, fields)
     links: dict[tuple[str, str], Link] = {}
     found: dict[str, Weight] = {}
@@ -70,6 +74,13 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
                 found[link.weight] = _between(layer.name, units[source], units[layer.name], is_sparse_input(spec, source, fields))
         if layer.bias:
             found[f"{layer.name} bias"] = Weight(layer.name, units[layer.name], None, wide=False)
+    for cell in spec.recurrent:
+        for source in (*spec.sources(cell), cell.name):
+            name = f"{cell.name}/{source}"
+            links[cell.name, source] = Link(name)
+            found[name] = _between(cell.name, units[source], cell.sums, source != cell.name and is_sparse_input(spec, source, fields))
+        if cell.bias:
+            found[f"{cell.name} bias"] = Weight(cell.name, 4 * cell.units, None, wide=False)
     for output in spec.outputs:
         links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
         if link.weight == output.name:
@@ -78,12 +89,13 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         if output.bias:
             found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
     stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
-    return Weights(units, links, {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()})
+    weights = {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()}
+    return Weights(units, links, weights, positions_of(spec, fields))
 
 
-def _between(layer: str, source_units: int, units: int, is_sparse: bool) -> Weight:
-    """The weight between a hidden layer and a source: a row a feature of a sparse input, else a row a unit of the layer."""
-    return Weight(layer, source_units, units, wide=True) if is_sparse else Weight(layer, units, source_units, wide=False)
+def _between(layer: str, source_units: int, sums: int, is_sparse: bool) -> Weight:
+    """The weight from a source to the sums of a layer: a row a feature of a sparse input, else a row a sum."""
+    return Weight(layer, source_units, sums, wide=True) if is_sparse else Weight(layer, sums, source_units, wide=False)
 
 
 def _link(spec: NetworkSpec, layer: HiddenLayer | OutputLayer, source: str) -> Link:
@@ -93,6 +105,7 @@ def _link(spec: NetworkSpec, layer: HiddenLayer | OutputLayer, source: str) -> L
     if share is None or (share.source or spec.sources(layer)[0]) != source:
         return Link(own)
     owner = spec.layer(share.layer)
+    assert not isinstance(owner, RecurrentLayer)
     if isinstance(owner, OutputLayer):
         return Link(owner.name, share.transposed)
     return Link(f"{owner.name}/{share.layer_source or spec.sources(owner)[0]}", share.transposed)

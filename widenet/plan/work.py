@@ -8,7 +8,7 @@ from widenet.plan.job import Job
 from widenet.plan.memory import keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import InputLayer, OutputLayer
+from widenet.spec.layers import InputLayer, OutputLayer, RecurrentLayer
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,17 @@ def work(job: Job, process: int = -1) -> Work:
 
 
 def _products(job: Job, process: int) -> Iterator[int]:
-    num = job.num_examples
     for (layer, source), link in job.weights.links.items():
         weight = job.weights.weights[link.weight]
         if not source:
             continue
         if weight.wide:
-            yield round(4 * num * job.entries_of(source) / job.num_processes * job.weights.units[layer])
+            yield round(4 * job.num_examples * job.entries_of(source) / job.num_processes * (weight.columns or 1))
         else:
             yield from (2 * own * inner * columns for own, inner, columns, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
         weight = job.weights.weights[job.weights.links[output.name, ""].weight]
-        rows = job.rows(weight, process)
+        rows, num = job.rows(weight, process), job.vectors(output.name)
         if job.drifts(output):
             columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
@@ -53,11 +52,17 @@ def _products(job: Job, process: int) -> Iterator[int]:
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int, int, bool]]:
-    """Of each product of a narrow layer with a source: rows that a process computes, inner size, columns, whether it gathers the rest."""
-    num, units, inputs = job.num_examples, job.weights.units[layer], job.weights.units[source]
-    shapes = [(num, inputs, units), (units, num, inputs)]
+    """Of each product of a narrow layer with a source: rows that a process computes, inner size, columns, whether it gathers the rest.
+
+    A recurrent layer meets its own states position by position, and their gradient to the weight all at once.
+    """
+    found = job.network.layer(layer)
+    units = found.sums if isinstance(found, RecurrentLayer) else job.weights.units[layer]
+    num, inputs = job.vectors(layer), job.weights.units[source]
+    times = max(1, num // job.num_examples) if source == layer else 1
+    shapes = [(num // times, inputs, units)] * times + [(units, num, inputs)]
     if not isinstance(job.network.layer(source), InputLayer):
-        shapes.append((num, units, inputs))
+        shapes += [(num // times, units, inputs)] * times
     for rows, inner, columns in shapes:
         count = num_blocks(rows, inner, columns, job.training.shards, job.device)
         divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
@@ -77,11 +82,11 @@ def _passes(job: Job, output: OutputLayer) -> int:
 
 def _added_up(job: Job) -> Iterator[int]:
     """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
-    num = job.num_examples
     for (layer, source), link in job.weights.links.items():
-        if source and job.weights.weights[link.weight].wide:
-            yield 8 * num * (job.weights.units[layer] + 1)
+        if source and (weight := job.weights.weights[link.weight]).wide:
+            yield 8 * job.vectors(layer) * ((weight.columns or 1) + 1)
     for output in job.network.outputs:
+        num = job.vectors(output.name)
         if job.drifts(output):
             columns = drift_columns(output, job.weights)
             yield 16 * num * (columns + 1)
@@ -101,7 +106,7 @@ def _gathered(job: Job) -> Iterator[int]:
     """Bytes that a process gives to every other in a step: statistics of row-wise activations, and its parts of narrow layers."""
     for output in job.network.outputs:
         if output.activation.kind in ROW_WISE:
-            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
+            yield 8 * job.vectors(output.name) * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
     for (layer, source), link in job.weights.links.items():
         if source and not job.weights.weights[link.weight].wide:
             yield from (4 * own * columns for own, _, columns, divided in _narrow(job, layer, source) if divided)

@@ -15,6 +15,8 @@ Units = Annotated[int, Field(ge=1, le=2**31 - 1)]
 AutoUnits = Units | Literal["auto"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0)]
+NEWEST = 50
+"""Positions of a sequence that an input reads unless it is told."""
 
 
 def _several(value: object) -> object:
@@ -72,6 +74,13 @@ class InputLayer(Spec):
     """Multiply an example's features by 1; by 1 / their number; by 1 / sqrt(their number); by 1 / their Euclidean length."""
     dropout: Probability = 0.0
     """Share of the inputs set to zero in each training step, the others rescaled (dense fields only)."""
+    last: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """At most this many of a sequence's newest positions are read; unset: 50 (sequence fields only)."""
+
+    @property
+    def newest(self) -> int:
+        """How many positions of a sequence are read at most."""
+        return NEWEST if self.last is None else self.last
 
 
 class HiddenLayer(Spec):
@@ -106,6 +115,37 @@ class HiddenLayer(Spec):
     """
 
 
+class RecurrentLayer(Spec):
+    """A layer that goes along a sequence: at every position it makes a state of the state before and of what stands there.
+
+    gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine translation", EMNLP 2014, with
+    the reset gate behind the product, as cuDNN and torch have it. lstm: Hochreiter and Schmidhuber, "Long short-term memory",
+    Neural Computation 9(8), 1997, with forget gates, whose biases start with 1.
+    """
+
+    kind: Literal["recurrent"]
+    """Its kind."""
+    name: Name
+    """The layer's name."""
+    source: Sources | None = None
+    """The layer or layers it takes its input from, all along one sequence; unset: the layer before it in the document."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """How a state follows from the one before. Its activations are sigmoid and tanh."""
+    units: Units
+    """Numbers in its state."""
+    bias: bool = True
+    """Add learned biases."""
+    initializer: InitializerField = Xavier(kind="xavier")
+    """Weights to start with, of the sources and of the state before."""
+    dropout: Probability = 0.0
+    """Share of the state's numbers that go on as zero in each training step, the others rescaled; the next state sees all."""
+
+    @property
+    def sums(self) -> int:
+        """Numbers that its sources are multiplied into: one a gate and unit."""
+        return self.units * {"gru": 3, "lstm": 4}[self.cell]
+
+
 class Cosine(Spec):
     """Score by the cosine between the example's vector and the unit's, instead of by their product."""
 
@@ -132,8 +172,10 @@ class OutputLayer(Spec):
     """What is made small."""
     loss_weight: Annotated[float, Field(gt=0)] = 1.0
     """Factor on the loss, for networks of several outputs."""
-    predict: Literal["all", "hidden"] = "all"
-    """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step."""
+    predict: Literal["all", "hidden", "next"] = "all"
+    """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step; next: at every position
+    of a sequence its next feature.
+    """
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored target counts as one."""
     cosine: Cosine | None = None
@@ -159,8 +201,11 @@ def _kind(value: object) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-Layer = InputLayer | HiddenLayer | OutputLayer
+Layer = InputLayer | HiddenLayer | RecurrentLayer | OutputLayer
 LayerField = Annotated[
-    Annotated[InputLayer, Tag("input")] | Annotated[HiddenLayer, Tag("hidden")] | Annotated[OutputLayer, Tag("output")],
+    Annotated[InputLayer, Tag("input")]
+    | Annotated[HiddenLayer, Tag("hidden")]
+    | Annotated[RecurrentLayer, Tag("recurrent")]
+    | Annotated[OutputLayer, Tag("output")],
     Discriminator(_kind),
 ]

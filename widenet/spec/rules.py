@@ -19,7 +19,7 @@ def check_layers(layers: Sequence[Layer]) -> None:
             _check_output(place, layer, layers)
         if isinstance(layer, HiddenLayer) and layer.sparseness is not None and layer.activation.kind not in ("sigmoid", "softmax"):
             raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
-        if not isinstance(layer, InputLayer) and layer.weights is not None:
+        if isinstance(layer, HiddenLayer | OutputLayer) and layer.weights is not None:
             _check_share(place, layer, layer.weights, layers)
 
 
@@ -71,7 +71,7 @@ def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
 
 
 def _check_share(place: str, layer: HiddenLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
-    owners = {other.name: other for other in layers if not isinstance(other, InputLayer)}
+    owners = {other.name: other for other in layers if isinstance(other, HiddenLayer | OutputLayer)}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
