@@ -32,6 +32,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Network": network.NetworkSpec,
     "Input layers": layers.InputLayer,
     "Hidden layers": layers.HiddenLayer,
+    "Recurrent layers": layers.RecurrentLayer,
     "Output layers": layers.OutputLayer,
     "Shared weights": layers.Share,
     "Sparseness": layers.Sparseness,
@@ -189,7 +190,7 @@ def linked(names: frozenset[str]) -> str | None:
         if names == {model.__name__ for model in get_args(union)}:
             return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower()})"
     if names == {model.__name__ for model in get_args(layers.Layer)}:
-        return "[input](#input-layers), [hidden](#hidden-layers) and [output](#output-layers) layers"
+        return "[input](#input-layers), [hidden](#hidden-layers), [recurrent](#recurrent-layers) and [output](#output-layers) layers"
     for title, model in {**NETWORK_PARTS, **TRAINING_PARTS}.items():
         if names == {model.__name__}:
             return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"

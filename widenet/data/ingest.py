@@ -44,21 +44,15 @@ def ingest(
     user, item, value, time: columns; user and item are guessed from the obvious names. Ids are kept as text.
     value: a number for each interaction, stored as float32. Without it an interaction is just there.
     time: a number or a timestamp; where a user has an item several times the last one counts, without it the largest value.
-    min_value: after that, only interactions of at least this value stay; the value (an obvious column, if not named) has
-        then done its work and is not stored, unless `keep_values`.
+    min_value: only interactions of at least this value stay; the value (guessed if not named) is stored only with `keep_values`.
     titles, title_id, title: a CSV or Parquet file that names items, and its columns.
     heldout: interactions of the same columns, for the final evaluation. Those also in the sources are dropped.
-    sequence: the field's rows are sequences: every row of the sources stays, by `time`, and of equal times or without it in the order
-        of the sources; a value serves `min_value` alone. Rows of `heldout` are what comes after.
-    format: "csv", "parquet" or "adjacency" for all sources; by suffix or content by default.
+    sequence: every row of the sources stays, in the order of `time`, or else of the sources; a value serves `min_value` alone.
+    format: "csv", "parquet" or "adjacency" for all sources; by suffix or content by default. on_progress: is told each phase.
     memory: DuckDB's, such as "8GB", or a quarter of what is left; it spills beside `out`. Neither it nor `threads` changes the result.
-    on_progress: is told each phase.
     Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
     """
-    if sequence:
-        _check_sequence(value, min_value, keep_values)
-    else:
-        _check_options(value, min_value, time is not None or keep_values)
+    _check_options(value, min_value, time, keep_values, sequence)
     check_field_name(field)
     say = on_progress or _in_silence
     files, heldout, titles = _known_files(sources, format), _known_file(heldout, format), _known_file(titles, None)
@@ -84,18 +78,13 @@ def ingest(
         )
 
 
-def _check_options(value: str | None, min_value: float | None, needs_value: bool) -> None:
-    if needs_value and value is None and min_value is None:
+def _check_options(value: str | None, min_value: float | None, time: str | None, keep_values: bool, sequence: bool) -> None:
+    if sequence and (keep_values or (value is not None and min_value is None)):
+        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+    if not sequence and (time is not None or keep_values) and value is None and min_value is None:
         raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
     if min_value is not None and not math.isfinite(min_value):
         raise OptionError(f"--min-value must be a finite number; got {min_value}.")
-
-
-def _check_sequence(value: str | None, min_value: float | None, keep_values: bool) -> None:
-    if keep_values or (value is not None and min_value is None):
-        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
-    if min_value is not None:
-        _check_options(value, min_value, False)
 
 
 def _known_files(given: Sequence[Path | str], file_format: str | None) -> list[Path]:

@@ -53,12 +53,8 @@ def dataset_from_lists(
     weights: how much each example counts in the loss, finite and at least 0.
     Raises DataError for a row, an index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
     """
-    parts: dict[Part, Rows] = {"train": items}
-    if validation is not None:
-        parts["validation"] = validation
-    if heldout is not None:
-        parts["heldout"] = heldout
-    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in parts.items()}
+    given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
+    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in given.items() if rows is not None}
     further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
     columns: dict[str, pa.Array] = {"id": _names("ids", ids if ids is not None else [str(row) for row in range(len(items))])}
     if weights is not None:
@@ -67,8 +63,7 @@ def dataset_from_lists(
     layout = FieldLayout(field, width, "sequence" if sequence else "sparse", tuple(parts), values is not None)
     layouts = [layout, *(FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items())]
     for part, rows in parts.items():
-        beside = values if part == "train" else None if values is None else [[1.0] * len(row) for row in rows]
-        columns |= _columns(layout, part, rows, beside)
+        columns |= _columns(layout, part, rows, values if part == "train" or values is None else [[1.0] * len(row) for row in rows])
     for other in layouts[1:]:
         columns |= _columns(other, "train", further[other.name], None)
     vocabularies = {field: [_vocabulary(parts["train"], layout.width, item_ids, titles)]}
