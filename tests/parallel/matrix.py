@@ -190,17 +190,17 @@ def _dataset(path, name, width, examples):
 
 def outcome(case, folder, exchange):
     """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with their scores, metrics."""
-    return _outcome(*documents(case), Dataset.open(folder / case["data"]), exchange)
+    return outcome_of(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
 
 def outcome_of_deep(folder, exchange, precision):
     """As `outcome`, of DEEP in a precision."""
     layers, training = DEEP
     spec = TrainingSpec.of(training | {"precision": precision})
-    return _outcome(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / "deep"), exchange)
+    return outcome_of(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / "deep"), exchange)
 
 
-def _outcome(spec, training, data, exchange):
+def outcome_of(spec, training, data, exchange):
     counts = {field: data.counts(field) for field in spec.counted_fields}
     network = build(spec, training, data.fields, exchange, counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
