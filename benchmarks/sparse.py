@@ -70,7 +70,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     import torch
 
     from benchmarks.synthetic import draw_histories
-    from widenet.kernels import gather_sum, row_gradient
+    from widenet.kernels import gather_sum, roomy, row_gradient
     from widenet.model.rule import StepNumbers
     from widenet.model.sharding import split
     from widenet.model.wide_weight import Part, WideWeight
@@ -84,7 +84,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     training = TrainingSpec.of({"optimizer": OPTIMIZER})
     shards, rule = Shards(width, training.shards), Optimizer(training.optimizer)
     exchange = LocalExchange(shards.count, THREADS)
-    parts = {shard: Part(torch.randn(shards.size(shard), HIDDEN)) for shard in exchange.shards}
+    parts = {shard: Part(roomy((shards.size(shard), HIDDEN)).normal_()) for shard in exchange.shards}
     weight = WideWeight(shards, parts, by_rows=True)
     weight.prepare(rule)
     rows = draw_histories(width, BATCH * BATCHES)

@@ -12,7 +12,20 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from widenet.cli import app
-from widenet.spec import activations, initializers, layers, losses, network, optimizers, samples, training
+from widenet.spec import (
+    activations,
+    initializers,
+    layers,
+    losses,
+    network,
+    optimizers,
+    parts,
+    pooling,
+    recurrent,
+    samples,
+    spatial,
+    training,
+)
 
 DOCS = Path(__file__).parent
 INTRODUCTION = DOCS / "templates" / "network-documents.md"
@@ -20,6 +33,7 @@ NOTICE = "<!-- Written by docs/generate.py from the code; change that, then run 
 
 GROUPS: dict[str, Any] = {
     "Activations": activations.Activation,
+    "Pooling functions": pooling.Pooling,
     "Losses": losses.Loss,
     "Samples": samples.Sample,
     "Initializers": initializers.Initializer,
@@ -32,9 +46,12 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Network": network.NetworkSpec,
     "Input layers": layers.InputLayer,
     "Hidden layers": layers.HiddenLayer,
-    "Recurrent layers": layers.RecurrentLayer,
+    "Convolution layers": spatial.ConvolutionLayer,
+    "Pooling layers": spatial.PoolingLayer,
+    "Recurrent layers": recurrent.RecurrentLayer,
     "Output layers": layers.OutputLayer,
-    "Shared weights": layers.Share,
+    "Shared weights": parts.Share,
+    "Batch normalization": parts.BatchNormalization,
     "Sparseness": layers.Sparseness,
     "Cosine": layers.Cosine,
 }
@@ -81,7 +98,7 @@ def documents_page() -> str:
     lines = [NOTICE, "", INTRODUCTION.read_text(encoding="utf-8").rstrip()]
     for title, model in NETWORK_PARTS.items():
         lines += section(f"## {title}", model)
-    for title in ("Activations", "Losses", "Samples", "Initializers"):
+    for title in ("Activations", "Pooling functions", "Losses", "Samples", "Initializers"):
         lines += group(title)
     for title, model in TRAINING_PARTS.items():
         lines += section(f"## {title}", model)
@@ -139,13 +156,15 @@ def allowed(schema: Mapping[str, Any]) -> str:
             return choice
         return ", or ".join(dict.fromkeys(allowed(each) for each in schema["anyOf"] if each.get("type") != "null"))
     if "$ref" in schema or "allOf" in schema or "oneOf" in schema:
-        return linked(frozenset(references(schema))) or "object"
+        choices = ", or ".join(dict.fromkeys(allowed(each) for each in schema.get("oneOf", ()) if "$ref" not in each))
+        return linked(frozenset(references(schema))) or choices or "object"
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
     if schema["type"] == "array":
-        inner = linked(frozenset(references(schema))) or f"{allowed(schema['items'])}s"
+        each = allowed(schema["items"])
+        inner = linked(frozenset(references(schema))) or (each.replace("number", "numbers") if "number" in each else f"{each}s")
         return f"list of {inner}"
     if schema["type"] == "string":
         return text_allowed(schema)
@@ -165,7 +184,7 @@ def text_allowed(schema: Mapping[str, Any]) -> str:
 
 def bound(number: float) -> str:
     """A limit, in the shortest form."""
-    for power in (31, 63):
+    for power in (20, 31, 63):
         if number in (2**power, 2**power - 1):
             return f"2^{power}" + (" - 1" if number == 2**power - 1 else "")
     return json.dumps(int(number) if number == int(number) else number)
@@ -188,9 +207,10 @@ def linked(names: frozenset[str]) -> str | None:
     """A link to the section of some specs; None where they have no section of their own."""
     for title, union in GROUPS.items():
         if names == {model.__name__ for model in get_args(union)}:
-            return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower()})"
+            return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower().replace(' ', '-')})"
     if names == {model.__name__ for model in get_args(layers.Layer)}:
-        return "[input](#input-layers), [hidden](#hidden-layers), [recurrent](#recurrent-layers) and [output](#output-layers) layers"
+        kinds = ("input", "hidden", "convolution", "pooling", "recurrent", "output")
+        return ", ".join(f"[{kind}](#{kind}-layers)" for kind in kinds) + " layers"
     for title, model in {**NETWORK_PARTS, **TRAINING_PARTS}.items():
         if names == {model.__name__}:
             return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"

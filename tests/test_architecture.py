@@ -23,7 +23,7 @@ LEVELS = [
     {"model"},
     {"data", "kernels", "metrics"},
     {"plan"},
-    {"sparse", "spec"},
+    {"optional", "sparse", "spec"},
     {"durable", "errors", "randomness", "tensor_file"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
@@ -56,6 +56,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_faults.py",
     "tests/test_kills.py",
     "tests/test_readme.py",
+    "tests/test_sequences.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
 

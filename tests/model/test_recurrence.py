@@ -39,7 +39,7 @@ def test_gradients_are_central_differences(cell):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_states_and_gradients_are_those_of_torch(cell, dtype):
-    spec = NetworkSpec.of({"layers": [HISTORY, gru(cell=cell, units=UNITS), NEXT]}).recurrent[0]
+    spec = NetworkSpec.of({"layers": [HISTORY, gru(cell=cell, units=UNITS), NEXT]}).hidden[0]
     generator = torch.Generator().manual_seed(6)
     twin = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](INPUTS, UNITS, dtype=torch.float64)
     values, bias = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((sum(SIZES), INPUTS), (4 * UNITS,)))
@@ -64,7 +64,7 @@ def test_states_and_gradients_are_those_of_torch(cell, dtype):
 
 
 def test_forget_gates_begin_open():
-    assert recurrent.first_bias(NetworkSpec.of({"layers": [HISTORY, gru(cell="lstm", units=2), NEXT]}).recurrent[0]).tolist() == [
+    assert recurrent.first_bias(NetworkSpec.of({"layers": [HISTORY, gru(cell="lstm", units=2), NEXT]}).hidden[0]).tolist() == [
         *(0, 0),
         *(1, 1),
         *(0, 0, 0, 0),

@@ -8,9 +8,17 @@ import typer
 app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
 
 
+InSequence = Annotated[
+    bool, typer.Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
+]
+
+
 @app.command("ingest")
 def ingest(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE", help="CSV, Parquet or adjacency files of interactions.")],
+    context: typer.Context,
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE", help="CSV, Parquet or adjacency files of interactions, or NetCDF files of DSSTNE.")
+    ],
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
     user: Annotated[str | None, typer.Option(help="Column of the user. Guessed where it has an obvious name.")] = None,
     item: Annotated[str | None, typer.Option(help="Column of the item. Guessed where it has an obvious name.")] = None,
@@ -24,9 +32,7 @@ def ingest(
     title_id: Annotated[str | None, typer.Option(help="Its column of the item's id.")] = None,
     title: Annotated[str | None, typer.Option(help="Its column of the title.")] = None,
     heldout: Annotated[Path | None, typer.Option(help="A given test part, for the final evaluation.")] = None,
-    sequence: Annotated[
-        bool, typer.Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
-    ] = False,
+    sequence: InSequence = False,
     file_format: Annotated[
         str | None, typer.Option("--format", help="csv, parquet or adjacency (USER ITEM ITEM ... a line). Known by suffix and content.")
     ] = None,
@@ -40,8 +46,13 @@ def ingest(
     ] = None,
 ) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
+    from widenet.cli.dsstne.data import ingest as ingest_netcdf
     from widenet.data.ingest import ingest as run
+    from widenet.interop.dsstne.signature import is_netcdf
 
+    if any(is_netcdf(source) for source in sources):
+        show(out, ingest_netcdf(sources, out, name, context))
+        return
     manifest = run(
         sources,
         out,
@@ -62,7 +73,7 @@ def ingest(
         memory=memory,
         on_progress=lambda phase: typer.echo(f"{phase} ...", err=True),
     )
-    _show(out, manifest)
+    show(out, manifest)
 
 
 @app.command("split")
@@ -80,7 +91,7 @@ def split(
     from widenet.data.split import split as run
 
     ends = {"last": last, "last_validation": last_validation}
-    _show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends))
+    show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends))
 
 
 @app.command("verify")
@@ -90,10 +101,10 @@ def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The datas
 
     manifest = Manifest.read(source)
     manifest.verify(source)
-    _show(source, manifest)
+    show(source, manifest)
 
 
-def _show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
+def show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
     """Say what a dataset holds."""
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():

@@ -17,6 +17,9 @@ def train(
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
+    start_from: Annotated[
+        Path | None, typer.Option("--from", help="Begin with the finished weights of another run, of the same layers and shards.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
@@ -35,7 +38,7 @@ def train(
     run_in_processes(context, processes, device)
     report = TrainingReport(quiet)
     try:
-        model = run(*documents, data, out, resume=resume, device=device, report=report)
+        model = run(*documents, data, out, resume=resume, start_from=start_from, device=device, report=report)
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()

@@ -2,6 +2,7 @@
 
 from widenet.kernels.bags import RowGradient, gather_sum, row_gradient
 from widenet.kernels.fixed_point import exact_sum, sum_by
+from widenet.kernels.pages import roomy
 from widenet.kernels.running_top_k import RunningTopK
 
-__all__ = ["RowGradient", "RunningTopK", "exact_sum", "gather_sum", "row_gradient", "sum_by"]
+__all__ = ["RowGradient", "RunningTopK", "exact_sum", "gather_sum", "roomy", "row_gradient", "sum_by"]

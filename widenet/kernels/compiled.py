@@ -19,6 +19,9 @@ _COMPILING = RLock()
 _LANES, _FACTORS, _SMALL = 64, 512, 2.0**-500
 """Sums side by side, for a processor's vectors; factors in each; and where the logarithm is taken before a product gets too small."""
 
+_ROWS_AHEAD, _CACHE_LINE = 4, 16
+"""How many rows before its turn a row is fetched, and the float32 numbers that come at once."""
+
 Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
 """One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second state), all float32.
 
@@ -155,7 +158,7 @@ def compiled(element: Element, num_states: int) -> Compiled | None:
     advance: Any = register_jitable(_named(_advance(register_jitable(element), num_states), getsource(element), str(num_states)))
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
     tile = _compiled(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
-    rows = _compiled(_rows(advance), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
+    rows = _compiled(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
     return Compiled(tile, rows)
 
 
@@ -216,8 +219,37 @@ def _tile(advance: Any) -> Callable[..., None]:
     return tile
 
 
-def _rows(advance: Any) -> Callable[..., None]:
-    """See `Compiled.rows`. The gradient of a row is summed in the order of its entries."""
+@_once
+def _fetching() -> Any:
+    """Asks the processor for a number of an array [R, H], so that its part of a cache is at hand when it is read and written."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    def fetch(typing: Any, array_RH: Any, row: Any, column: Any) -> Any:
+        del typing, row, column
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            unpack: Any = cgutils.unpack_tuple
+            _, columns = unpack(builder, array.shape, 2)
+            place = builder.gep(array.data, [builder.add(builder.mul(arguments[1], columns), arguments[2])])
+            pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            shape = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], shape)
+            to_write, to_keep, of_data = number(1), number(3), number(1)
+            builder.call(prefetch, [builder.bitcast(place, pointer), to_write, to_keep, of_data])
+            return context.get_dummy_value()
+
+        return types.void(array_RH, types.int64, types.int64), generate
+
+    return intrinsic(fetch)
+
+
+def _rows(advance: Any, num_states: int) -> Callable[..., None]:
+    """See `Compiled.rows`. The gradient of a row is summed in the order of its entries. Rows are fetched some ahead."""
+    fetch = _fetching()
 
     def rows(
         weight_RH: Any,
@@ -235,6 +267,14 @@ def _rows(advance: Any) -> Callable[..., None]:
         gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
         for u in range(len(rows_U)):
             row = rows_U[u]
+            if u + _ROWS_AHEAD < len(rows_U):
+                later = rows_U[u + _ROWS_AHEAD]
+                for h in range(0, len(gradient_H), _CACHE_LINE):
+                    fetch(weight_RH, later, h)
+                    if num_states > 0:
+                        fetch(first_RH, later, h)
+                    if num_states > 1:
+                        fetch(second_RH, later, h)
             gradient_H[:] = penalties[4]
             for z in range(indptr[u], indptr[u + 1]):
                 example_H = gradient_EH[examples_Z[z]]

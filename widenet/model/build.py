@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels import roomy
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
@@ -19,8 +20,10 @@ from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Weight, weights_of
-from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer, RecurrentLayer
+from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.spatial import ConvolutionLayer
 from widenet.spec.training import TrainingSpec
 
 
@@ -67,6 +70,8 @@ def build(
     return Network(
         spec=spec,
         units=layout.units,
+        shapes=layout.shapes,
+        windows=layout.windows,
         exchange=exchange,
         num_shards=training.shards,
         device=device,
@@ -107,28 +112,29 @@ class _First:
         return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
-        """A weight or bias of a hidden or recurrent layer."""
+        """A weight or bias of a layer between inputs and outputs."""
         layer = self._layer(weight)
         limit = None if weight.columns is None or isinstance(layer, RecurrentLayer) else layer.weight_norm
-        return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit)
+        return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit, trained=weight.trained)
 
-    def _layer(self, weight: Weight) -> HiddenLayer | RecurrentLayer | OutputLayer:
+    def _layer(self, weight: Weight) -> HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer:
         layer = self.spec.layer(weight.layer)
-        assert not isinstance(layer, InputLayer)
+        assert isinstance(layer, HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer)
         return layer
 
     def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
         layer = self._layer(weight)
         if weight.columns is None:
-            return (
-                first_bias(layer).to(self.device)
-                if isinstance(layer, RecurrentLayer)
-                else torch.full((rows,), layer.bias_start, device=self.device)
-            )
+            if isinstance(layer, RecurrentLayer):
+                return first_bias(layer).to(self.device)
+            start = layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
+            return torch.full((rows,), start, device=self.device)
         shape = (rows, weight.columns)
         if self.blank:
-            return torch.empty(shape, device=self.device)
-        fans = (weight.rows, weight.columns) if weight.wide and not isinstance(layer, OutputLayer) else (weight.columns, weight.rows)
+            return roomy(shape, device=self.device)
+        fans = (weight.columns, weight.rows * weight.places)
+        if weight.wide and not isinstance(layer, OutputLayer):
+            fans = fans[::-1]
         if isinstance(layer, RecurrentLayer):
             fans = (fans[0], layer.units)
         return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)

@@ -1,18 +1,22 @@
 """A network: its weights, shard by shard, and what flows forward through them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 from torch import Tensor
 
 from widenet.kernels import gather_sum
+from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import hidden as hidden_layer
+from widenet.model.layers import pooling as pooling_layer
 from widenet.model.layers import recurrent as recurrent_layer
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
+from widenet.model.normalization import Statistics, by_batch, by_statistics
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
@@ -22,10 +26,13 @@ from widenet.model.targets import Targets
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
+from widenet.plan.windows import Shape, Windows
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import InputLayer, RecurrentLayer
+from widenet.spec.layers import HiddenLayer, InputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 _BLOCK_ROWS = 16_384
 
@@ -37,11 +44,15 @@ Key = tuple[str, str]
 
 @dataclass
 class TrunkWeight:
-    """A weight [units, inputs] or bias [units] of a hidden or recurrent layer, whole on every process."""
+    """A weight [units, inputs] or bias [units] of a hidden layer, whole on every process.
+
+    trained: otherwise it follows the batches.
+    """
 
     tensor: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
     norm_limit: float | None = None
+    trained: bool = True
 
 
 @dataclass
@@ -62,14 +73,15 @@ class Prepared:
 
 @dataclass
 class Activity:
-    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, and the penalties.
+    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the penalties, and a batch's statistics.
 
     Along a sequence values are [N, units], a vector a position; taken: as of `Prepared`.
     """
 
     values: dict[str, Tensor]
-    gathered: dict[Key, Tensor]
-    penalties: list[Tensor]
+    gathered: dict[Key, Tensor] = field(default_factory=dict)
+    penalties: list[Tensor] = field(default_factory=list)
+    statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -77,7 +89,8 @@ class Activity:
 class Network:
     """A network over known widths. It knows no rank: what crosses shards goes through the exchange.
 
-    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
+    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
+    windows: how the kernels of convolutions and pooling layers move, by (layer, source).
     wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
     positions: of every layer that goes along a sequence the input of it.
     damping: factors of an input's features, by layer. half: a training step's matrix products take operands rounded to bfloat16.
@@ -85,6 +98,8 @@ class Network:
 
     spec: NetworkSpec
     units: dict[str, int]
+    shapes: dict[str, Shape]
+    windows: dict[Key, Windows]
     exchange: Exchange
     num_shards: int
     device: torch.device
@@ -140,23 +155,32 @@ class Network:
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
         """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
-        activity = Activity(dict(prepared.dense), {}, [], prepared.taken)
+        activity = Activity(dict(prepared.dense), taken=prepared.taken)
         travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
-        for layer in self.spec.between:
-            sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
-            bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
-            if isinstance(layer, RecurrentLayer):
-                weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor
-                positions = prepared.positions[self.positions[layer.name]]
-                activity.values[layer.name] = recurrent_layer.forward(
-                    layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws
-                )
+        for layer in self.spec.hidden:
+            skips = [activity.values[name] for name in layer.skip or ()]
+            if isinstance(layer, PoolingLayer):
+                activity.values[layer.name] = self._pooled(layer, activity, skips)
                 continue
-            value_EH, penalty = hidden_layer.forward(layer, sums, bias, draws)
+            sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
+            if isinstance(layer, RecurrentLayer):
+                activity.values[layer.name] = self._along(layer, sums, prepared, skips, draws)
+                continue
+            bias = self._each_unit(layer, "bias") if layer.bias else None
+            normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
+            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, normalized)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)
         return activity
+
+    def follow(self, activity: Activity) -> None:
+        """Move the running statistics of batch normalizations by a batch's."""
+        for name, found in activity.statistics.items():
+            layer = self.spec.layer(name)
+            assert isinstance(layer, HiddenLayer | ConvolutionLayer)
+            assert layer.batch_normalization is not None
+            self._running(name).follow(found, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
         """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken."""
@@ -174,7 +198,7 @@ class Network:
         for output in self.outputs.values():
             if output.drift is not None:
                 output.drift.prepare()
-        for trunk in self.trunk.values():
+        for trunk in (trunk for trunk in self.trunk.values() if trunk.trained):
             trunk.state = rule.state_for(trunk.tensor)
             trunk.tensor.requires_grad_(True)
 
@@ -216,9 +240,12 @@ class Network:
             (gathered_EH,) = travels[key].result()
             activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
-        link = self.links[key]
+        link, values_EN = self.links[key], activity.values[key[1]]
         weight_HN = self.trunk[link.weight].tensor
-        return product(activity.values[key[1]], weight_HN.T if link.transposed else weight_HN, self._blocks(key[0]))
+        blocks = self._blocks(key[0])
+        if key in self.windows:
+            return convolution(values_EN, weight_HN, self.windows[key], blocks)
+        return product(values_EN, weight_HN.T if link.transposed else weight_HN, blocks)
 
     def _blocks(self, layer: str) -> Blocks:
         return Blocks(self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled())
@@ -226,3 +253,40 @@ class Network:
     def _ends_ask(self, layer: InputLayer) -> bool:
         """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its end."""
         return all(output.spec.predict == "next" for name, output in self.outputs.items() if self.positions.get(name) == layer.name)
+
+    def _along(self, layer: RecurrentLayer, sums: list[Tensor], prepared: Prepared, skips: list[Tensor], draws: Draws | None) -> Tensor:
+        weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor
+        bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
+        positions = prepared.positions[self.positions[layer.name]]
+        state_NH = recurrent_layer.forward(layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws)
+        return sum(skips, state_NH)
+
+    def _pooled(self, layer: PoolingLayer, activity: Activity, skips: list[Tensor]) -> Tensor:
+        names = self.spec.sources(layer)
+        sources = [activity.values[name] for name in names]
+        return pooling_layer.forward(layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0])), skips)
+
+    def _each_unit(self, layer: HiddenLayer | ConvolutionLayer, numbers: str) -> Tensor:
+        """Numbers of a layer's channels, each for all its positions."""
+        number_C = self.trunk[f"{layer.name} {numbers}"].tensor
+        positions = prod(self.shapes[layer.name][1:])
+        return number_C[:, None].expand(-1, positions).reshape(-1)
+
+    def _normalization(self, layer: HiddenLayer | ConvolutionLayer, activity: Activity, in_training: bool) -> Callable[[Tensor], Tensor]:
+        """The batch normalization of a layer; in training it leaves the batch's statistics in the activity."""
+        spec, (channels, *positions) = layer.batch_normalization, self.shapes[layer.name]
+        assert spec is not None
+        scale_C, shift_C = (self.trunk[f"{layer.name} normalization {part}"].tensor for part in ("scale", "shift"))
+
+        def normalized(sums_EH: Tensor) -> Tensor:
+            sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
+            if in_training and len(sums_EH):
+                found, activity.statistics[layer.name] = by_batch(sums_ECP, scale_C, shift_C, spec)
+            else:
+                found = by_statistics(sums_ECP, scale_C, shift_C, self._running(layer.name), spec)
+            return found.view_as(sums_EH)
+
+        return normalized
+
+    def _running(self, layer: str) -> Statistics:
+        return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))

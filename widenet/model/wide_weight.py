@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient
+from widenet.kernels import RowGradient, roomy
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
@@ -59,7 +59,7 @@ class WideWeight:
         for part in self.parts.values():
             part.state = rule.state_for(part.weight)
             if self.by_rows and rule.idles:
-                part.moved = torch.zeros(len(part.weight), dtype=torch.int32, device=part.weight.device)
+                part.moved = roomy(part.weight.shape[:1], torch.int32, part.weight.device)
 
     def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor, rule: Rule, step: StepNumbers) -> None:
         """One step of the rows [start, stop) of a shard."""

@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 from widenet.errors import FitError, did_you_mean
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, RecurrentLayer
+from widenet.plan.place import Place
+from widenet.plan.shapes import shapes_of, times
+from widenet.plan.windows import Shape, windows_of
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.parts import Share
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.spatial import ConvolutionLayer
 
 
 class FieldFacts(Protocol):
@@ -42,11 +49,9 @@ class Width:
 def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
     """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
     units = {}
-    for index, layer in enumerate(spec.layers):
-        place = Place(spec.where, index, layer.name)
-        if isinstance(layer, HiddenLayer | RecurrentLayer):
-            units[layer.name] = layer.units
-            continue
+    ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
+    for layer in ends:
+        place = Place.find(spec, layer)
         if layer.field not in fields:
             raise FitError(f'{place.of("field")}: the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}')
         facts = fields[layer.field]
@@ -58,22 +63,12 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
             _check_input(place, layer, facts)
         else:
             _check_output(place, layer, facts, units[layer.name])
-    for index, layer in enumerate(spec.layers):
-        _check_weights(Place(spec.where, index, layer.name), layer, spec, fields, units)
-    return units
-
-
-@dataclass(frozen=True)
-class Place:
-    """A layer, as messages name it."""
-
-    document: str
-    index: int
-    name: str
-
-    def of(self, key: str) -> str:
-        """Where a setting of the layer stands: document, JSON path, and the layer's name."""
-        return f'{self.document}: layers[{self.index}].{key} ("{self.name}")'
+    shapes = shapes_of(spec, units)
+    for each in spec.layers:
+        _check_feeding(each, spec, fields)
+        if isinstance(each, HiddenLayer | ConvolutionLayer | OutputLayer) and each.weights is not None:
+            _check_share(each, each.weights, spec, fields, shapes)
+    return {layer.name: prod(shapes[layer.name]) for layer in spec.layers}
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
@@ -93,6 +88,8 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
             raise FitError(f'{place.of(name)} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.dropout and facts.kind == "sparse":
         raise FitError(f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".')
+    if layer.shape is not None and facts.kind != "dense":
+        raise FitError(f'{place.of("shape")} needs a dense field; "{layer.field}" is sparse. Remove it.')
     if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
         raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
 
@@ -121,26 +118,35 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
         raise FitError(f"{place.of('loss')}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}. {remedy}")
 
 
-def _check_weights(place: Place, layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: dict[str, int]) -> None:
-    if isinstance(layer, OutputLayer):
-        for source in spec.sources(layer):
-            if is_sparse_input(spec, source, fields):
-                raise FitError(
-                    f'{place.of("source")}: an output cannot take the sparse input "{source}" directly. Put a hidden layer between them.'
-                )
-    if isinstance(layer, InputLayer | RecurrentLayer) or layer.weights is None:
-        return
-    share = layer.weights
-    owner = spec.layer(share.layer)
+def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
+    """Refuse a sparse input where it is wanted unit by unit."""
+    unable = {} if isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(spec.sources(layer), "source")
+    unable |= dict.fromkeys(() if isinstance(layer, InputLayer | OutputLayer) else layer.skip or (), "skip")
+    what = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
+    for source, key in unable.items():
+        if is_sparse_input(spec, source, fields):
+            cannot = f'{what} cannot take the sparse input "{source}" directly'
+            raise FitError(f"{Place.find(spec, layer).of(key)}: {cannot}. Put a hidden layer between them.")
+
+
+def _check_share(
+    layer: HiddenLayer | ConvolutionLayer | OutputLayer,
+    share: Share,
+    spec: NetworkSpec,
+    fields: Mapping[str, FieldFacts],
+    shapes: Mapping[str, Shape],
+) -> None:
+    place, owner = Place.find(spec, layer), spec.layer(share.layer)
     source = share.source or spec.sources(layer)[0]
     owner_source = share.layer_source or spec.sources(owner)[0]
-    wanted = (units[source], units[layer.name])
-    shape = (units[owner_source], units[owner.name])
-    offered = shape[::-1] if share.transposed else shape
+    wanted = _weight_shape(spec, layer, source, shapes)
+    offered = _weight_shape(spec, owner, owner_source, shapes)
+    offered = offered[::-1] if share.transposed else offered
     if wanted != offered:
         turned = " transposed" if share.transposed else ""
-        sizes = f"{wanted[0]} x {wanted[1]} weights; those of {owner.name!r}{turned} are {offered[0]} x {offered[1]}"
-        raise FitError(f'{place.of("weights")} must match in size. It needs {sizes}. Change "units" or "transposed".')
+        sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
+        remedy = '"filters" or "kernel"' if isinstance(layer, ConvolutionLayer) else '"units" or "transposed"'
+        raise FitError(f"{place.of('weights')} must match in size. It needs {sizes}. Change {remedy}.")
     wide = [isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields) for start, end in ((source, layer), (owner_source, owner))]
     if wide[0] != wide[1]:
         raise FitError(
@@ -148,3 +154,11 @@ def _check_weights(place: Place, layer: Layer, spec: NetworkSpec, fields: Mappin
         )
     if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
         raise FitError(f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a kind with false.')
+
+
+def _weight_shape(spec: NetworkSpec, layer: Layer, source: str, shapes: Mapping[str, Shape]) -> Shape:
+    """Of the weights between a layer and a source: units of both; of a convolution channels, kernel and filters."""
+    if isinstance(layer, ConvolutionLayer):
+        windows = windows_of(Place.find(spec, layer), layer, source, shapes[source])
+        return windows.channels, *windows.kernel, layer.filters
+    return prod(shapes[source]), prod(shapes[layer.name])

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
+from widenet.plan.unfolding import workspace
 from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import PopularitySample
+from widenet.spec.spatial import PoolingLayer
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
 """Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose context lies in device memory."""
@@ -42,11 +45,12 @@ def memory(job: Job, process: int = -1) -> Memory:
     held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
     counted = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
+    trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
     optimizer = job.training.optimizer
     moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     return Memory(
         weights=sum(held.values()) + counted,
-        state=sum(held.values()) * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
+        state=trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
         activations=_activations(job),
         workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
@@ -75,7 +79,8 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 def _activations(job: Job) -> int:
     """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers; the trunk's gradients.
 
-    Of a hidden unit: its sum, activation, gradient and what dropout kept; of a recurrent one those of its gates too. In bfloat16 also the
+    Of a hidden unit: its sum, activation, gradient and what dropout kept, and what a normalization made of the sum; of a source whose
+    windows are pooled, two padded copies; of a recurrent layer's gates as much as of hidden units. In bfloat16 also the
     trunk's weights as operands.
     """
     num = job.num_examples
@@ -86,8 +91,14 @@ def _activations(job: Job) -> int:
     entries += sum(8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries)
     widths = {field: job.weights.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
-    hidden = sum(4 * 4 * job.vectors(layer.name) * layer.units for layer in job.network.hidden)
-    hidden += sum(4 * job.vectors(layer.name) * (4 * layer.sums + 4 * layer.units) for layer in job.network.recurrent)
+    units = job.weights.units
+    hidden = sum(
+        4 * (4 + (getattr(layer, "batch_normalization", None) is not None)) * job.vectors(layer.name) * units[layer.name]
+        for layer in job.network.hidden
+    )
+    pooled = [source for layer, source in job.weights.windows if isinstance(job.network.layer(layer), PoolingLayer)]
+    hidden += sum(4 * 2 * job.vectors(source) * units[source] for source in pooled)
+    hidden += sum(4 * 4 * job.vectors(layer.name) * layer.sums for layer in job.network.hidden if isinstance(layer, RecurrentLayer))
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
     operands = trunk // 2 if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
@@ -100,6 +111,10 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
     yield sum(_exact_sum(job, layer, weight.columns or 1) for layer, _, weight in wide)
+    for (layer, source), link in job.weights.links.items():
+        if (layer, source) in job.weights.windows:
+            windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
+            yield workspace(job.num_examples, windows, filters, job.training.shards, job.num_threads, job.device)
     yield samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from widenet.errors import FitError
-from widenet.plan.binding import FieldFacts, Place
-from widenet.spec.layers import InputLayer, Layer, OutputLayer, RecurrentLayer
+from widenet.plan.binding import FieldFacts
+from widenet.plan.place import Place
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.wiring import in_order
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.wiring import feeding, in_order
 
 
 def positions_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
@@ -22,8 +24,8 @@ def positions_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[st
             if fields[layer.field].kind == "sequence":
                 found[layer.name] = layer.name
             continue
-        place = Place(spec.where, spec.layers.index(layer), layer.name)
-        sources = spec.sources(layer)
+        place = Place.find(spec, layer)
+        sources = feeding(spec.layers, layer)
         along = [found.get(source) for source in sources]
         if len(set(along)) > 1:
             odd = next(source for source, other in zip(sources, along, strict=True) if other != along[0])

@@ -1,12 +1,21 @@
 """The weights of a network: their shapes, who shares them, and which are wide."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from widenet.plan.binding import FieldFacts, bind, is_sparse_input
+from widenet.plan.place import Place
 from widenet.plan.positions import positions_of
-from widenet.spec.layers import HiddenLayer, OutputLayer, RecurrentLayer
+from widenet.plan.shapes import shapes_of
+from widenet.plan.windows import Shape, Windows, windows_of
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
+"""What a batch normalization keeps: weights, and running statistics."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,8 @@ class Weight:
     """A weight [rows, columns] or bias [rows] of the layer that owns it.
 
     wide: its rows are the units of a sparse input or of an output, and cut into shards; otherwise every process has it whole.
+    trained: it has a gradient; otherwise it follows the batches.
+    places: of a convolution's kernel; a row is a filter, a column one of its numbers, channel by channel.
     by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise, where it is wide, only rows that
         a batch touches or an output's sample holds.
     """
@@ -31,6 +42,8 @@ class Weight:
     columns: int | None
     wide: bool
     by_tiles: bool = False
+    trained: bool = True
+    places: int = 1
 
     @property
     def row_bytes(self) -> int:
@@ -42,13 +55,17 @@ class Weight:
 class Weights:
     """All weights of a network over known widths.
 
-    units: of every layer, by name. links: the weight of every (layer, source); of an output (layer, ""). A recurrent layer is a source of
-        its own.
-    weights: by name: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an output, "LAYER bias" of any.
-    positions: of every layer that goes along a sequence the input of it, by name.
+    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, ""). A recurrent layer is a
+        source of its own.
+    weights: by name: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an output, "LAYER bias" of any, and of a batch normalization
+        "LAYER normalization scale", "... shift", "... mean" and "... variance".
+    windows: how the kernel moves, by (layer, source) of convolutions and of pooling layers that have one.
+    positions: of every layer that goes along a sequence the input of it.
     """
 
     units: dict[str, int]
+    shapes: dict[str, Shape]
+    windows: dict[tuple[str, str], Windows]
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
     positions: dict[str, str]
@@ -63,24 +80,29 @@ class Weights:
 
 
 def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
-    """The weights of a network over a dataset's fields, outputs' last; raises FitError where the two do not go together."""
+    """The weights of a network over a dataset's fields, hidden layers' first; raises FitError where the two do not go together."""
     units = bind(spec, fields)
+    ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
+    shapes = shapes_of(spec, {layer.name: units[layer.name] for layer in ends})
+    windows = dict(_windows(spec, shapes))
     links: dict[tuple[str, str], Link] = {}
     found: dict[str, Weight] = {}
     for layer in spec.hidden:
+        if isinstance(layer, PoolingLayer):
+            continue
+        if isinstance(layer, RecurrentLayer):
+            found |= dict(_recurrent(spec, layer, units, fields))
+            links |= {(layer.name, source): Link(f"{layer.name}/{source}") for source in (*spec.sources(layer), layer.name)}
+            continue
         for source in spec.sources(layer):
             links[layer.name, source] = link = _link(spec, layer, source)
-            if link.weight == f"{layer.name}/{source}":
+            if link.weight != f"{layer.name}/{source}":
+                continue
+            if isinstance(layer, ConvolutionLayer):
+                found[link.weight] = _filters(layer, windows[layer.name, source])
+            else:
                 found[link.weight] = _between(layer.name, units[source], units[layer.name], is_sparse_input(spec, source, fields))
-        if layer.bias:
-            found[f"{layer.name} bias"] = Weight(layer.name, units[layer.name], None, wide=False)
-    for cell in spec.recurrent:
-        for source in (*spec.sources(cell), cell.name):
-            name = f"{cell.name}/{source}"
-            links[cell.name, source] = Link(name)
-            found[name] = _between(cell.name, units[source], cell.sums, source != cell.name and is_sparse_input(spec, source, fields))
-        if cell.bias:
-            found[f"{cell.name} bias"] = Weight(cell.name, 4 * cell.units, None, wide=False)
+        found |= _per_channel(layer, shapes[layer.name][0])
     for output in spec.outputs:
         links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
         if link.weight == output.name:
@@ -89,8 +111,14 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         if output.bias:
             found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
     stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
-    weights = {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()}
-    return Weights(units, links, weights, positions_of(spec, fields))
+    return Weights(
+        units,
+        shapes,
+        windows,
+        links,
+        {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()},
+        positions_of(spec, fields),
+    )
 
 
 def _between(layer: str, source_units: int, sums: int, is_sparse: bool) -> Weight:
@@ -98,14 +126,42 @@ def _between(layer: str, source_units: int, sums: int, is_sparse: bool) -> Weigh
     return Weight(layer, source_units, sums, wide=True) if is_sparse else Weight(layer, sums, source_units, wide=False)
 
 
-def _link(spec: NetworkSpec, layer: HiddenLayer | OutputLayer, source: str) -> Link:
+def _recurrent(
+    spec: NetworkSpec, layer: RecurrentLayer, units: Mapping[str, int], fields: Mapping[str, FieldFacts]
+) -> Iterator[tuple[str, Weight]]:
+    """The weights of a recurrent layer's sources and of its own state, and its biases."""
+    for source in spec.sources(layer):
+        yield f"{layer.name}/{source}", _between(layer.name, units[source], layer.sums, is_sparse_input(spec, source, fields))
+    yield f"{layer.name}/{layer.name}", _between(layer.name, layer.units, layer.sums, is_sparse=False)
+    if layer.bias:
+        yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
+
+
+def _filters(layer: ConvolutionLayer, windows: Windows) -> Weight:
+    return Weight(layer.name, layer.filters, windows.inputs, wide=False, places=prod(windows.kernel))
+
+
+def _per_channel(layer: HiddenLayer | ConvolutionLayer, channels: int) -> dict[str, Weight]:
+    """The numbers of which a layer has one for each unit, a convolution one for each filter."""
+    parts = [f"normalization {part}" for part in (*TRAINED, *FOLLOWING)] if layer.batch_normalization is not None else []
+    kinds = [*["bias"] * layer.bias, *parts]
+    return {f"{layer.name} {kind}": Weight(layer.name, channels, None, wide=False, trained=not kind.endswith(FOLLOWING)) for kind in kinds}
+
+
+def _windows(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> Iterator[tuple[tuple[str, str], Windows]]:
+    for layer in spec.hidden:
+        if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None:
+            for source in spec.sources(layer):
+                yield (layer.name, source), windows_of(Place.find(spec, layer), layer, source, shapes[source])
+
+
+def _link(spec: NetworkSpec, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str) -> Link:
     """The weight that a layer uses for a source: its own, or the one it shares."""
     own = layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
     share = layer.weights
     if share is None or (share.source or spec.sources(layer)[0]) != source:
         return Link(own)
     owner = spec.layer(share.layer)
-    assert not isinstance(owner, RecurrentLayer)
     if isinstance(owner, OutputLayer):
         return Link(owner.name, share.transposed)
     return Link(f"{owner.name}/{share.layer_source or spec.sources(owner)[0]}", share.transposed)

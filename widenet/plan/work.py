@@ -7,8 +7,10 @@ from widenet.plan.drift import drift_columns, drift_operations
 from widenet.plan.job import Job
 from widenet.plan.memory import keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
+from widenet.plan.unfolding import shares
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import InputLayer, OutputLayer, RecurrentLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.recurrent import RecurrentLayer
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def _products(job: Job, process: int) -> Iterator[int]:
         if weight.wide:
             yield round(4 * job.num_examples * job.entries_of(source) / job.num_processes * (weight.columns or 1))
         else:
-            yield from (2 * own * inner * columns for own, inner, columns, _ in _narrow(job, layer, source))
+            yield from (operations for operations, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
         weight = job.weights.weights[job.weights.links[output.name, ""].weight]
         rows, num = job.rows(weight, process), job.vectors(output.name)
@@ -51,22 +53,28 @@ def _products(job: Job, process: int) -> Iterator[int]:
             yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * (weight.columns or 1)
 
 
-def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int, int, bool]]:
-    """Of each product of a narrow layer with a source: rows that a process computes, inner size, columns, whether it gathers the rest.
+def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
+    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to every other.
 
-    A recurrent layer meets its own states position by position, and their gradient to the weight all at once.
+    A recurrent layer meets its own states position by position, but makes their gradient to the weight all at once.
     """
     found = job.network.layer(layer)
     units = found.sums if isinstance(found, RecurrentLayer) else job.weights.units[layer]
     num, inputs = job.vectors(layer), job.weights.units[source]
+    with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
+    if (layer, source) in job.weights.windows:
+        windows, filters = job.weights.windows[layer, source], job.weights.shapes[layer][0]
+        yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
+        return
     times = max(1, num // job.num_examples) if source == layer else 1
     shapes = [(num // times, inputs, units)] * times + [(units, num, inputs)]
-    if not isinstance(job.network.layer(source), InputLayer):
+    if with_inputs:
         shapes += [(num // times, units, inputs)] * times
     for rows, inner, columns in shapes:
-        count = num_blocks(rows, inner, columns, job.training.shards, job.device)
+        count = num_blocks(rows, inner, columns, most, job.device)
         divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
-        yield most_rows(rows, count, job.num_processes) if divided else rows, inner, columns, divided
+        own = most_rows(rows, count, job.num_processes) if divided else rows
+        yield 2 * own * inner * columns, 4 * own * columns * divided
 
 
 def _passes(job: Job, output: OutputLayer) -> int:
@@ -97,7 +105,7 @@ def _added_up(job: Job) -> Iterator[int]:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (samples + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values()))
     for hidden in job.network.hidden:
-        if hidden.weight_norm is not None:
+        if isinstance(hidden, HiddenLayer) and hidden.weight_norm is not None:
             owned = [job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)]
             yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
 
@@ -106,7 +114,7 @@ def _gathered(job: Job) -> Iterator[int]:
     """Bytes that a process gives to every other in a step: statistics of row-wise activations, and its parts of narrow layers."""
     for output in job.network.outputs:
         if output.activation.kind in ROW_WISE:
-            yield 8 * job.vectors(output.name) * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
+            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
     for (layer, source), link in job.weights.links.items():
         if source and not job.weights.weights[link.weight].wide:
-            yield from (4 * own * columns for own, _, columns, divided in _narrow(job, layer, source) if divided)
+            yield from (sent for _, sent in _narrow(job, layer, source))

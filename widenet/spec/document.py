@@ -194,6 +194,8 @@ def _rule(error: Any) -> str:
             return f"{words} {context[name]}"
     if error["type"] in ("too_short", "string_too_short"):
         return f"at least {context['min_length']} long"
+    if error["type"] == "too_long":
+        return f"at most {context['max_length']} long"
     if error["type"] == "string_too_long":
         return f"at most {context['max_length']} characters long"
     return _RULES.get(str(error["type"])) or str(error["msg"][0].lower() + error["msg"][1:].rstrip("."))

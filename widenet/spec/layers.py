@@ -2,44 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Share, Sources
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\x1f]+$")]
-Units = Annotated[int, Field(ge=1, le=2**31 - 1)]
-AutoUnits = Units | Literal["auto"]
-Probability = Annotated[float, Field(ge=0, lt=1)]
-Limit = Annotated[float, Field(gt=0)]
+AutoUnits = Count | Literal["auto"]
 NEWEST = 50
 """Positions of a sequence that an input reads unless it is told."""
-
-
-def _several(value: object) -> object:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(value) if isinstance(value, list) else value
-
-
-_AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
-Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)]
-
-
-class Share(Spec):
-    """Weights taken from another layer instead of one's own; both layers train them."""
-
-    layer: Name
-    """The layer that owns the weights."""
-    layer_source: Name | None = None
-    """Which of the owner's sources the weights come from; unset where it has one."""
-    source: Name | None = None
-    """Which of this layer's sources they serve; unset where it has one."""
-    transposed: bool = False
-    """Use them the other way round, as the decoder of a tied autoencoder does."""
 
 
 class Sparseness(Spec):
@@ -62,6 +38,8 @@ class InputLayer(Spec):
     """The dataset's field."""
     units: AutoUnits = "auto"
     """Width. auto: the field's; a larger number leaves room for features to come."""
+    shape: Annotated[tuple[Count, ...], Field(min_length=2, max_length=4)] | None = None
+    """Channels and sizes of the axes, slowest first, as [1, 28, 28]; their product is the width. Unset: flat (dense fields only)."""
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored feature counts as one."""
     denoise: Probability = 0.0
@@ -74,7 +52,7 @@ class InputLayer(Spec):
     """Multiply an example's features by 1; by 1 / their number; by 1 / sqrt(their number); by 1 / their Euclidean length."""
     dropout: Probability = 0.0
     """Share of the inputs set to zero in each training step, the others rescaled (dense fields only)."""
-    last: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    last: Count | None = None
     """At most this many of a sequence's newest positions are read; unset: 50 (sequence fields only)."""
 
     @property
@@ -92,7 +70,7 @@ class HiddenLayer(Spec):
     """The layer's name."""
     source: Sources | None = None
     """The layer or layers it takes its input from; unset: the layer before it in the document."""
-    units: Units
+    units: Count
     """Number of units."""
     activation: ActivationField = PlainActivation(kind="sigmoid")
     """What it makes of the sum."""
@@ -113,37 +91,10 @@ class HiddenLayer(Spec):
 
     Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately count as they were left.
     """
-
-
-class RecurrentLayer(Spec):
-    """A layer that goes along a sequence: at every position it makes a state of the state before and of what stands there.
-
-    gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine translation", EMNLP 2014, with
-    the reset gate behind the product, as cuDNN and torch have it. lstm: Hochreiter and Schmidhuber, "Long short-term memory",
-    Neural Computation 9(8), 1997, with forget gates, whose biases start with 1.
-    """
-
-    kind: Literal["recurrent"]
-    """Its kind."""
-    name: Name
-    """The layer's name."""
-    source: Sources | None = None
-    """The layer or layers it takes its input from, all along one sequence; unset: the layer before it in the document."""
-    cell: Literal["gru", "lstm"] = "gru"
-    """How a state follows from the one before. Its activations are sigmoid and tanh."""
-    units: Units
-    """Numbers in its state."""
-    bias: bool = True
-    """Add learned biases."""
-    initializer: InitializerField = Xavier(kind="xavier")
-    """Weights to start with, of the sources and of the state before."""
-    dropout: Probability = 0.0
-    """Share of the state's numbers that go on as zero in each training step, the others rescaled; the next state sees all."""
-
-    @property
-    def sums(self) -> int:
-        """Numbers that its sources are multiplied into: one a gate and unit."""
-        return self.units * {"gru": 3, "lstm": 4}[self.cell]
+    batch_normalization: Normalization = None
+    """Normalization of the sums, by unit, before the activation; true: with its defaults."""
+    skip: Sources | None = None
+    """Layers of as many units that are added to the sums, before a normalization and the activation."""
 
 
 class Cosine(Spec):
@@ -201,10 +152,13 @@ def _kind(value: object) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-Layer = InputLayer | HiddenLayer | RecurrentLayer | OutputLayer
+Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer
+Layer = InputLayer | Trunk | OutputLayer
 LayerField = Annotated[
     Annotated[InputLayer, Tag("input")]
     | Annotated[HiddenLayer, Tag("hidden")]
+    | Annotated[ConvolutionLayer, Tag("convolution")]
+    | Annotated[PoolingLayer, Tag("pooling")]
     | Annotated[RecurrentLayer, Tag("recurrent")]
     | Annotated[OutputLayer, Tag("output")],
     Discriminator(_kind),

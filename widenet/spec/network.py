@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from widenet.spec.document import Document
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, LayerField, OutputLayer, RecurrentLayer
+from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
 from widenet.spec.rules import check_layers
 from widenet.spec.samples import PopularitySample
 from widenet.spec.wiring import check_wiring, in_order, sources_of
@@ -32,19 +32,9 @@ class NetworkSpec(Document):
         return tuple(layer for layer in self.layers if isinstance(layer, InputLayer))
 
     @property
-    def hidden(self) -> tuple[HiddenLayer, ...]:
-        """The hidden layers, each after its sources."""
-        return tuple(layer for layer in in_order(self.layers) if isinstance(layer, HiddenLayer))
-
-    @property
-    def recurrent(self) -> tuple[RecurrentLayer, ...]:
-        """The recurrent layers, each after its sources."""
-        return tuple(layer for layer in in_order(self.layers) if isinstance(layer, RecurrentLayer))
-
-    @property
-    def between(self) -> tuple[HiddenLayer | RecurrentLayer, ...]:
-        """The layers between inputs and outputs, each after its sources."""
-        return tuple(layer for layer in in_order(self.layers) if isinstance(layer, HiddenLayer | RecurrentLayer))
+    def hidden(self) -> tuple[Trunk, ...]:
+        """The layers between inputs and outputs, of every kind, each after those that feed it."""
+        return tuple(layer for layer in in_order(self.layers) if not isinstance(layer, InputLayer | OutputLayer))
 
     @property
     def outputs(self) -> tuple[OutputLayer, ...]:

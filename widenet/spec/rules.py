@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 from widenet.errors import did_you_mean
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Share
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CrossEntropy
-from widenet.spec.wiring import sources_of
+from widenet.spec.parts import Share
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+from widenet.spec.spatial_rules import check_spatial
+from widenet.spec.wiring import feeding, sources_of
 
 _MARGINAL = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 
@@ -19,7 +22,9 @@ def check_layers(layers: Sequence[Layer]) -> None:
             _check_output(place, layer, layers)
         if isinstance(layer, HiddenLayer) and layer.sparseness is not None and layer.activation.kind not in ("sigmoid", "softmax"):
             raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
-        if isinstance(layer, HiddenLayer | OutputLayer) and layer.weights is not None:
+        if isinstance(layer, ConvolutionLayer | PoolingLayer):
+            check_spatial(place, layer, layers)
+        if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
             _check_share(place, layer, layer.weights, layers)
 
 
@@ -63,20 +68,24 @@ def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
     found: list[Layer] = []
     pending = [layer]
     while pending:
-        names = sources_of(layers, pending.pop())
+        names = feeding(layers, pending.pop())
         fresh = [other for other in layers if other.name in names and other not in found]
         found += fresh
         pending += fresh
     return found
 
 
-def _check_share(place: str, layer: HiddenLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
-    owners = {other.name: other for other in layers if isinstance(other, HiddenLayer | OutputLayer)}
+def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
+    is_convolution = isinstance(layer, ConvolutionLayer)
+    kinds = (ConvolutionLayer,) if is_convolution else (HiddenLayer, OutputLayer)
+    owners = {other.name: other for other in layers if isinstance(other, kinds)}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
-        rule = "name another hidden or output layer"
+        rule = "name another convolution" if is_convolution else "name another hidden or output layer"
         raise ValueError(f'{place}.weights.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
+    if is_convolution and share.transposed:
+        raise ValueError(f"{place}.weights.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:
         raise ValueError(f'{place}.weights.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights.layer}".')
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):

@@ -5,6 +5,15 @@ from collections.abc import Sequence
 from widenet.errors import did_you_mean
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 
+_OWN_NUMBERS = {
+    "bias": "biases",
+    "normalization scale": "scales",
+    "normalization shift": "shifts",
+    "normalization mean": "means",
+    "normalization variance": "variances",
+}
+"""How the numbers of a layer's units are called, after its name, and in words."""
+
 
 def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
     """The names of a layer's sources: those it names, or the layer before it."""
@@ -16,12 +25,17 @@ def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
     return (layers[position - 1].name,) if position else ()
 
 
+def feeding(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
+    """The names of the layers that a layer needs: its sources, and those it adds by `skip`."""
+    return sources_of(layers, layer) + (getattr(layer, "skip", None) or ())
+
+
 def in_order(layers: Sequence[Layer]) -> list[Layer]:
-    """The layers, each after all its sources; ties in document order. Raises ValueError where they form a cycle."""
+    """The layers, each after all that feed it; ties in document order. Raises ValueError where they form a cycle."""
     placed: dict[str, Layer] = {}
     pending = list(layers)
     while pending:
-        ready = next((layer for layer in pending if all(source in placed for source in sources_of(layers, layer))), None)
+        ready = next((layer for layer in pending if all(source in placed for source in feeding(layers, layer))), None)
         if ready is None:
             raise ValueError(f"layers must not feed themselves; got {' -> '.join(_circle(pending, layers))}. Remove one source.")
         placed[ready.name] = ready
@@ -34,7 +48,7 @@ def _circle(pending: Sequence[Layer], layers: Sequence[Layer]) -> list[str]:
     waiting = {layer.name: layer for layer in pending}
     path = [pending[0].name]
     while path[-1] not in path[:-1]:
-        path.append(next(source for source in sources_of(layers, waiting[path[-1]]) if source in waiting))
+        path.append(next(source for source in feeding(layers, waiting[path[-1]]) if source in waiting))
     return path[path.index(path[-1]) :][::-1]
 
 
@@ -44,9 +58,11 @@ def check_wiring(layers: Sequence[Layer]) -> None:
     for index, layer in enumerate(layers):
         if names.index(layer.name) < index:
             raise ValueError(f'layers[{index}].name must be unique; "{layer.name}" is also layers[{names.index(layer.name)}]. Rename one.')
-        owner = layer.name.removesuffix(" bias")
-        if owner != layer.name and owner in names:
-            raise ValueError(f'layers[{index}].name must not be "{layer.name}" beside "{owner}", whose biases are called so. Rename one.')
+        for suffix, numbers in _OWN_NUMBERS.items():
+            owner = layer.name.removesuffix(f" {suffix}")
+            if owner != layer.name and owner in names:
+                rule = f'must not be "{layer.name}" beside "{owner}", whose {numbers} are called so'
+                raise ValueError(f"layers[{index}].name {rule}. Rename one.")
         if not isinstance(layer, InputLayer):
             _check_sources(layers, index, names)
     for kind, words in (("input", "an input"), ("output", "an output")):
@@ -61,18 +77,19 @@ def _check_sources(layers: Sequence[Layer], index: int, names: list[str]) -> Non
     sources = sources_of(layers, layer)
     if not sources:
         raise ValueError(f'layers[{index}] ("{layer.name}") has no layer before it. Put an input layer first, or name its "source".')
-    for source in sources:
-        if source not in names:
-            raise ValueError(f'layers[{index}].source must name a layer; got "{source}".{did_you_mean(source, names)}')
-        if isinstance(layers[names.index(source)], OutputLayer):
-            remedy = 'Name the layer\'s "source".' if getattr(layer, "source", None) is None else "Take its source instead."
-            raise ValueError(f'layers[{index}].source must not be an output layer; got "{source}". {remedy}')
-    if len(set(sources)) < len(sources):
-        raise ValueError(f"layers[{index}].source must name each layer once; got {', '.join(sources)}.")
+    for key, named in (("source", sources), ("skip", getattr(layer, "skip", None) or ())):
+        for source in named:
+            if source not in names:
+                raise ValueError(f'layers[{index}].{key} must name a layer; got "{source}".{did_you_mean(source, names)}')
+            if isinstance(layers[names.index(source)], OutputLayer):
+                remedy = 'Name the layer\'s "source".' if getattr(layer, "source", None) is None else "Take its source instead."
+                raise ValueError(f'layers[{index}].{key} must not be an output layer; got "{source}". {remedy}')
+        if len(set(named)) < len(named):
+            raise ValueError(f"layers[{index}].{key} must name each layer once; got {', '.join(named)}.")
 
 
 def _check_all_used(layers: Sequence[Layer]) -> None:
-    used = {source for layer in layers for source in sources_of(layers, layer)}
+    used = {source for layer in layers for source in feeding(layers, layer)}
     for index, layer in enumerate(layers):
         if not isinstance(layer, OutputLayer) and layer.name not in used:
             raise ValueError(f'layers[{index}] ("{layer.name}") feeds no other layer. Name it as a "source", or remove it.')

@@ -56,6 +56,22 @@ class Report(Protocol):
         """Something happened that a person should know."""
 
 
+class Silence:
+    """A report that nobody reads."""
+
+    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
+        """Nothing."""
+
+    def advance(self, num_examples: int, loss: float) -> None:
+        """Nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
 _REMEDY = "Lower the learning rate, or set gradient_norm_limit."
 Evaluate = Callable[[Network], dict[str, float]]
 

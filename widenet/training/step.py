@@ -19,6 +19,7 @@ from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
 from widenet.sparse import SparseBatch, stacked
+from widenet.spec.layers import HiddenLayer
 
 _BLOCK_ROWS = 16_384
 
@@ -75,6 +76,7 @@ def train_step(
             scale = norm_limit / length if length > norm_limit else 1.0
             numbers = StepNumbers(numbers.number, numbers.rates, scale)
         update.apply(rule, numbers)
+        network.follow(activity)
     return loss
 
 
@@ -225,10 +227,11 @@ class _Update:
     def _limit_columns(self) -> None:
         """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""
         for layer in self.network.spec.hidden:
+            limit = layer.weight_norm if isinstance(layer, HiddenLayer) else None
             for source in self.network.spec.sources(layer):
                 weight = self.network.wide.get(f"{layer.name}/{source}")
-                if layer.weight_norm is not None and weight is not None:
-                    _limit_columns(self.network, weight, layer.weight_norm, f'layer "{layer.name}"')
+                if limit is not None and weight is not None:
+                    _limit_columns(self.network, weight, limit, f'layer "{layer.name}"')
 
 
 def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, RowGradient]]:

@@ -7,7 +7,7 @@ from widenet.model.draws import Draws
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks
 from widenet.model.recurrence import CELLS, states
-from widenet.spec.layers import RecurrentLayer
+from widenet.spec.recurrent import RecurrentLayer
 
 
 def first_bias(spec: RecurrentLayer) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient
+from widenet.kernels import RowGradient, roomy
 from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
@@ -70,7 +70,7 @@ class Optimizer:
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Zeros for every state tensor."""
-        return {name: torch.zeros_like(weight) for name in self.state}
+        return {name: roomy(weight.shape, weight.dtype, weight.device) for name in self.state}
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""

@@ -1,0 +1,29 @@
+"""Commands that carry networks to other programs and from them: export, import."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from widenet.cli.model import Run
+
+
+def export(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The file to write: .onnx.")],
+    file_format: Annotated[str | None, typer.Option("--format", help="onnx. Known by the suffix.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Give the best units and their scores instead of all scores.", min=1)] = None,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="With --top-k: let units appear that the example has.")] = False,
+) -> None:
+    """Write a trained network for other programs. The names of its items are written beside it."""
+    from widenet.errors import OptionError
+    from widenet.optional import optional
+
+    if file_format not in (None, "onnx"):
+        raise OptionError(f'format must be "onnx"; got "{file_format}".')
+    with optional("onnx", "onnx"):
+        from widenet.interop.onnx_export import export_onnx
+    from widenet.runs import Model
+
+    for path in export_onnx(Model.load(run, "cpu"), out, top_k, not include_seen):
+        typer.echo(f"{path}: {path.stat().st_size:,} bytes")

@@ -1,0 +1,136 @@
+"""The product of a convolution: windows laid out as columns, by blocks of examples, so that threads and processes share it."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from widenet.model.operands import add_product, fill_product
+from widenet.model.product import Blocks
+from widenet.plan.narrow import edges
+from widenet.plan.unfolding import blocks_of_examples, inner_of_filters, inner_of_inputs, pieces
+from widenet.plan.windows import Axis, Windows
+
+
+def convolution(values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
+    """The sums of every filter at every position, [E, F P], filters slowest; differentiable by both.
+
+    values_EN: float32 or float64 [E, channels x places], channels slowest. weight_FK: [F, channels x kernel].
+    Every number of the result and of the gradient to the values belongs to one block. The gradient to the weight is a sum over blocks in
+    their order, of sums over pieces in theirs: who computes a block does not matter.
+    """
+    found: Tensor = _Convolution.apply(values_EN, weight_FK, windows, blocks)  # type: ignore[no-untyped-call]
+    return found
+
+
+def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
+    """Every window as a column, [channels x kernel, E x positions]."""
+    num, axes = len(windows.axes), windows.axes
+    moved = padded(values_EN.view(len(values_EN), windows.channels, *windows.places), axes)
+    for number, axis in enumerate(axes):
+        moved = moved.unfold(2 + number, axis.kernel, axis.stride)
+    order = [1, *range(2 + num, 2 + 2 * num), 0, *range(2, 2 + num)]
+    return moved.permute(order).reshape(windows.inputs, -1)
+
+
+def padded(values: Tensor, axes: tuple[Axis, ...], value: float = 0.0) -> Tensor:
+    """Values [E, channels, *places] with a value around the places, as much as the windows need."""
+    sides = [side for axis in reversed(axes) for side in (axis.before, axis.after)]
+    return functional.pad(values, sides, value=value) if any(sides) else values
+
+
+def folded(columns_KM: Tensor, windows: Windows) -> Tensor:
+    """The sum over all windows of what their columns hold, at the places that they cover: [E, channels x places]."""
+    columns = columns_KM.view(windows.channels, *windows.kernel, -1, *windows.positions)
+    num_examples = columns.shape[1 + len(windows.axes)]
+    sizes = [axis.before + axis.places + axis.after for axis in windows.axes]
+    total = columns.new_zeros(windows.channels, num_examples, *sizes)
+    for offsets in np.ndindex(*windows.kernel):
+        reached = total
+        for number, (offset, axis) in enumerate(zip(offsets, windows.axes, strict=True)):
+            last = offset + (axis.positions - 1) * axis.stride + 1
+            reached = reached[(slice(None),) * (2 + number) + (slice(offset, last, axis.stride),)]
+        reached += columns[:, *offsets]
+    for number, axis in enumerate(windows.axes):
+        total = total.narrow(2 + number, axis.before, axis.places)
+    return total.transpose(0, 1).reshape(num_examples, -1)
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
+        operand_EN, operand_FK = blocks.operand(values_EN), blocks.operand(weight_FK)
+        ctx.save_for_backward(operand_EN, operand_FK)
+        ctx.work = work = _Work(len(values_EN), len(weight_FK), windows, blocks, values_EN)
+        result_EU = work.empty(work.num, work.filters * prod(windows.positions))
+
+        def fill(start: int, stop: int) -> None:
+            for first, last in work.pieces(start, stop):
+                columns_KM = unfolded(operand_EN[first:last], windows)
+                sums_FM = work.empty(work.filters, columns_KM.shape[1])
+                fill_product(sums_FM, operand_FK, columns_KM)
+                result_EU[first:last] = sums_FM.view(work.filters, last - first, -1).transpose(0, 1).reshape(last - first, -1)
+
+        return blocks.exchange.start_blocks(result_EU, work.edges, fill, windows.inputs, blocks.where).result()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        operand_EN, operand_FK = ctx.saved_tensors
+        gradient_EU = ctx.work.blocks.operand(gradients[0])
+        to_values = ctx.work.to_values(gradient_EU, operand_FK) if ctx.needs_input_grad[0] else None
+        to_weight = ctx.work.to_weight(gradient_EU, operand_EN) if ctx.needs_input_grad[1] else None
+        return to_values, to_weight, None, None
+
+
+class _Work:
+    """A convolution of some shapes: how it is cut, and its gradients. like: a tensor of the result's type and device."""
+
+    def __init__(self, num_examples: int, filters: int, windows: Windows, blocks: Blocks, like: Tensor) -> None:
+        self.num, self.filters, self.windows, self.blocks, self.like = num_examples, filters, windows, blocks, like.new_empty(0)
+        self.device = like.device.type
+        self.count = blocks_of_examples(num_examples, windows, filters, blocks.most, self.device)
+        self.edges = edges(num_examples, self.count)
+
+    def empty(self, *shape: int) -> Tensor:
+        """A tensor of the result's type."""
+        return self.like.new_empty(shape)
+
+    def pieces(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The examples of a block that are laid out at once."""
+        return list(pieces(start, stop, self.windows, self.device))
+
+    def by_filter(self, gradient_EU: Tensor) -> Tensor:
+        """Gradients to the result of some examples, [F, E x positions]."""
+        num = len(gradient_EU)
+        return gradient_EU.view(num, self.filters, -1).transpose(0, 1).reshape(self.filters, -1)
+
+    def to_values(self, gradient_EU: Tensor, operand_FK: Tensor) -> Tensor:
+        """The gradient to the values, [E, N]."""
+        windows = self.windows
+        result_EN = self.empty(self.num, windows.channels * prod(windows.places))
+
+        def fill(start: int, stop: int) -> None:
+            for first, last in self.pieces(start, stop):
+                gradient_FM = self.by_filter(gradient_EU[first:last])
+                columns_KM = self.empty(windows.inputs, gradient_FM.shape[1])
+                fill_product(columns_KM, operand_FK.T, gradient_FM)
+                result_EN[first:last] = folded(columns_KM, windows)
+
+        inner = inner_of_inputs(windows, self.filters)
+        return self.blocks.exchange.start_blocks(result_EN, self.edges, fill, inner, self.blocks.where).result()
+
+    def to_weight(self, gradient_EU: Tensor, operand_EN: Tensor) -> Tensor:
+        """The gradient to the weight, [F, K]."""
+        parts_BW = self.empty(self.count, self.filters * self.windows.inputs).zero_()
+
+        def fill(block: int, _: int) -> None:
+            total_FK = parts_BW[block].view(self.filters, -1)
+            for first, last in self.pieces(self.edges[block], self.edges[block + 1]):
+                add_product(total_FK, self.by_filter(gradient_EU[first:last]), unfolded(operand_EN[first:last], self.windows).T)
+
+        inner = inner_of_filters(self.num, self.windows, self.count)
+        self.blocks.exchange.start_blocks(parts_BW, range(self.count + 1), fill, inner, self.blocks.where).result()
+        return parts_BW.sum(dim=0).view(self.filters, -1)

@@ -1,0 +1,93 @@
+"""How the kernel of a convolution or a pooling layer moves over its source."""
+
+from dataclasses import dataclass
+from math import prod
+
+from widenet.errors import FitError
+from widenet.plan.place import Place
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+Shape = tuple[int, ...]
+"""Of a layer's units: (units,) where it is flat, else channels and the sizes of its axes, slowest first."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A window's way along one axis of some places.
+
+    positions: where it stops. before, after: the padding that these positions need on either side.
+    """
+
+    places: int
+    kernel: int
+    stride: int
+    positions: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A window's way over some channels of places."""
+
+    channels: int
+    axes: tuple[Axis, ...]
+
+    @property
+    def places(self) -> Shape:
+        """Sizes of the source's axes."""
+        return tuple(axis.places for axis in self.axes)
+
+    @property
+    def kernel(self) -> Shape:
+        """Sizes of the window."""
+        return tuple(axis.kernel for axis in self.axes)
+
+    @property
+    def positions(self) -> Shape:
+        """How often it stops along each axis."""
+        return tuple(axis.positions for axis in self.axes)
+
+    @property
+    def inputs(self) -> int:
+        """Numbers in a window, over all channels."""
+        return self.channels * prod(self.kernel)
+
+
+def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, source: Shape) -> Windows:
+    """The windows of a layer over a source of some name and shape; raises FitError where they do not fit."""
+    kernel = layer.kernel
+    assert kernel is not None
+    if len(source) == 1:
+        if not isinstance(kernel, tuple) or len(kernel) > 1:
+            rule = f'needs channels and axes, but "{name}" is flat'
+            raise FitError(f'{place.of("source")} {rule}. Give the input a "shape" such as [1, 28, 28], or make "kernel" a list of one.')
+        source = (1, *source)
+    num = len(source) - 1
+    stride = kernel if layer.stride is None else layer.stride
+    written = {"kernel": kernel, "stride": stride, "padding": layer.padding}
+    for key, value in written.items():
+        if isinstance(value, tuple) and len(value) != num:
+            raise FitError(f'{place.of(key)} must have one number for each of the {num} axes of "{name}"; got {len(value)}.')
+    kernels, strides = (value if isinstance(value, tuple) else (value,) * num for value in (kernel, stride))
+    paddings = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,) * num
+    axes = tuple(map(_axis, source[1:], kernels, strides, paddings))
+    for number, axis in enumerate(axes):
+        if axis.positions < 1:
+            rule = f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
+            raise FitError(f'{place.of("kernel")} {rule}. Make it smaller, or use "padding": "same".')
+    return Windows(source[0], axes)
+
+
+def _axis(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
+    match padding:
+        case "same":
+            positions = -(-places // stride)
+            before = max(0, (positions - 1) * stride + kernel - places) // 2
+        case "dsstne":
+            positions = 1 if places <= kernel else places if stride == 1 else (places - kernel) // stride + 1
+            before = (kernel - places + 1) // 2 if places <= kernel else kernel // 2 if stride == 1 else 0
+        case _:
+            before = padding if isinstance(padding, int) else 0
+            positions = (places + 2 * before - kernel) // stride + 1
+    return Axis(places, kernel, stride, positions, before, max(0, (positions - 1) * stride + kernel - places - before))

@@ -1,0 +1,55 @@
+"""What layers of several kinds are described by: names, sources, shared weights, batch normalization."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from widenet.spec.document import Spec
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\x1f]+$")]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Limit = Annotated[float, Field(gt=0)]
+
+
+def _several(value: object) -> object:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
+_AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
+Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)]
+
+
+class Share(Spec):
+    """Weights taken from another layer instead of one's own; both layers train them."""
+
+    layer: Name
+    """The layer that owns the weights."""
+    layer_source: Name | None = None
+    """Which of the owner's sources the weights come from; unset where it has one."""
+    source: Name | None = None
+    """Which of this layer's sources they serve; unset where it has one."""
+    transposed: bool = False
+    """Use them the other way round, as the decoder of a tied autoencoder does (not between convolutions)."""
+
+
+class BatchNormalization(Spec):
+    """Bring every unit to mean 0 and variance 1 over a batch, then multiply by a learned scale and add a learned shift.
+
+    A convolution does so by channel, over examples and positions. Scales start with 1, shifts with 0; "l1" and "l2" leave both alone.
+    Outside training, running means of the batches' means and variances take the place of a batch's own.
+    """
+
+    epsilon: Limit = 1e-5
+    """Added to the variance before its root is taken."""
+    momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of a batch's mean and variance in the running ones; 1 keeps those of the last batch alone."""
+
+
+def _switched(value: object) -> object:
+    return {} if value is True else None if value is False else value
+
+
+Normalization = Annotated[BatchNormalization | None, BeforeValidator(_switched, json_schema_input_type=bool | BatchNormalization | None)]
