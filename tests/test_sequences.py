@@ -111,9 +111,9 @@ def test_lists_keep_their_order_and_their_repeats(lists):
 @pytest.mark.parametrize(
     ("options", "train", "validation", "heldout"),
     [
-        ({"last": 1}, ["3 1 3", "2", "1", ""], None, ["2", "2", "", ""]),
-        ({"last": 1, "last_validation": 2}, ["3", "2", "1", ""], ["1 3", "", "", ""], ["2", "2", "", ""]),
-        ({"last_validation": 9}, ["3", "2", "1", ""], ["1 3 2", "2", "", ""], None),
+        ({"heldout_last": 1}, ["3 1 3", "2", "1", ""], None, ["2", "2", "", ""]),
+        ({"heldout_last": 1, "validation_last": 2}, ["3", "2", "1", ""], ["1 3", "", "", ""], ["2", "2", "", ""]),
+        ({"validation_last": 9}, ["3", "2", "1", ""], ["1 3 2", "2", "", ""], None),
     ],
 )
 def test_the_end_is_set_aside_and_one_stays(options, train, validation, heldout, lists, tmp_path):
@@ -133,13 +133,13 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
         DataError, match=r"--heldout and --validation can only divide a sparse field; 'items' is sequence\. Set its end aside"
     ):
         split(lists, tmp_path / "ds", heldout=0.1)
-    with pytest.raises(DataError, match="--last can only divide a sequence field; 'items' is sparse"):
-        split(tmp_path / "sets", tmp_path / "ds", last=1)
-    with pytest.raises(OptionError, match="do not go with --heldout"):
-        split(lists, tmp_path / "ds", last=1, validation=0.1)
+    with pytest.raises(DataError, match="--heldout-last can only divide a sequence field; 'items' is sparse"):
+        split(tmp_path / "sets", tmp_path / "ds", heldout_last=1)
+    with pytest.raises(OptionError, match="are no shares, as --heldout"):
+        split(lists, tmp_path / "ds", heldout_last=1, validation=0.1)
     with pytest.raises(OptionError, match="must be at least 0; got -1"):
-        split(lists, tmp_path / "ds", last=-1, last_validation=1)
-    with pytest.raises(FitError, match=r"Set one aside with `widenet data split .* --last 1`"):
+        split(lists, tmp_path / "ds", heldout_last=-1, validation_last=1)
+    with pytest.raises(FitError, match=r"Set one aside with `widenet data split .* --heldout-last 1`"):
         Dataset.open(lists).sparse("items", slice(None), "heldout")
 
 

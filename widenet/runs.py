@@ -107,6 +107,7 @@ def train(
                 raise KeyboardInterrupt
             if training_spec.keep == "best" and (run.path / "best").exists():
                 Checkpoint.open(run.path / "best").load_into(net, with_state=False)
+                teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
             run.save_model("model", net, {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch})
     return Model(run, net)
 
@@ -308,7 +309,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
             continue
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
-        state = LoopState(**checkpoint.facts["state"])
+        state = LoopState.of(checkpoint.facts["state"])
         break
     else:
         if problem is not None:
@@ -347,8 +348,8 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
-    state, steps_per_epoch = LoopState(**checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
-    settle(network, rule, rates(training, steps_per_epoch), state.epoch * steps_per_epoch + state.step)
+    state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
+    settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))
 
 
 def _run_directory(

@@ -41,11 +41,11 @@ def model_of(layers, data, path, seed=0):
         counts = {field: data.counts(field) for field in network.counted_fields}
         built = build(network, training, data.fields, LocalExchange(3), "cpu", counts)
         random = torch.Generator().manual_seed(seed)
-        tensors = [trunk.tensor for trunk in built.trunk.values()]
-        tensors += [part.weight for wide in built.wide.values() for part in wide.parts.values()]
-        for tensor in tensors:
+        tensors = [(name, trunk.tensor) for name, trunk in built.trunk.items()]
+        tensors += [(name, part.weight) for name, wide in built.wide.items() for part in wide.parts.values()]
+        for name, tensor in tensors:
             if tensor.dim() == 1:
-                tensor.uniform_(-0.5, 0.5, generator=random)
+                tensor.uniform_(*((0.2, 1) if name.endswith("variance") else (-0.5, 0.5)), generator=random)
         run.save_model("model", built, {})
     return Model(run, built)
 

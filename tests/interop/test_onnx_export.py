@@ -8,7 +8,8 @@ import onnxruntime
 import pytest
 import torch
 
-from tests.interop.networks import ITEMS, dataset, feed, model_of, random_fields, random_layers, scores
+from tests.interop.networks import ITEMS, WIDE, dataset, feed, model_of, random_fields, random_layers, scores
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.interop import onnx_export
 from widenet.interop.onnx_export import export_onnx
@@ -47,6 +48,33 @@ def test_onnxruntime_gives_the_scores_and_the_best_units_of_random_networks(seed
             assert np.allclose(chosen[f"{place}.scores"][known], expected.numpy()[known], rtol=1e-4, atol=1e-5)
             lines = np.nonzero(known)
             assert np.allclose(wanted[lines[0], chosen[f"{place}.units"][known]], expected.numpy()[known], rtol=1e-4, atol=1e-5)
+
+
+NORMAL = {"batch_normalization": {"epsilon": 0.01}}
+SPATIAL = [
+    {"name": "image", "kind": "input", "field": "profile", "shape": [2, 4, 5]},
+    {"name": "edges", "kind": "convolution", "filters": 3, "kernel": [3, 2], "stride": [1, 2], "activation": "tanh", **NORMAL},
+    {"name": "same", "kind": "convolution", "filters": 3, "kernel": 3, "padding": 1, "activation": "relu", "skip": "edges"},
+    {"name": "bright", "kind": "pooling", "function": {"kind": "lrn", "alpha": 0.5, "n": 3}},
+    {"name": "largest", "kind": "pooling", "function": "max", "kernel": 3, "stride": 2},
+    {"name": "means", "kind": "pooling", "function": "average", "kernel": [2, 3], "stride": 1, "source": "same"},
+    {"name": "code", "units": 6, "source": ["largest", "means"], "activation": "elu", **NORMAL},
+    {"name": "other", "units": 6, "source": "means", "activation": "tanh", "skip": "code", "bias": False},
+    {"name": "more", "kind": "pooling", "function": "maxout", "source": ["code", "other"]},
+    {"name": "alike", "kind": "pooling", "function": "cosine", "source": ["code", "other", "more"]},
+    {"name": "dots", "kind": "pooling", "function": "dot_product", "source": ["code", "other"]},
+    {"name": "next", "kind": "output", "field": "items", "source": ["more", "alike", "dots"], "initializer": WIDE},
+]
+
+
+def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
+    random = np.random.default_rng(0)
+    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": random.normal(size=(2, 40)).tolist()})
+    model = model_of(SPATIAL, images, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    given = {"profile": torch.from_numpy(random.normal(size=(7, 40)).astype(np.float32))}
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6)
 
 
 def _first(batch):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, interchange, model, plan, schema, train
+from widenet.cli import data, demo, import_network, interchange, knn, model, plan, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -30,7 +30,10 @@ app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
 app.command("fingerprint")(model.fingerprint)
 app.command("export")(interchange.export)
+app.add_typer(knn.app, name="knn")
+app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
+app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
 
 _INTERRUPTED = 130

@@ -36,7 +36,10 @@ def train(
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_training(*documents, Dataset.open(data))
     run_in_processes(context, processes, device)
-    report = TrainingReport(quiet)
+    for note in documents[0].notes if is_leader() and not quiet else ():
+        typer.echo(note, err=True)
+    evaluation = documents[1].evaluation
+    report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
         model = run(*documents, data, out, resume=resume, start_from=start_from, device=device, report=report)
         digest = "" if quiet else model.fingerprint()

@@ -145,8 +145,7 @@ class Dataset:
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
         if part not in field.parts:
             have = ", ".join(field.parts)
-            options = {"heldout": "--last 1", "validation": "--last-validation 1"}
-            option = options.get(part, "") if field.kind == "sequence" else f"--{part} 0.1"
+            option = f"--{part}-last 1" if field.kind == "sequence" else f"--{part} 0.1"
             remedy = f"Set one aside with `widenet data split {self.path} --out DIR {option}`."
             raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
         return field

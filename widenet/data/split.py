@@ -31,8 +31,8 @@ def split(
     *,
     heldout: float = 0.0,
     validation: float = 0.0,
-    last: int = 0,
-    last_validation: int = 0,
+    heldout_last: int = 0,
+    validation_last: int = 0,
     seed: int = 0,
     field: str = "items",
 ) -> Manifest:
@@ -40,14 +40,14 @@ def split(
 
     heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
     one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
-    last, last_validation: of a sequence, how many entries move from its end: the last ones to heldout, those before them to
+    heldout_last, validation_last: of a sequence, how many entries move from its end: the last ones to heldout, those before them to
         validation. Of a short sequence the heldout part gets them first.
     seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
     The vocabulary's counts are those of the entries that stay; the order of features does not change.
     Raises DataError when the part exists already, OptionError for a wrong share, number or seed.
     """
     asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
-    ends: dict[Part, int] = {"heldout": last, "validation": last_validation}
+    ends: dict[Part, int] = {"heldout": heldout_last, "validation": validation_last}
     shares = {part: share for part, share in (ends if any(ends.values()) else asked).items() if share}
     _check_asked(asked, ends)
     if not 0 <= seed <= LARGEST_SEED:
@@ -56,8 +56,8 @@ def split(
     known = dataset.field(field)
     wanted = "sequence" if any(ends.values()) else "sparse"
     if known.kind != wanted:
-        remedy = "Set its end aside with --last 1." if known.kind == "sequence" else "Name another --field."
-        option = "--last" if wanted == "sequence" else "--heldout and --validation"
+        remedy = "Set its end aside with --heldout-last 1." if known.kind == "sequence" else "Name another --field."
+        option = "--heldout-last" if wanted == "sequence" else "--heldout and --validation"
         raise DataError(f"{source}: {option} can only divide a {wanted} field; {field!r} is {known.kind}. {remedy}")
     for part in shares:
         if part in known.parts:
@@ -85,9 +85,11 @@ def split(
 def _check_asked(asked: Mapping[Part, float], ends: Mapping[Part, int]) -> None:
     if any(ends.values()):
         if min(ends.values()) < 0:
-            raise OptionError(f"--last and --last-validation must be at least 0; got {min(ends.values())}.")
+            raise OptionError(f"--heldout-last and --validation-last must be at least 0; got {min(ends.values())}.")
         if any(asked.values()):
-            raise OptionError("--last and --last-validation do not go with --heldout and --validation, random shares. Remove one.")
+            raise OptionError(
+                "--heldout-last and --validation-last are no shares, as --heldout and --validation are. Give one kind of them."
+            )
         return
     for part, share in asked.items():
         if not 0 <= share < 1:

@@ -5,13 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from widenet.errors import FitError
 from widenet.interop.onnx_graph import Graph, weight_name
+from widenet.interop.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.layers.output import SHORTEST
-from widenet.plan.weights import Link
+from widenet.plan.weights import FOLLOWING, TRAINED, Link
+from widenet.plan.windows import Shape, Windows
 from widenet.predict.top_k import RISING
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+_NORMALIZATION = (*TRAINED, *FOLLOWING)
 
 EXAMPLES = "examples"
 """The dimension that a batch has as many of as examples."""
@@ -55,6 +60,8 @@ class Layers:
     spec: NetworkSpec
     links: dict[tuple[str, str], Link]
     units: dict[str, int]
+    shapes: dict[str, Shape]
+    windows: dict[tuple[str, str], Windows]
     fields: dict[str, SparseField | str]
     damped: frozenset[str]
     values: dict[str, SparseValue | str] = field(default_factory=dict)
@@ -65,9 +72,8 @@ class Layers:
             given = self.fields[layer.field]
             self.values[layer.name] = self._dense(layer, given) if isinstance(given, str) else self._sparse(layer, given)
         for hidden in self.spec.hidden:
-            if not isinstance(hidden, HiddenLayer):
-                raise FitError(f'layer "{hidden.name}" of kind "{hidden.kind}" cannot be exported to ONNX.')
-            self.values[hidden.name] = self._hidden(hidden)
+            assert not isinstance(hidden, RecurrentLayer), "which follows sequences alone"
+            self.values[hidden.name] = self._pooled(hidden) if isinstance(hidden, PoolingLayer) else self._hidden(hidden)
 
     def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
         graph, values = self.graph, None if layer.values == "ignore" else given.values
@@ -95,18 +101,33 @@ class Layers:
             return str(graph.op("Div", given, length))
         return str(graph.op("Div", given, graph.constant(width if layer.scale == "mean" else width**0.5)))
 
-    def _hidden(self, layer: HiddenLayer) -> str:
-        graph = self.graph
-        sums = [self._product(layer, source) for source in self.spec.sources(layer)]
-        total = sums[0]
-        for other in sums[1:]:
-            total = graph.op("Add", total, other)
-        if layer.bias:
-            total = graph.op("Add", total, weight_name(f"{layer.name} bias"))
-        return graph.activate(layer.activation, total)
+    def _hidden(self, layer: HiddenLayer | ConvolutionLayer) -> str:
+        graph, shape = self.graph, self.shapes[layer.name]
+        sums = [self._product(layer.name, source) for source in self.spec.sources(layer)]
+        total = self._added(sums[0], [*sums[1:], *(str(self.values[name]) for name in layer.skip or ())])
+        changes = [("Add", weight_name(f"{layer.name} bias"))] if layer.bias else []
+        if layer.batch_normalization is not None:
+            scale, shift, mean, variance = (weight_name(f"{layer.name} normalization {part}") for part in _NORMALIZATION)
+            deviation = graph.op("Sqrt", graph.op("Add", variance, graph.constant(layer.batch_normalization.epsilon)))
+            factor = graph.op("Div", scale, deviation)
+            changes += [("Mul", factor), ("Add", graph.op("Sub", shift, graph.op("Mul", mean, factor)))]
+        return graph.activate(layer.activation, per_channel(graph, total, shape, *changes) if changes else total)
 
-    def _product(self, layer: HiddenLayer, source: str) -> str:
-        value, link = self.values[source], self.links[layer.name, source]
+    def _pooled(self, layer: PoolingLayer) -> str:
+        names = self.spec.sources(layer)
+        sources = [str(self.values[name]) for name in names]
+        found = pooling(self.graph, layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0])))
+        return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
+
+    def _added(self, total: str, others: list[str]) -> str:
+        for other in others:
+            total = self.graph.op("Add", total, other)
+        return total
+
+    def _product(self, layer: str, source: str) -> str:
+        value, link = self.values[source], self.links[layer, source]
+        if isinstance(value, str) and (layer, source) in self.windows:
+            return convolution(self.graph, value, weight_name(link.weight), self.windows[layer, source])
         if isinstance(value, str):
             return str(self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1))
         total = self.graph.per_example(value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight_name(link.weight)))

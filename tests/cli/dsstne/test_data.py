@@ -20,7 +20,7 @@ def written(tmp_path, monkeypatch):
 def command(*arguments):
     with pytest.raises(SystemExit) as ended:
         main(list(arguments))
-    return ended.value.code
+    return ended.value.code or 0
 
 
 def test_ingest_knows_netcdf_by_suffix_and_by_content(written, capsys):

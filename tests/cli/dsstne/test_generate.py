@@ -8,7 +8,7 @@ from widenet.cli import main
 def command(*arguments):
     with pytest.raises(SystemExit) as ended:
         main(["dsstne", "generateNetCDF", *arguments])
-    return ended.value.code
+    return ended.value.code or 0
 
 
 def test_text_becomes_netcdf_that_ingest_reads(tmp_path, monkeypatch, capsys):

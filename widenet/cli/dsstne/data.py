@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from widenet.cli.dsstne.pairs import index_files
 from widenet.errors import OptionError
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ def import_data(
     name: Annotated[str | None, typer.Option(help="Name of the dataset; that of the first file if not given.")] = None,
 ) -> None:
     """Turn DSSTNE's NetCDF data into a dataset directory, whole or not at all."""
-    from widenet.cli.data import show
+    from widenet.cli.dataset import show
     from widenet.interop.dsstne.data import import_data as run
 
-    named = _index_files(features or [])
+    named = index_files(features or [])
     show(out, run(sources, out, features=named, samples=samples, targets=targets or [], name=name, on_progress=_tell))
 
 
@@ -59,18 +60,6 @@ def ingest(sources: Sequence[Path], out: Path, name: str | None, context: typer.
         rule = "is for files of interactions; a NetCDF file says by itself what it holds"
         raise OptionError(f"{others[0]} {rule}. Leave it out, or see `widenet dsstne import-data --help`.")
     return run(sources, out, name=name, on_progress=_tell)
-
-
-def _index_files(given: Sequence[str]) -> dict[str, Path] | Path | None:
-    """The index files by data set, or the one of all."""
-    plain = [Path(text) for text in given if "=" not in text]
-    if plain and len(given) > 1:
-        raise OptionError(
-            f"--features must be one file for all data sets, or SET=FILE for each; got {', '.join(given)}. Name the data sets."
-        )
-    if plain:
-        return plain[0]
-    return {name: Path(path) for name, _, path in (text.partition("=") for text in given)} or None
 
 
 def _tell(phase: str) -> None:

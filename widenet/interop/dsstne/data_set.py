@@ -88,7 +88,7 @@ class DataSet:
     def of(cls, file: NetcdfFile, number: int) -> "DataSet":
         """What the attributes of a file say; raises DataError for the first that is missing or wrong."""
         name, dimensions = file.text(f"name{number}"), file.whole(f"dimensions{number}", least=1)
-        data_type, kind = file.whole(f"dataType{number}"), file.whole(f"kind{number}") if file.has(f"kind{number}") else 0
+        data_type, kind = file.whole(f"dataType{number}"), file.whole(f"kind{number}", default=0)
         attributes, place = file.whole(f"attributes{number}"), f"{file.path}: data set {name!r}"
         if dimensions > len(_SIDES):
             raise DataError(f"{place}: dimensions{number} must be 1 to 3; got {dimensions}. {AGAIN}")

@@ -1,7 +1,7 @@
 """NetCDF files: opened and read with one sentence for whatever is wrong, written whole or not at all."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,27 +37,40 @@ class NetcdfFile:
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it is missing. {AGAIN}")
         return self._source.getncattr(name)
 
-    def whole(self, name: str, least: int = 0) -> int:
-        """A whole number of at least `least`."""
+    def whole(self, name: str, least: int = 0, default: int | None = None) -> int:
+        """A whole number of at least `least`; the default where it is missing, if there is one."""
+        if default is not None and not self.has(name):
+            return default
         rule = f"a whole number of at least {least}"
         found = self._attribute(name, rule)
-        if np.ndim(found) or isinstance(found, str) or int(found) != found or found < least:
+        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or found < least:
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {found}. {AGAIN}")
         return int(found)
 
-    def number(self, name: str) -> float:
-        """A finite number; that of a float32 as its shortest decimal form says it."""
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number, that of a float32 as its shortest decimal form says it; the default where it is missing, if there is one."""
+        if default is not None and not self.has(name):
+            return default
         found = self._attribute(name, "a finite number")
         if np.ndim(found) or isinstance(found, str) or not np.isfinite(found):
             raise DataError(f"{self.path}: attribute {name!r} must be a finite number; got {found}. {AGAIN}")
         return float(str(found))
 
-    def text(self, name: str) -> str:
-        """A text."""
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; the default where it is missing, if there is one."""
+        if default is not None and not self.has(name):
+            return default
         found = self._attribute(name, "a text")
         if not isinstance(found, str):
             raise DataError(f"{self.path}: attribute {name!r} must be a text; got {found}. {AGAIN}")
         return found
+
+    def choice(self, name: str, names: Sequence[str], default: str | None = None) -> str:
+        """What a code stands for; the default where it is missing, if there is one."""
+        code = self.whole(name, default=None if default is None else names.index(default))
+        if code >= len(names):
+            raise DataError(f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {AGAIN}")
+        return names[code]
 
     def length(self, name: str) -> int | None:
         """The length of a dimension; None where there is none of that name."""
