@@ -57,6 +57,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_gpu.py",
     "tests/test_kills.py",
     "tests/test_readme.py",
+    "tests/test_sequences.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
 
