@@ -90,9 +90,9 @@ class Tables:
 
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
+        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         if self._read_plain(part, sources):
             return
-        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         with _reading(sources):
             self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
