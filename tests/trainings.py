@@ -43,6 +43,14 @@ SAMPLED = {
     ]
 }
 TIED_SAMPLED = {"layers": [*TIED["layers"][:2], {**TIED["layers"][2], "sample": {"kind": "uniform", "units": 3}}]}
+NORMALIZED = {
+    "layers": [
+        HISTORY,
+        {"name": "taste", "units": 6, "activation": "tanh", "batch_normalization": True},
+        {"name": "deep", "units": 6, "activation": "tanh", "batch_normalization": {"momentum": 0.5}, "skip": "taste"},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
 EVALUATION = {"metric": "ndcg@5"}
 
 
@@ -57,6 +65,7 @@ SETTINGS = {
     "rmsprop": (UNTIED, document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2})),
     "adadelta": (DEEP, document({"kind": "adadelta"}, evaluation=None)),
     "adam, tied": (TIED, document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best")),
+    "adam, normalized": (NORMALIZED, document({"kind": "adam", "learning_rate": 0.05}, keep="best")),
     "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02, keep="best")),
     "momentum, sampled": (SAMPLED, document({"kind": "momentum", "learning_rate": 0.1}, schedule="cosine")),
     "rmsprop, sampled": (SAMPLED, document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5)),

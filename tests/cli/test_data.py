@@ -1,5 +1,6 @@
 """`widenet data`: what it makes and what it says of it."""
 
+import json
 import shutil
 
 import pytest
@@ -83,6 +84,21 @@ def test_split_makes_the_parts_asked_for(widenet, tmp_path):
     assert f"{parts['train']} train, {parts['validation']} validation, {parts['heldout']} heldout" in ended.out
     assert sum(parts.values()) == 57
     assert min(parts.values()) >= 12
+
+
+@pytest.mark.usefixtures("inside")
+def test_describe_says_what_a_dataset_is_like(widenet, tmp_path):
+    ended = widenet("data", "describe", "whole", "--plot", tmp_path / "plot.svg")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines()[:4] == [
+        "whole: 12 examples",
+        "items: sparse, 9 wide",
+        "  train: 57 entries, density 52.778%",
+        "    entries of an example: mean 4.8, min 4, 25% 4, median 5, 75% 5, 90% 5, 99% 6, max 6",
+    ]
+    assert (tmp_path / "plot.svg").exists()
+    described = json.loads(widenet("data", "describe", "whole", "--json").out)
+    assert described["fields"]["items"]["parts"]["train"]["entries"] == 57
 
 
 @pytest.mark.usefixtures("inside")

@@ -63,7 +63,10 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
     ("words", "message"),
     [
         (["nowhere.onnx"], "widenet: nowhere.onnx: no such file. Check the path.\n"),
-        (["model.pt"], 'widenet: model.pt: the suffix must be one of .onnx, .keras, .caffemodel, .prototxt; got ".pt". Rename the file.\n'),
+        (
+            ["model.pt"],
+            'widenet: model.pt: the suffix must be one of .nc, .onnx, .keras, .caffemodel, .prototxt; got ".pt". Rename the file.\n',
+        ),
         (["model.pt", "--field", "items"], 'widenet: field must be NAME=FIELD; got "items".\n'),
         (
             ["model.pt", "--weights", "w.caffemodel"],

@@ -1,9 +1,11 @@
 """A network in plain dense float64 torch, written from the formulas of the documents, and the real one's step held against it."""
 
+import math
 from types import SimpleNamespace
 
 import torch
 
+from tests.model.spatial_twin import FOLLOWING, PER_CHANNEL, convolved, normalized, pooled
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
@@ -123,17 +125,23 @@ class Twin:
 
     def __init__(self, spec, widths, counts=None, stands=None):
         self.spec, self.widths, self.counts, self.stands = spec, widths, counts or {}, stands or {}
+        self.statistics = {}
 
     def loss(self, weights, batch, weights_E, draws):
         """The loss of a batch, penalties of sparseness included."""
         values, hidden_entries, penalty = {}, {}, 0.0
         for layer in self.spec.inputs:
             values[layer.name], hidden_entries[layer.field] = self._input(layer, batch[layer.field], draws)
+        shapes = {layer.name: layer.shape or (values[layer.name].shape[1],) for layer in self.spec.inputs}
         for layer in self.spec.hidden:
-            z = sum(values[source] @ self._weight(weights, layer, source) for source in self.spec.sources(layer))
-            z = limited(z + weights[layer.name, "bias"] if layer.bias else z, layer.delta_norm)
-            a = activation(layer.activation, z)
-            if layer.sparseness is not None:
+            sources = self.spec.sources(layer)
+            if layer.kind == "pooling":
+                found, shape = pooled(layer, [values[source] for source in sources], [shapes[source] for source in sources])
+                shapes[layer.name], values[layer.name] = shape, sum((values[name] for name in layer.skip or ()), found)
+                continue
+            z = self._sums(layer, weights, values, shapes)
+            a = activation(layer.activation, limited(z, getattr(layer, "delta_norm", None)))
+            if getattr(layer, "sparseness", None) is not None:
                 p, mean = layer.sparseness.target, a.mean(dim=0)
                 penalty += layer.sparseness.weight * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()
             values[layer.name] = self._dropped(layer, a, draws)
@@ -143,6 +151,23 @@ class Twin:
             counted = found if weights_E is None else found * weights_E.double()
             total = total + layer.loss_weight * counted.sum() / len(found)
         return total
+
+    def _sums(self, layer, weights, values, shapes):
+        """What the activation of a hidden layer takes, [E, units]."""
+        sources = [(values[source], self._weight(weights, layer, source), shapes[source]) for source in self.spec.sources(layer)]
+        if layer.kind == "convolution":
+            found = [convolved(layer, x, shape, weight) for x, weight, shape in sources]
+            shapes[layer.name] = found[0][1]
+            z = sum(sums for sums, _ in found)
+        else:
+            z, shapes[layer.name] = sum(x @ weight for x, weight, _ in sources), (layer.units,)
+        if layer.bias:
+            z = z + weights[layer.name, "bias"].repeat_interleave(math.prod(shapes[layer.name][1:]))
+        z = sum((values[name] for name in layer.skip or ()), z)
+        if layer.batch_normalization is not None:
+            scale, shift = (weights[layer.name, f"normalization {part}"] for part in ("scale", "shift"))
+            z, self.statistics[layer.name] = normalized(layer.batch_normalization, z, shapes[layer.name][0], scale, shift)
+        return z
 
     def _input(self, layer, field, draws):
         if isinstance(field, torch.Tensor):
@@ -206,7 +231,7 @@ class Twin:
 
     def step(self, weights, batch, weights_E, draws, training, rate):
         """Loss, gradients and the weights after one step of plain descent, with penalties and limits."""
-        leaves = {key: weight.clone().requires_grad_() for key, weight in weights.items()}
+        leaves = {key: weight.clone().requires_grad_() for key, weight in weights.items() if key[1] not in FOLLOWING}
         loss = self.loss(leaves, batch, weights_E, draws)
         gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
         if training.gradient_norm_limit is not None:
@@ -215,10 +240,15 @@ class Twin:
             torch.nn.utils.clip_grad_norm_(leaves.values(), training.gradient_norm_limit)
         after = {}
         for (name, end), old in weights.items():
-            layer, gradient = self.spec.layer(name), gradients[name, end]
+            layer = self.spec.layer(name)
+            if end in FOLLOWING:
+                share = layer.batch_normalization.momentum
+                after[name, end] = (1 - share) * old + share * self.statistics[name][FOLLOWING.index(end)]
+                continue
+            gradient = gradients[name, end]
             of_weight = training.l2 * old + training.l1 * torch.sign(old)
-            new = old - rate * (gradient + (getattr(layer, "bias_l2", 0.0) * old if end == "bias" else of_weight))
-            if end != "bias" and layer.weight_norm is not None:
+            new = old - rate * (gradient + (getattr(layer, "bias_l2", 0.0) * old if end in PER_CHANNEL else of_weight))
+            if end not in PER_CHANNEL and layer.weight_norm is not None:
                 new = new * (layer.weight_norm / new.norm(dim=0, keepdim=True)).clamp_max(1.0)
             after[name, end] = new
         return loss.item(), gradients, after
@@ -236,7 +266,8 @@ def snapshot(network):
     for name, trunk in network.trunk.items():
         layer, _, source = name.partition("/")
         tensor = trunk.tensor.detach().double()
-        found[(layer, source) if source else (name.removesuffix(" bias"), "bias")] = tensor.T.clone() if source else tensor.clone()
+        end = next((end for end in (*PER_CHANNEL, *FOLLOWING) if name.endswith(f" {end}")), "")
+        found[(layer, source) if source else (name.removesuffix(f" {end}"), end)] = tensor.T.clone() if source else tensor.clone()
     return found
 
 
@@ -279,7 +310,7 @@ class Real:
         self.network = build(self.spec, self.training, facts, LocalExchange(self.training.shards, num_threads), counts=counts or {})
         generator = torch.Generator().manual_seed(seed)
         biases = [part.weight for wide in self.network.wide.values() if wide.is_bias for part in wide.parts.values()]
-        for bias in [*biases, *(trunk.tensor for trunk in self.network.trunk.values() if trunk.tensor.dim() == 1)]:
+        for bias in [*biases, *(trunk.tensor for trunk in self.network.trunk.values() if trunk.tensor.dim() == 1 and trunk.trained)]:
             bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
         self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
         self.network.prepare_training(self.rule)
@@ -311,6 +342,8 @@ def assert_step_matches_twin(document, facts, batch, training=None, weights_E=No
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for key, expected in after.items():
         allowed = tolerance * rate * largest + 1.2e-7 * float(before[key].abs().max())
+        if key[1] in FOLLOWING:
+            allowed += 1e-6 * float(expected.abs().max())
         worst = float((found[key] - expected).abs().max())
         assert worst <= allowed, f"{key}: off by {worst:.2e}, allowed {allowed:.2e}"
     assert largest > 1e-6

@@ -60,6 +60,20 @@ DEEP = (
     {"epochs": 1, "batch_size": DEEP_EXAMPLES, "shards": SHARDS, "optimizer": "adam", "gradient_norm_limit": 0.5},
 )
 """A network whose hidden layers are large enough for several blocks of their products, and its training."""
+PICTURES = (
+    [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 12, 12]},
+        {"name": "edges", "kind": "convolution", "filters": 48, "kernel": 3, "activation": "relu", "batch_normalization": True},
+        {"name": "parts", "kind": "convolution", "filters": 48, "kernel": 3, "skip": "edges", "weight_norm": 0.9, "dropout": 0.2},
+        {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
+        {"name": "even", "kind": "pooling", "function": "lrn"},
+        {"name": "h", "units": 40, "source": ["even", "in"], "activation": "tanh", "batch_normalization": {"momentum": 0.5}},
+        {"name": "out", "kind": "output", "field": "items"},
+    ],
+    {"epochs": 1, "batch_size": 40, "shards": SHARDS, "optimizer": "adam", "gradient_norm_limit": 0.5, "l2": 0.01},
+)
+"""A network over pictures, whose second convolution is large enough for several blocks, and its training."""
 WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13, "wide": 3001}
 DRIFTING = {
     "output": {"activation": "linear", "loss": "l2"},
@@ -167,10 +181,11 @@ def write_data(folder):
     for name, width in WIDTHS.items():
         _dataset(folder / name, name, width, EXAMPLES)
     _dataset(folder / "deep", "dense", 31, 2 * DEEP_EXAMPLES)
+    _dataset(folder / "pictures", "dense", 31, 2 * 40, picture=3 * 12 * 12)
     return folder
 
 
-def _dataset(path, name, width, examples):
+def _dataset(path, name, width, examples, picture=1):
     chance = np.random.default_rng(width)
     rows = [chance.choice(width, size=chance.integers(2, min(width, 6)), replace=False).tolist() for _ in range(examples)]
     wishes = [chance.choice(width, size=2, replace=False).tolist() for _ in rows[1:]]
@@ -184,7 +199,7 @@ def _dataset(path, name, width, examples):
         else None,
         weights=(0.5 + chance.random(examples)).tolist() if name in ("narrow", "values", "wide") else None,
         sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(examples)]},
-        dense={"age": (chance.random((examples, 3)) * (name == "dense")).tolist()},
+        dense={"age": (chance.random((examples, 3)) * (name == "dense")).tolist(), "picture": chance.random((examples, picture)).tolist()},
     )
 
 
@@ -193,11 +208,11 @@ def outcome(case, folder, exchange):
     return _outcome(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
 
-def outcome_of_deep(folder, exchange, precision):
-    """As `outcome`, of DEEP in a precision."""
-    layers, training = DEEP
+def outcome_of(name, folder, exchange, precision):
+    """As `outcome`, of DEEP or PICTURES in a precision."""
+    layers, training = {"deep": DEEP, "pictures": PICTURES}[name]
     spec = TrainingSpec.of(training | {"precision": precision})
-    return _outcome(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / "deep"), exchange)
+    return _outcome(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / name), exchange)
 
 
 def _outcome(spec, training, data, exchange):

@@ -12,7 +12,7 @@ import torch
 from torch import distributed
 
 from tests.parallel import matrix
-from tests.parallel.matrix import DEEP, EVERY_PAIR, EVERY_VALUE, documents, outcome, outcome_of_deep, write_data
+from tests.parallel.matrix import DEEP, EVERY_PAIR, EVERY_VALUE, PICTURES, documents, outcome, outcome_of, write_data
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -60,8 +60,8 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
         assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
 
 
-def deep(data, precision, divided, num_threads):
-    """What DEEP gives in this process, and how many times it took part in a gathering of blocks; divided: None for the usual rule."""
+def blocked(name, data, precision, divided, num_threads):
+    """What DEEP or PICTURES gives in this process, and how many gatherings of blocks it took part in; divided: None for the usual rule."""
     gathered = []
 
     def counted(*arguments):
@@ -72,35 +72,35 @@ def deep(data, precision, divided, num_threads):
     processes._gather_rows = counted
     processes.dividing_pays = rule if divided is None else lambda *_: divided
     try:
-        return outcome_of_deep(data, exchange(8, num_threads), precision), len(gathered)
+        return outcome_of(name, data, exchange(8, num_threads), precision), len(gathered)
     finally:
         processes._gather_rows, processes.dividing_pays = gather_rows, rule
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
-def deep_alone(request, data):
-    """A precision, and what DEEP gives in it."""
+@pytest.fixture(scope="module", params=[("deep", "float32"), ("deep", "bfloat16"), ("pictures", "float32"), ("pictures", "bfloat16")])
+def alone(request, data):
+    """A network, a precision, and what the two give."""
     with one_thread_an_operation():
-        return request.param, outcome_of_deep(data, LocalExchange(8), request.param)
+        return *request.param, outcome_of(request.param[0], data, LocalExchange(8), request.param[1])
 
 
-DIVIDED = 2 * 3 * 2 + 2
-"""DEEP's two large products, forward and twice backward, in two steps; and forward in the evaluation."""
+DIVIDED = {"deep": 2 * 3 * 2 + 2, "pictures": 2 * 3 + 1}
+"""The two large products of DEEP and the one of PICTURES, forward and twice backward, in two steps; and forward in the evaluation."""
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, num_threads, data, deep_alone, groups):
-    precision, alone = deep_alone
-    for divided, gatherings in ((True, DIVIDED), (False, 0)):
-        assert groups(size)(deep, data, precision, divided, num_threads) == [(alone, gatherings)] * size
-    assert [found for found, _ in groups(size)(deep, data, precision, None, num_threads)] == [alone] * size
+def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, num_threads, data, alone, groups):
+    name, precision, expected = alone
+    for divided, gatherings in ((True, DIVIDED[name]), (False, 0)):
+        assert groups(size)(blocked, name, data, precision, divided, num_threads) == [(expected, gatherings)] * size
+    assert [found for found, _ in groups(size)(blocked, name, data, precision, None, num_threads)] == [expected] * size
 
 
-def test_threads_of_one_process_share_a_narrow_layer_with_the_same_bits(data, deep_alone):
-    precision, alone = deep_alone
+def test_threads_of_one_process_share_a_narrow_layer_with_the_same_bits(data, alone):
+    name, precision, expected = alone
     with one_thread_an_operation():
-        assert outcome_of_deep(data, LocalExchange(8, 3), precision) == alone
+        assert outcome_of(name, data, LocalExchange(8, 3), precision) == expected
 
 
 def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
@@ -334,7 +334,8 @@ def sent_and_planned(layers, plan, folder):
 @pytest.mark.parametrize("size", [2, 4])
 def test_a_step_sends_what_the_plan_says(size, data, groups):
     cases = [(*(json.loads(document.to_json()) for document in documents(case)), data / case["data"]) for case in EVERY_VALUE]
-    for case in [*cases, ({"layers": DEEP[0]}, DEEP[1], data / "deep")]:
+    blocked = [({"layers": layers}, training, data / name) for name, (layers, training) in {"deep": DEEP, "pictures": PICTURES}.items()]
+    for case in [*cases, *blocked]:
         for measured, planned in groups(size)(sent_and_planned, *case):
             assert planned == round(measured), case
 

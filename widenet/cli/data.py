@@ -1,11 +1,12 @@
 """`widenet data`: from raw interactions to a dataset directory."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from widenet.cli.dataset import show
+from widenet.cli.dataset import show, show_description
 from widenet.cli.ingest import ingest
 
 app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
@@ -27,6 +28,22 @@ def split(
     from widenet.data.split import split as run
 
     show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field))
+
+
+@app.command("describe")
+def describe(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to describe.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the distributions into this .png or .svg file; needs matplotlib.")] = None,
+) -> None:
+    """Say how large and how dense a dataset is, and how unevenly its interactions are spread."""
+    from widenet.data.description import describe as run
+
+    described = run(source, plot)
+    if as_json:
+        typer.echo(json.dumps(described, indent=2))
+    else:
+        show_description(source, described)
 
 
 @app.command("verify")

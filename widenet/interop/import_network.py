@@ -9,7 +9,7 @@ from widenet.interop.imported import Imported, write_run
 from widenet.optional import optional
 from widenet.runs import Model
 
-_SUFFIXES = (".onnx", ".keras", ".caffemodel", ".prototxt")
+_SUFFIXES = (".nc", ".onnx", ".keras", ".caffemodel", ".prototxt")
 
 
 def import_network(
@@ -22,7 +22,7 @@ def import_network(
 ) -> Model:
     """A run that holds a network of another program: it predicts at once, and trainings may begin with its weights.
 
-    path: .onnx, .keras, .caffemodel, or .prototxt with `weights`, a .caffemodel.
+    path: .nc of DSSTNE, .onnx, .keras, .caffemodel, or .prototxt with `weights`, a .caffemodel.
     fields: other names for its inputs and outputs, as the dataset calls them.
     data: a dataset with those fields; without it, dense inputs stay dense, and features are named by their index.
     Raises DataError, which names every layer without a counterpart, OptionError, FitError, CheckpointError.
@@ -30,6 +30,10 @@ def import_network(
     path, out = Path(path), Path(out)
     if not path.is_file():
         raise DataError(f"{path}: no such file. Check the path.")
+    if path.suffix == ".nc" and weights is None:
+        from widenet.interop.dsstne.model import import_model
+
+        return import_model(path, out, data=data, fields=fields)
     imported = _read(path, None if weights is None else Path(weights)).with_fields(fields or {})
     return write_run(imported, out, None if data is None else Dataset.open(data))
 

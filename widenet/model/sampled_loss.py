@@ -38,6 +38,8 @@ class SampledLoss(WideLoss):
     language model", IEEE Transactions on Neural Networks 19(4), 2008.
     """
 
+    counts_samples = True
+
     def __init__(self, output: WideOutput, choice: Choice, direct_EH: Tensor, weight_E: Tensor) -> None:
         """output: of the chosen units alone. Others as of `WideLoss`."""
         super().__init__(output, direct_EH, choice.targets, weight_E)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import RunningTopK, exact_sum
+from widenet.kernels import exact_sum, running_top_k
 from widenet.kernels.running_top_k import unpacked
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
@@ -101,7 +101,7 @@ class _Ranking:
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, "_Sum"]:
         """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the sum over its units."""
-        running, summed = RunningTopK(self.k, floor_E), _Sum(self.activation.kind, self.direct_EH)
+        running, summed = running_top_k(self.k, floor_E), _Sum(self.activation.kind, self.direct_EH)
         first = self.shards.start(shard)
         for start, stop in self._tiles(shard):
             ranked_ET = self.output.tile(shard, start, stop).logits(self.direct_EH)

@@ -1,0 +1,59 @@
+"""Batch normalization: torch's own, by a batch and by running statistics."""
+
+import pytest
+import torch
+
+from widenet.model.normalization import Statistics, by_batch, by_statistics
+from widenet.spec.parts import BatchNormalization
+
+SPEC = BatchNormalization(epsilon=0.01, momentum=0.3)
+
+
+def numbers(*sizes, seed=0):
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, requires_grad=True)
+
+
+def torchs():
+    """Torch's own layer of 3 channels, with lively scales and shifts."""
+    layer = torch.nn.BatchNorm1d(3, eps=0.01, momentum=0.3).double()
+    with torch.no_grad():
+        layer.weight.copy_(numbers(3, seed=1))
+        layer.bias.copy_(numbers(3, seed=2))
+    return layer
+
+
+def test_values_gradients_and_running_statistics_are_those_of_torch():
+    layer, running = torchs(), Statistics(torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    for seed in range(3):
+        x = numbers(5, 3, 4, seed=seed)
+        expected, (found, statistics) = layer(x), by_batch(x, layer.weight, layer.bias, SPEC)
+        torch.testing.assert_close(found, expected)
+        towards = torch.randn_like(expected)
+        ends = [x, layer.weight, layer.bias]
+        for own, true in zip(torch.autograd.grad(found, ends, towards), torch.autograd.grad(expected, ends, towards), strict=True):
+            torch.testing.assert_close(own, true)
+        running.follow(statistics, SPEC.momentum)
+    torch.testing.assert_close(running.mean_C, layer.running_mean)
+    torch.testing.assert_close(running.variance_C, layer.running_var)
+    x = numbers(2, 3, 4, seed=9)
+    torch.testing.assert_close(by_statistics(x, layer.weight, layer.bias, running, SPEC), layer.eval()(x))
+
+
+def test_a_momentum_of_one_keeps_the_last_batch_alone():
+    running, last = (Statistics(torch.full((3,), number), torch.full((3,), number)) for number in (7.0, 0.1))
+    running.follow(last, 1.0)
+    assert running.mean_C.equal(last.mean_C)
+    assert running.variance_C.equal(last.variance_C)
+
+
+def test_a_single_value_has_no_variance():
+    found, statistics = by_batch(torch.full((1, 2, 1), 3.0), torch.ones(2), torch.tensor([0.5, 0.0]), SPEC)
+    assert found.flatten().tolist() == [0.5, 0.0]
+    assert statistics.mean_C.tolist() == [3.0, 3.0]
+    assert statistics.variance_C.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 1), (3, 2, 5)])
+def test_gradients_are_central_differences(shape):
+    given = [numbers(*shape), numbers(2, seed=1), numbers(2, seed=2)]
+    assert torch.autograd.gradcheck(lambda *ends: by_batch(*ends, SPEC)[0], given)

@@ -1,0 +1,74 @@
+"""How a convolution is cut, and what the plan says of its products: the operations that torch counts."""
+
+from math import prod
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from widenet.model.convolution import convolution
+from widenet.model.product import Blocks
+from widenet.parallel.local import LocalExchange
+from widenet.plan.place import Place
+from widenet.plan.unfolding import blocks_of_examples, examples_at_once, inner_of_filters, inner_of_inputs, pieces, shares, workspace
+from widenet.plan.windows import windows_of
+from widenet.spec.spatial import ConvolutionLayer
+
+
+def windows(channels, places, **settings):
+    layer = ConvolutionLayer(kind="convolution", name="c", filters=3, **settings)
+    return windows_of(Place("", 0, "c"), layer, "in", (channels, *places))
+
+
+SMALL, LARGE = windows(2, (7, 6), kernel=3, stride=2), windows(64, (28, 28), kernel=3)
+
+
+def added_product(total, left, right, **_):
+    """Operations of `total.addmm_(left, right)`, which torch does not count by itself."""
+    assert total == (left[0], right[1])
+    return 2 * left[0] * left[1] * right[1]
+
+
+@pytest.mark.parametrize("with_inputs", [False, True])
+@pytest.mark.parametrize(("moves", "filters", "num"), [(SMALL, 3, 5), (LARGE, 8, 11)])
+def test_products_are_those_that_torch_counts(moves, filters, num, with_inputs):
+    values = torch.zeros(num, moves.channels * prod(moves.places), requires_grad=with_inputs)
+    weight = torch.zeros(filters, moves.inputs, requires_grad=True)
+    with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product}) as counter:
+        convolution(values, weight, moves, Blocks(LocalExchange(8), 8, "")).sum().backward()
+    planned = list(shares(num, moves, filters, with_inputs, 8, 1, "cpu"))
+    assert len(planned) == 2 + with_inputs
+    assert sum(operations for operations, _ in planned) == counter.get_total_flops()
+    assert not any(sent for _, sent in planned)
+
+
+def test_processes_divide_what_is_sooner_gathered_than_computed():
+    alone, four = (list(shares(32, LARGE, 64, True, 8, num, "cpu")) for num in (1, 4))
+    assert [operations // 4 for operations, _ in alone] == [operations for operations, _ in four]
+    assert [sent for _, sent in four] == [8 * 4 * 64 * 784, 2 * 4 * 64 * 576, 8 * 4 * 64 * 784]
+    thin = windows(1, (64, 64), kernel=5)
+    assert [sent for _, sent in shares(32, thin, 64, False, 8, 4, "cpu")] == [0, 2 * 4 * 64 * 25]
+
+
+def test_a_batch_is_cut_by_its_work_into_no_more_blocks_than_examples():
+    assert [blocks_of_examples(num, LARGE, 64, 8, "cpu") for num in (0, 1, 3, 9, 32)] == [1, 1, 3, 8, 8]
+    assert blocks_of_examples(32, SMALL, 3, 8, "cpu") == 1
+
+
+def test_examples_are_laid_out_a_piece_at_a_time():
+    assert (examples_at_once(SMALL, "cpu"), examples_at_once(LARGE, "cpu")) == (4854, 2)
+    assert list(pieces(3, 8, LARGE, "cpu")) == [(3, 5), (5, 7), (7, 8)]
+    assert list(pieces(3, 3, LARGE, "cpu")) == []
+
+
+def test_multiplications_for_a_number_of_each_gradient():
+    assert inner_of_inputs(LARGE, 64) == 64 * 9
+    assert inner_of_filters(32, LARGE, 8) == 4 * 784
+
+
+def test_the_workspace_follows_the_threads_and_not_the_batch():
+    one, two = (workspace(32, LARGE, 64, 8, num, "cpu") for num in (1, 2))
+    gradients = 9 * 4 * 64 * 576
+    assert (two - gradients) == 2 * (one - gradients)
+    assert one - gradients == 4 * 2 * (784 * (576 + 2 * 64) + 2 * 64 * 900)
+    assert workspace(3200, LARGE, 64, 8, 2, "cpu") == two

@@ -1,0 +1,82 @@
+"""How a kernel moves: positions and padding by hand, and what does not fit in one sentence."""
+
+import pytest
+
+from widenet.errors import FitError
+from widenet.plan.place import Place
+from widenet.plan.windows import Axis, windows_of
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+
+def windows(source, **settings):
+    layer = ConvolutionLayer(kind="convolution", name="c", filters=3, **settings)
+    return windows_of(Place("network.json", 1, "c"), layer, "in", source)
+
+
+def along(places, kernel, stride=1, padding="same"):
+    """Positions, padding before and padding after."""
+    axis = windows((1, places), kernel=(kernel,), stride=stride, padding=padding).axes[0]
+    assert (axis.places, axis.kernel, axis.stride) == (places, kernel, stride)
+    return axis.positions, axis.before, axis.after
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((7, 3), (7, 1, 1)),
+        ((7, 2), (7, 0, 1)),
+        ((7, 3, 2), (4, 1, 1)),
+        ((8, 3, 2), (4, 0, 1)),
+        ((9, 1, 3), (3, 0, 0)),
+        ((2, 5), (2, 2, 2)),
+        ((7, 3, 1, "valid"), (5, 0, 0)),
+        ((8, 3, 2, "valid"), (3, 0, 0)),
+        ((7, 3, 1, 2), (9, 2, 2)),
+        ((8, 3, 2, 1), (4, 1, 0)),
+        ((7, 3, 1, "dsstne"), (7, 1, 1)),
+        ((8, 4, 1, "dsstne"), (8, 2, 1)),
+        ((8, 3, 2, "dsstne"), (3, 0, 0)),
+        ((3, 3, 1, "dsstne"), (1, 0, 0)),
+        ((2, 5, 1, "dsstne"), (1, 2, 1)),
+        ((2, 4, 3, "dsstne"), (1, 1, 1)),
+    ],
+    ids=str,
+)
+def test_positions_and_padding_along_an_axis(arguments, expected):
+    assert along(*arguments) == expected
+
+
+def test_a_number_counts_for_every_axis_and_a_list_for_each():
+    found = windows((4, 7, 6), kernel=3, stride=(1, 2), padding="valid")
+    assert found.axes == (Axis(7, 3, 1, 5, 0, 0), Axis(6, 3, 2, 2, 0, 0))
+    assert (found.channels, found.places, found.kernel, found.positions, found.inputs) == (4, (7, 6), (3, 3), (5, 2), 36)
+
+
+def test_windows_of_a_pooling_layer_lie_side_by_side_where_nothing_else_is_said():
+    layer = PoolingLayer(kind="pooling", name="p", function={"kind": "max"}, kernel=(2, 3))
+    assert windows_of(Place("", 0, "p"), layer, "in", (4, 6, 6)).positions == (3, 2)
+
+
+def test_a_flat_source_is_one_channel_for_a_list_of_one():
+    assert windows((9,), kernel=(3,)).axes == (Axis(9, 3, 1, 9, 1, 1),)
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "message"),
+    [
+        ((9,), {"kernel": 3}, '.source ("c") needs channels and axes, but "in" is flat. Give the input a "shape" such as [1, 28, 28],'),
+        ((9,), {"kernel": (3, 3)}, '.source ("c") needs channels and axes, but "in" is flat.'),
+        ((1, 9, 9), {"kernel": (3,)}, '.kernel ("c") must have one number for each of the 2 axes of "in"; got 1.'),
+        ((1, 9, 9), {"kernel": 3, "stride": (1, 1, 1)}, '.stride ("c") must have one number for each of the 2 axes of "in"; got 3.'),
+        ((1, 9, 9), {"kernel": 3, "padding": (1,)}, '.padding ("c") must have one number for each of the 2 axes of "in"; got 1.'),
+        (
+            (1, 9, 4),
+            {"kernel": 5, "padding": "valid"},
+            '.kernel ("c") must be at most axis 1 of "in", 4 and its padding; got 5. Make it smaller, or use "padding": "same".',
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(source, settings, message):
+    with pytest.raises(FitError) as caught:
+        windows(source, **settings)
+    assert str(caught.value).startswith(f"network.json: layers[1]{message}")
