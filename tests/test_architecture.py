@@ -55,6 +55,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_kills.py",
+    "tests/test_pictures.py",
     "tests/test_readme.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
