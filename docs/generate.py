@@ -39,6 +39,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Shared weights": parts.Share,
     "Batch normalization": parts.BatchNormalization,
     "Sparseness": layers.Sparseness,
+    "Delta boost": layers.DeltaBoost,
     "Cosine": layers.Cosine,
 }
 TRAINING_PARTS: dict[str, type[BaseModel]] = {

@@ -23,7 +23,7 @@ LEVELS = [
     {"model"},
     {"data", "kernels", "metrics"},
     {"plan"},
-    {"sparse", "spec"},
+    {"optional", "sparse", "spec"},
     {"durable", "errors", "randomness", "tensor_file"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""

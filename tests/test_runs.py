@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,26 @@ def test_a_setting_drifts_through_more_than_one_window(data, tmp_path):
 def test_the_settings_train_different_weights(undisturbed):
     assert len({undisturbed(name)[0] for name in SETTINGS}) == len(SETTINGS)
     assert all(len(undisturbed(name)[1]) == 3 for name in SETTINGS)
+
+
+def test_a_training_that_starts_from_a_run_begins_with_its_weights_also_when_it_is_resumed(data, tmp_path):
+    network, training = SETTINGS["adam, tied"]
+    first = train(network, training, data, tmp_path / "first")
+    slow = {**training, "optimizer": {"kind": "sgd", "learning_rate": 1e-30}, "warmup_steps": 0, "keep": "last"}
+    out = tmp_path / "second"
+    with pytest.raises(KeyboardInterrupt):
+        train(network, slow, data, out, start_from=tmp_path / "first", interrupted=After(1))
+    shutil.rmtree(out / "checkpoints")
+    assert train(network, slow, data, out, resume=True).fingerprint() == first.fingerprint()
+
+
+def test_a_start_of_another_network_or_without_weights_is_refused(data, tmp_path):
+    network, training = SETTINGS["adam, tied"]
+    train(network, training, data, tmp_path / "first")
+    with pytest.raises(CheckpointError, match="it is of another network"):
+        train(*SETTINGS["nesterov"], data, tmp_path / "second", start_from=tmp_path / "first")
+    with pytest.raises(CheckpointError, match="holds no finished model to start from"):
+        train(network, training, data, tmp_path / "third", start_from=tmp_path / "nowhere")
 
 
 def test_a_model_says_what_it_is(data, tmp_path):

@@ -9,14 +9,18 @@ if TYPE_CHECKING:
     from widenet.data.lists import dataset_from_lists
     from widenet.data.split import split
     from widenet.errors import WidenetError
+    from widenet.knn.batched import BatchedNeighbours
+    from widenet.knn.neighbours import Neighbours
     from widenet.runs import Model, train
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
     from widenet.spec.training import TrainingSpec as Training
 
 _HOME = {
+    "BatchedNeighbours": "widenet.knn.batched:BatchedNeighbours",
     "Dataset": "widenet.data.dataset:Dataset",
     "Model": "widenet.runs:Model",
+    "Neighbours": "widenet.knn.neighbours:Neighbours",
     "Network": "widenet.spec.network:NetworkSpec",
     "SparseBatch": "widenet.sparse:SparseBatch",
     "Training": "widenet.spec.training:TrainingSpec",
@@ -28,8 +32,10 @@ _HOME = {
 }
 
 __all__ = [
+    "BatchedNeighbours",
     "Dataset",
     "Model",
+    "Neighbours",
     "Network",
     "SparseBatch",
     "Training",

@@ -36,7 +36,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.interruption import interruption
-from widenet.training.loop import Evaluate, LoopState, Report, Training, settle
+from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training, settle
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, holds_work_of
 from widenet.training.schedules import rates
@@ -51,22 +51,6 @@ class Recommendation:
     score: float
 
 
-class Silence:
-    """A report that nobody reads."""
-
-    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
-        """Nothing."""
-
-    def advance(self, num_examples: int, loss: float) -> None:
-        """Nothing."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-
 def train(
     network: NetworkSpec | Mapping[str, Any] | str | Path,
     training: TrainingSpec | Mapping[str, Any] | str | Path,
@@ -74,6 +58,7 @@ def train(
     out: str | Path,
     *,
     resume: bool = False,
+    start_from: str | Path | None = None,
     device: str | None = None,
     report: Report | None = None,
     interrupted: Callable[[], bool] | None = None,
@@ -83,6 +68,7 @@ def train(
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
     has started again does so without being told, and begins anew where there is no checkpoint yet.
+    start_from: another run, of the same layers and shards, with whose finished weights a new one begins.
     device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
     a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
@@ -90,6 +76,7 @@ def train(
     """
     network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)
     dataset, path = _dataset(data), _path("out", out)
+    start = None if start_from is None else _path("start_from", start_from)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
     join(chosen)
@@ -99,7 +86,7 @@ def train(
         check_memory(job, chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
-        run = _run_directory(path, network_spec, training_spec, dataset, resume, exchange, stack)
+        run = _run_directory(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         if launch_id():
             by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
@@ -121,6 +108,7 @@ def train(
                 raise KeyboardInterrupt
             if training_spec.keep == "best" and (run.path / "best").exists():
                 Checkpoint.open(run.path / "best").load_into(net, with_state=False)
+                teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
             run.save_model("model", net, {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch})
     return Model(run, net)
 
@@ -322,11 +310,12 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
             continue
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
-        state = LoopState(**checkpoint.facts["state"])
+        state = LoopState.of(checkpoint.facts["state"])
         break
     else:
         if problem is not None:
             raise problem
+        run.load_start(network)
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
 
@@ -360,19 +349,26 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
-    state, steps_per_epoch = LoopState(**checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
-    settle(network, rule, rates(training, steps_per_epoch), state.epoch * steps_per_epoch + state.step)
+    state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
+    settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))
 
 
 def _run_directory(
-    path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, resume: bool, exchange: Exchange, stack: ExitStack
+    path: Path,
+    network: NetworkSpec,
+    training: TrainingSpec,
+    dataset: Dataset,
+    start: Path | None,
+    resume: bool,
+    exchange: Exchange,
+    stack: ExitStack,
 ) -> RunDirectory:
     """The directory of a training, new or begun before, which stays locked until the stack is left."""
     if resume:
         before = RunDirectory.open(path)
         by_leader(exchange, lambda: stack.enter_context(before.locked()), "run directory")
     else:
-        by_leader(exchange, lambda: stack.enter_context(RunDirectory.begin(path, network, training, dataset)), "run directory")
+        by_leader(exchange, lambda: stack.enter_context(RunDirectory.begin(path, network, training, dataset, start)), "run directory")
     run = RunDirectory.open(path)
     _check_documents(run, network, training)
     run.check_dataset(dataset)

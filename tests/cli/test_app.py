@@ -3,6 +3,7 @@
 import json
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -236,11 +237,12 @@ def test_cuda_without_a_gpu_is_refused(widenet, monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("inside")
-def test_a_line_that_does_not_parse_shows_the_usage_and_status_2(line, widenet):
+def test_a_line_that_does_not_parse_is_one_line_that_names_the_command(line, widenet):
     ended = widenet(*line.split())
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith("Usage: ")
-    assert ended.err.splitlines()[-1].startswith("Error: ")
+    assert ended.err.startswith("widenet")
+    assert ended.err.count("\n") == 1
+    assert ended.err.endswith(" --help`.\n")
 
 
 def test_a_damaged_run_is_one_line(widenet, world, tmp_path):
@@ -301,3 +303,17 @@ def test_units_beyond_any_memory_are_one_line(known, message, widenet, inside, t
         resource.setrlimit(resource.RLIMIT_AS, limits)
     assert (ended.status, ended.err.count("\n")) == (2, 1)
     assert ended.err.startswith(message)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
+    rows = "".join(f"{row // 100},{row * 7919 % 9973}\n" for row in range(2_000_000))
+    (tmp_path / "many.csv").write_text(f"user,item\n{rows}")
+    command = [sys.executable, "-m", "widenet", "data", "ingest", str(tmp_path / "many.csv"), "--out", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        first = process.stderr.readline()
+        process.send_signal(number)
+        rest = process.communicate()
+    assert first.endswith("...\n")
+    assert (process.returncode, rest[0], rest[1].splitlines()[-1]) == (130, "", "widenet: interrupted.")
+    assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]

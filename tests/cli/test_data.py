@@ -11,7 +11,10 @@ from widenet.data.dataset import Dataset
 def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     ended = widenet("data", "ingest", "likes.csv", "--out", tmp_path / "whole", "--titles", "titles.csv")
     assert ended.status == 0
-    assert ended.err == "reading likes.csv as csv ...\nnumbering examples and features ...\nwriting ...\n"
+    assert ended.err == (
+        "reading likes.csv as csv (commas, line 1 names the columns): user = user, item = item ...\n"
+        "numbering examples and features ...\nwriting ...\n"
+    )
     assert ended.out.splitlines()[:2] == [f"{tmp_path / 'whole'}: 12 users", "  items: 9 features; 57 train"]
     made = Dataset.open(tmp_path / "whole")
     assert sorted(made.vocabulary("items").titles(range(9))) == [
@@ -47,6 +50,29 @@ def test_ingest_takes_columns_values_and_a_heldout_file(widenet, tmp_path):
     made = Dataset.open(tmp_path / "data")
     assert made.field("films").has_values
     assert (made.field("films").num_entries, made.field("films").max_value) == ({"train": 3, "heldout": 1}, 5.0)
+
+
+def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, tmp_path):
+    (tmp_path / "log.txt").write_text("1|a|5|10\n1|b|3|20\n1|c|4|30\n2|a|1|10\n2|b|2|x\n1|a|2|5\n")
+    (tmp_path / "users.csv").write_text("id,land,age,size,w\n1,at,30,2,2\n2,de,40,3,1\n")
+    columns = ["--columns", "user,item,stars,when", "--value", "stars", "--time", "when", "--skip-bad-lines", 1, "--duplicates", "sum"]
+    fields = ["--users", tmp_path / "users.csv", "--sparse", "land=land", "--dense", "body=age,size", "--weight", "w"]
+    ended = widenet("data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "data", *columns, *fields, "--heldout-last", 1)
+    assert ended.status == 0, ended.err
+    assert ended.err.splitlines()[0] == "reading log.txt as csv (bars, no header): user = user, item = item, value = stars, time = when ..."
+    assert ended.out.splitlines()[1:] == [
+        "  items: 3 features; 3 train, 1 heldout",
+        "  land: 2 features; 2 train",
+        "  body: 2 numbers; 4 train",
+        "  train lines skipped: 1",
+        "  train rows read: 5",
+        "  train duplicates merged: 1",
+    ]
+    made = Dataset.open(tmp_path / "data")
+    assert made.sparse("items", slice(0, 1)).values.tolist() == [7.0, 3.0]
+    for wrong in ("land", "=land", "land="):
+        ended = widenet("data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "other", "--sparse", wrong)
+        assert (ended.status, ended.err) == (2, f"widenet: --sparse must be FIELD=COLUMN, each field once; got '{wrong}'.\n")
 
 
 @pytest.mark.usefixtures("inside")

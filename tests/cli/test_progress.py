@@ -29,6 +29,11 @@ def test_elsewhere_it_is_a_line_an_epoch(capsys):
     assert capsys.readouterr() == ("", f"{LINE}\n")
 
 
+def test_the_metric_that_the_training_chooses_by_is_shown_too(capsys):
+    follow(TrainingReport(metric="recall@5"))
+    assert capsys.readouterr().err == f"{LINE}  recall@5 0.1000\n"
+
+
 def test_quiet_is_nothing(capsys):
     follow(TrainingReport(quiet=True))
     assert capsys.readouterr() == ("", "")

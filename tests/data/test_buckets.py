@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from widenet.data.buckets import Buckets, Rows, ascending, entries, in_order, merge
+from widenet.data.selection import Selection
 
 
 def key_of(users, items):
@@ -32,10 +33,35 @@ def best_of(rows):
 @pytest.mark.parametrize("timed", [True, False])
 def test_the_last_row_of_a_pair_counts_and_of_these_the_largest_value(rows, timed):
     rows = rows if timed else Rows(rows.key, rows.value)
-    merged, best = rows.merged(), best_of(rows)
+    merged, best = rows.merged("last"), best_of(rows)
     assert merged.key.tolist() == sorted(best)
     assert merged.value.tolist() == [best[key][1] for key in sorted(best)]
     assert np.signbit(merged.value).tolist() == [bool(best[key][2] < 0) for key in sorted(best)]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("valued", [True, False])
+@pytest.mark.parametrize("duplicates", ["first", "max", "sum"])
+def test_of_repeated_rows_the_first_the_largest_or_the_sum_counts(rows, timed, valued, duplicates):
+    rows = Rows(rows.key, rows.value if valued else None, rows.time if timed else None)
+    groups = {}
+    times = rows.time if timed else np.zeros(len(rows.key))
+    values = rows.value if valued else np.ones(len(rows.key))
+    for key, time, value in zip(rows.key.tolist(), times.tolist(), values.tolist(), strict=True):
+        groups.setdefault(key, []).append((time, value))
+    merged = rows.merged(duplicates)
+    assert merged.key.tolist() == sorted(groups)
+    for place, key in enumerate(sorted(groups)):
+        first = min(time for time, _ in groups[key])
+        wanted = {
+            "first": max(value for time, value in groups[key] if time == first),
+            "max": max(value for _, value in groups[key]),
+            "sum": sum(value for _, value in groups[key]),
+        }[duplicates]
+        assert (1.0 if merged.value is None else merged.value[place]) == wanted
+        if timed and duplicates == "sum":
+            assert merged.time[place] == max(time for time, _ in groups[key])
+    assert (merged.value is None) == (not valued and duplicates != "sum")
 
 
 def test_keys_ascend_and_equal_ones_stay_as_they_were(rows):
@@ -56,10 +82,10 @@ def test_a_pair_stays_in_the_first_part_that_has_it_where_its_value_suffices(tmp
     parts = {"train": Buckets(tmp_path / "train"), "heldout": Buckets(tmp_path / "heldout")}
     parts["train"].replace(0, Rows(key_of([1, 1, 2, 3], [4, 4, 4, 4]), np.array([1.0, 5.0, 2.0, 4.0])))
     parts["heldout"].replace(0, Rows(key_of([1, 2, 3], [4, 4, 5]), np.array([9.0, 9.0, 3.0])))
-    found = merge(parts, 0, 4.0)
-    assert {part: (each.num_pairs, each.num_below, each.num_taken) for part, each in found.items()} == {
-        "train": (3, 1, 0),
-        "heldout": (3, 1, 1),
+    found = merge(parts, 0, Selection(min_value=4.0))
+    assert {part: (each.num_repeated, each.num_below, each.num_taken) for part, each in found.items()} == {
+        "train": (1, 1, 0),
+        "heldout": (0, 1, 1),
     }
     assert parts["train"].rows(0).key.tolist() == key_of([1, 3], [4, 4]).tolist()
     assert parts["heldout"].rows(0).key.tolist() == key_of([2], [4]).tolist()

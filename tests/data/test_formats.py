@@ -2,13 +2,14 @@
 
 import gzip
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
-from widenet.data.formats import adjacency, csv, parquet
-from widenet.data.formats.table import format_of
+from widenet.data.formats.source import Reading
+from widenet.data.formats.table import opened
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
 
@@ -38,16 +39,20 @@ def refusal(path, tmp_path, **options):
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" stands twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),
         ("", {}, "r.csv: must hold interactions; the file is empty."),
-        ("who,what\na,b\n", {}, "r.csv: no column is obviously the user; it has who, what. Name one with --user."),
+        (
+            "who,what\na,b\n",
+            {},
+            "r.csv: no column is obviously the user; it has who, what. Name one with --user, or say --no-header if line 1 is data.",
+        ),
         (
             HEAD + "a,x,1\n",
             {"item": "itm"},
-            'r.csv: column "itm" does not exist. Did you mean "item"? Choose with --item.',
+            'r.csv: column "itm" does not exist; it has user, item, rating. Did you mean "item"? Choose with --item.',
         ),
         (
             HEAD + "a,x,1\na,y,soon\n",
             {"time": "rating", "value": None, "min_value": 1},
-            'r.csv: line 3: column "rating" must be a number; got "soon". Fix or remove the row.',
+            'r.csv: column "rating" cannot be both value and time. Name another with --time.',
         ),
         (
             HEAD.replace("item,", "item,day,") + "a,x,2024-05-01T12:00:00,1\na,y,May,2\n",
@@ -76,7 +81,7 @@ def test_a_wrong_parquet_is_refused_by_its_row(tmp_path):
 
 def test_a_wrong_adjacency_file_is_refused_by_its_line(tmp_path, source):
     assert "a.txt: line 2: must be UTF-8 text" in refusal(source("a.txt", b"1 2\n2 \xff\n"), tmp_path)
-    expected = 'b.txt: column "rating" does not exist. Known: user, item. Choose with --value.'
+    expected = 'b.txt: column "rating" does not exist; it has user, item. Choose with --value.'
     assert refusal(source("b.txt", "1 2\n"), tmp_path, value="rating") == expected
 
 
@@ -98,12 +103,21 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
 
 
 def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
-    assert format_of(source("a.TSV", "x")) is csv
-    assert format_of(source("a.pq", "x")) is parquet
-    assert format_of(source("a.txt", "1 2 3\n")) is adjacency
-    assert format_of(source("b.txt", "user,item\n1,2\n")) is csv
-    assert format_of(source("c.txt", "user,item\n1,2\n"), "adjacency") is adjacency
-    assert format_of(source("d", "PAR1...")) is parquet
+    def kind(path, **reading):
+        return type(opened(path, Reading(**reading))).__name__
+
+    write_pair(tmp_path / "d", "parquet", "a", "x")
+    np.savez(tmp_path / "e", format=b"csr", shape=(1, 2), data=[1.0], indices=[1], indptr=[0, 1])
+    assert kind(source("a.TSV", "user\titem\n")) == "Csv"
+    assert kind(source("a.txt", "1 2 3\n")) == "Adjacency"
+    assert kind(source("b.txt", "user,item\n1,2\n")) == "Csv"
+    assert kind(source("c.txt", "user,item\n1,2\n"), format="adjacency") == "Adjacency"
+    assert kind(source("c.txt", "1 2\n"), delimiter=" ") == kind(source("c.txt", "1 2\n"), has_header=False) == "Csv"
+    assert kind(tmp_path / "d") == "Parquet"
+    assert kind((tmp_path / "e.npz").rename(tmp_path / "e")) == "TableInMemory"
+    assert kind(source("f", '{"user": 1, "item": 2}\n')) == kind(source("g.ndjson.gz", '{"user": 1}\n')) == "JsonLines"
+    assert kind(source("h", "1\t2,1112486027:29,1112484676:32,11")) == kind(source("i", "a b\tx,1\n")) == "Dsstne"
+    assert kind(source("j.sessions", "1 2\n")) == kind(source("k.txt", "1 2\n"), format="sessions") == "Sessions"
     zipped = source("a.csv.gz", gzip.compress(b"\xef\xbb\xbfuser,item\na,x\n"))
     assert ingest([zipped], tmp_path / "ds").num_examples == 1
 
@@ -147,10 +161,8 @@ def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("sessions.txt", '{"session": "s0", "items": [4, 5]}'),
+        ("sessions.txt", '[{"session": "s0", "items": [4, 5]},'),
         ("matrix.mtx", "%%MatrixMarket matrix coordinate real general"),
-        ("movielens.txt", "1\t2,1112486027:29,1112484676:32,1112484819"),
-        ("tags.txt", "user7\tjazz:blues"),
         ("train.svm", "3 0:0.5 7:1.25"),
     ],
 )
@@ -162,8 +174,25 @@ def test_a_first_line_of_another_format_is_refused_in_one_short_sentence(tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_ingest_says_how_it_reads_a_file_whose_format_it_has_guessed(tmp_path):
-    (tmp_path / "train.txt").write_text("1 2 3\n4 5\n")
-    said = []
-    ingest([tmp_path / "train.txt"], tmp_path / "out", on_progress=said.append)
-    assert "reading train.txt as adjacency" in said
+def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
+    path = source("tags.txt", "user7\tspotify:track\n")
+    expected = "tags.txt: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne."
+    assert refusal(path, tmp_path) == expected
+    assert ingest(path, tmp_path / "two", format="dsstne").fields["items"].width == 2
+    assert ingest(path, tmp_path / "one", header=False).fields["items"].width == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.txt", "1 2 3\n4 5\n", "adjacency (the first word of a line is the user): user = user, item = item"),
+        ("b.csv", "u1,i1,stars\n1,2,3\n", "csv (commas, line 1 names the columns): user = u1, item = i1, value = stars"),
+        ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3"),
+        ("d.tsv", "user\titem\tprice, sum\na\tb\t1,50\n", "csv (tabs, line 1 names the columns): user = user, item = item"),
+    ],
+)
+def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
+    said_aloud = []
+    options = {"user": "u1", "item": "i1", "value": "stars"} if name == "b.csv" else {"value": "3"} if name == "c.dat" else {}
+    ingest([source(name, text)], tmp_path / "out", **options, on_progress=said_aloud.append)
+    assert said_aloud[0] == f"reading {name} as {said}"

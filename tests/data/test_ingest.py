@@ -160,7 +160,8 @@ def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, so
 def test_progress_names_each_phase(tmp_path, source):
     phases = []
     ingest([source("a.txt", "1 2\n")], tmp_path / "ds", heldout=source("b.txt", "1 3\n"), on_progress=phases.append)
-    assert phases == ["reading a.txt as adjacency", "reading b.txt", "numbering examples and features", "writing"]
+    how = "as adjacency (the first word of a line is the user): user = user, item = item"
+    assert phases == [f"reading a.txt {how}", f"reading b.txt {how}", "numbering examples and features", "writing"]
 
 
 def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
@@ -173,17 +174,24 @@ def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
 def test_options_that_do_not_go_together_are_refused(tmp_path, source):
     path = source("r.csv", "user,item,rating\na,x,5\n")
     for options, message in (
-        ({"time": "rating"}, "--time and --keep-values need --value"),
+        ({"keep_values": True}, "--keep-values needs --value"),
+        ({"skip_bad_lines": -1}, "--skip-bad-lines must be at least 0; got -1."),
+        ({"delimiter": '"'}, "--delimiter must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got"),
         ({"memory": "lots"}, '--memory must be a size such as "8GB"'),
         ({"min_value": float("nan")}, "--min-value must be a finite number; got nan"),
         ({"min_value": float("-inf")}, "--min-value must be a finite number; got -inf"),
-        ({"format": "cvs"}, '--format must be one of csv, parquet, adjacency; got "cvs". Did you mean "csv"?'),
+        (
+            {"format": "cvs"},
+            '--format must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; got "cvs". Did you mean "csv"?',
+        ),
     ):
         with pytest.raises(OptionError) as caught:
             ingest([path], tmp_path / "ds", **options)
         assert str(caught.value).startswith(message)
     with pytest.raises(OptionError, match="SOURCE must be at least one file"):
         ingest([], tmp_path / "ds")
+    with pytest.raises(OptionError, match=r"SOURCE must be a path, a pandas, Polars or Arrow table, .*; got int"):
+        ingest([3], tmp_path / "ds")
 
 
 def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):

@@ -10,7 +10,12 @@ from widenet.model.activations import activate, slope
 from widenet.spec.network import NetworkSpec
 
 SINGLE = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "leaky_relu", "elu"]
-NUMBERED = [{"kind": "leaky_relu", "slope": 0.3}, {"kind": "leaky_relu", "slope": 0.0}, {"kind": "elu", "alpha": 2.5}]
+NUMBERED = [
+    {"kind": "leaky_relu", "slope": 0.3},
+    {"kind": "leaky_relu", "slope": 0.0},
+    {"kind": "elu", "alpha": 2.5},
+    {"kind": "elu", "alpha": 0.7, "scale": 1.3},
+]
 ROW_WISE = ["softmax", "relu_max", "linear_max"]
 
 

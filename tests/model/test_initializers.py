@@ -52,6 +52,11 @@ DISTRIBUTIONS = {
     "gaussian, wide": ({"kind": "gaussian", "deviation": 2.0}, gaussian(2.0)),
     "uniform": ("uniform", uniform(0.01)),
     "uniform, wide": ({"kind": "uniform", "limit": 0.7}, uniform(0.7)),
+    "uniform, one-sided": ({"kind": "uniform", "limit": 0.7, "low": 0.2}, lambda x: ((x - 0.2) / 0.5).clamp(0, 1)),
+    "caffe_xavier": ("caffe_xavier", uniform(math.sqrt(3 / 200))),
+    "caffe_xavier, scaled": ({"kind": "caffe_xavier", "scale": 2.0}, uniform(2 * math.sqrt(3 / 200))),
+    "reciprocal": ("reciprocal", gaussian(1 / 600)),
+    "reciprocal, scaled": ({"kind": "reciprocal", "scale": 3.0}, gaussian(3 / 600)),
     "selu": ("selu", gaussian(math.sqrt(1 / 600))),
     "selu, scaled": ({"kind": "selu", "scale": 2.0}, gaussian(2 * math.sqrt(1 / 600))),
 }

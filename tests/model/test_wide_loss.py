@@ -19,6 +19,7 @@ SINGLE = [
     "silu",
     {"kind": "leaky_relu", "slope": 0.2},
     {"kind": "elu", "alpha": 1.3},
+    {"kind": "elu", "alpha": 1.3, "scale": 0.8},
 ]
 ROW_WISE = ["softmax", "relu_max", "linear_max"]
 MARGIN = {"one_target": 0.6, "zero_target": 0.4, "one_scale": 1.5, "zero_scale": 0.7}

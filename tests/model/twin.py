@@ -41,7 +41,7 @@ def activation(spec, z):
     if spec.kind == "leaky_relu":
         return torch.where(z > 0, z, spec.slope * z)
     if spec.kind == "elu":
-        return torch.where(z > 0, z, spec.alpha * (torch.exp(z.clamp(max=0)) - 1))
+        return spec.scale * torch.where(z > 0, z, spec.alpha * (torch.exp(z.clamp(max=0)) - 1))
     return SQUASH[spec.kind](z)
 
 
@@ -79,6 +79,26 @@ def example_losses(layer, a, t, listed, stands):
         pushed = ((a - loss.margin).clamp_min(0) * ~positive * counted).sum(dim=1) / (a.shape[1] - num).clamp_min(1)
         return pulled + loss.negative_weight * pushed
     return torch.where(listed, cells, cells * stands).sum(dim=1)
+
+
+def on_the_way_back(z, change):
+    """The same numbers, whose gradient is changed before it goes on."""
+    same = z * 1
+    if same.requires_grad:
+        same.register_hook(change)
+    return same
+
+
+def limited(z, limit):
+    """Sums of which each example's gradient, taken E times for it is that of a mean, is at most so long."""
+    if limit is None:
+        return z
+    return on_the_way_back(z, lambda g: g * (limit / (len(g) * g.norm(dim=1, keepdim=True)).clamp_min(1e-300)).clamp_max(1.0))
+
+
+def boosted(z, positive, boost):
+    """Logits whose gradient is multiplied, where they are targets by one number and elsewhere by another."""
+    return z if boost is None else on_the_way_back(z, lambda g: g * torch.where(positive, boost.target, boost.other))
 
 
 def dense(entries, num_examples, width):
@@ -119,7 +139,7 @@ class Twin:
                 found, shape = pooled(layer, [values[source] for source in sources], [shapes[source] for source in sources])
                 shapes[layer.name], values[layer.name] = shape, sum((values[name] for name in layer.skip or ()), found)
                 continue
-            a = activation(layer.activation, self._sums(layer, weights, values, shapes))
+            a = activation(layer.activation, limited(self._sums(layer, weights, values, shapes), layer.delta_norm))
             if getattr(layer, "sparseness", None) is not None:
                 p, mean = layer.sparseness.target, a.mean(dim=0)
                 penalty += layer.sparseness.weight * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()
@@ -194,12 +214,16 @@ class Twin:
         z = direct @ weight + weights[layer.name, "bias"] if layer.bias else direct @ weight
         if isinstance(field, torch.Tensor):
             t = torch.nn.functional.pad(field.double(), (0, z.shape[1] - field.shape[1]))
+            z = boosted(limited(z, layer.delta_norm), t > 0, layer.delta_boost)
             return example_losses(layer, activation(layer.activation, z), t, torch.ones_like(t, dtype=torch.bool), torch.ones(1))
         entries = hidden_entries if layer.predict == "hidden" else entries_of(field)
         if layer.values == "ignore":
             entries = [(example, unit, 1.0) for example, unit, _ in entries]
         t, listed = dense(entries, len(z), z.shape[1])
         stands = self.stands.get(layer.name, torch.ones(z.shape[1], dtype=torch.float64))
+        if layer.others == "ignore":
+            stands = torch.zeros_like(stands)
+        z = boosted(limited(z, layer.delta_norm), t > 0, layer.delta_boost)
         if layer.activation.kind == "softmax":
             z = torch.where(listed, z, z + stands.clamp_min(1e-250).log())
         return example_losses(layer, activation(layer.activation, z), t, listed, stands)

@@ -26,7 +26,7 @@ NETWORK_MISTAKES = [
     ({"layers": [3]}, ": layers[0] must be an object with named fields; got 3."),
     ({"name": 3, **network()}, ": name must be text in quotes; got 3."),
     ({"nam": "x", **network()}, ': nam is not a known field. Did you mean "name"?'),
-    ({"zzz": "x", **network()}, ": zzz is not a known field. Known: name, layers."),
+    ({"zzz": "x", **network()}, ": zzz is not a known field. Known: name, dialect, layers."),
     (network({"fild": "x"}), ': layers[0].fild is not a known field. Did you mean "field"?'),
     (network({"denoice": 0.5}), ': layers[0].denoice is not a known field. Did you mean "denoise"?'),
     (network({}, {"activaton": "relu"}), ': layers[1].activaton is not a known field. Did you mean "activation"?'),
@@ -135,6 +135,18 @@ NETWORK_MISTAKES = [
         network({}, {}, {"sample": "uniform", "loss": "l1", "activation": "linear_max"}),
         ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l1" under "linear_max". '
         'Remove "sample" or change one.',
+    ),
+    (
+        network({}, {}, {"others": "ignore"}),
+        ': layers[2].others "ignore" needs an activation of single units, such as "sigmoid"; got "softmax".',
+    ),
+    (
+        network({}, {}, {"others": "ignore", "sample": "uniform", "loss": "l2", "activation": "linear"}),
+        ': layers[2].others "ignore" leaves nothing to "sample". Remove one.',
+    ),
+    (
+        network({}, {"initializer": {"kind": "uniform", "limit": 0.1, "low": 0.2}}),
+        ": layers[1].initializer: low must be at most limit; got 0.2 and 0.1. Exchange them.",
     ),
     (
         network({}, {}, {"sample": "uniform", "weight_norm": 2.5}),

@@ -57,13 +57,16 @@ def log(run):
 
 class Record(Silence):
     def __init__(self):
-        self.steps, self.epochs = [], []
+        self.steps, self.epochs, self.said = [], [], []
 
     def advance(self, num_examples, loss):
         self.steps.append((num_examples, loss))
 
     def epoch(self, record):
         self.epochs.append(record)
+
+    def say(self, text):
+        self.said.append(text)
 
 
 def test_the_log_holds_a_line_an_epoch_with_the_mean_loss_over_its_examples(data, tmp_path):
@@ -102,8 +105,10 @@ def test_the_metrics_of_the_log_are_those_of_the_model_at_that_epoch(network, da
 @pytest.mark.parametrize("values", [[0.1, 0.4, 0.3, 0.4], [0.5, 0.1, 0.2, 0.3], [0.1, 0.2, 0.3, 0.4]])
 def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, data, tmp_path, scripted):
     seen = scripted(values)
-    model = train(NETWORK, training(4, evaluation={}, keep="best"), data, tmp_path / "run")
+    report = Record()
+    model = train(NETWORK, training(4, evaluation={}, keep="best"), data, tmp_path / "run", report=report)
     best = values.index(max(values))
+    assert report.said == [f"The weights of epoch {best + 1} are kept: of all evaluations, theirs was the best."]
     assert len(set(seen)) == 4
     assert model.fingerprint() == Model.load(tmp_path / "run").fingerprint() == seen[best]
     assert Checkpoint.open(tmp_path / "run" / "model").facts == {"epochs": 4, "best": values[best], "best_epoch": best + 1}

@@ -1,12 +1,15 @@
 """The application: its commands, and how errors leave it."""
 
 import os
+import signal
 import sys
+import threading
 from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, model, plan, schema, train
+from widenet.cli import data, demo, import_network, interchange, knn, model, plan, schema, train
+from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
 
@@ -19,14 +22,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(dsstne.app, name="dsstne")
 app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(model.evaluate)
 app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
 app.command("fingerprint")(model.fingerprint)
+app.command("export")(interchange.export)
+app.add_typer(knn.app, name="knn")
+app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
+app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
+
+_INTERRUPTED = 130
+_USAGE_ERROR: Any = typer.BadParameter.__base__
+"""What typer raises for a wrong command line, of which it shows only one kind by name."""
 
 
 def _version(asked: bool) -> None:
@@ -50,10 +62,13 @@ def _options(
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command line.
 
-    The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with 130 after an interruption.
+    The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with 130 after an interruption:
+    Ctrl-C or SIGTERM, so that nothing half-written stays after either.
     """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app(arguments, obj=arguments)
+        status = app(arguments, prog_name="widenet", obj=arguments, standalone_mode=False)
     except WidenetError as error:
         if os.environ.get("WIDENET_DEBUG"):
             raise
@@ -73,10 +88,21 @@ def main(arguments: list[str] | None = None) -> Any:
             raise
         typer.echo(f"widenet: {error.filename or 'a file'}: {error.strerror or error}. Check the path and the disk.", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        if speaks():
-            typer.echo("widenet: interrupted.", err=True)
-        sys.exit(130)
+    except _USAGE_ERROR as error:
+        _show_usage(error)
+        sys.exit(2)
+    if status == _INTERRUPTED and speaks():
+        typer.echo("widenet: interrupted.", err=True)
+    sys.exit(status)
+
+
+def _show_usage(error: Any) -> None:
+    """Say what is wrong with the words of a command line, in one sentence; help, where there are none."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    command, problem = error.ctx.command_path if error.ctx is not None else "widenet", error.format_message()
+    typer.echo(f"{command}: {problem if problem.endswith(('.', '?')) else f'{problem}.'} See `{command} --help`.", err=True)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

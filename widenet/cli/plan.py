@@ -43,6 +43,8 @@ def plan(
     from widenet.spec.training import TrainingSpec
 
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
+    for note in documents[0].notes:
+        typer.echo(note, err=True)
     facts = _facts(data, width or [], documents[0])
     kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
     threads = available_threads(processes) if kind == _Kind.cpu else 1

@@ -11,10 +11,13 @@ _SHARE_OF_NEW_LOSS = 0.02
 
 
 class TrainingReport:
-    """Shows a training: loss, examples a second, time left, and a line an epoch."""
+    """Shows a training: loss, examples a second, time left, and a line an epoch.
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+    metric: the one that the training chooses by, shown beside recall and NDCG at 20.
+    """
+
+    def __init__(self, quiet: bool = False, metric: str | None = None) -> None:
+        self.quiet, self.metrics = quiet, ("recall@20", "ndcg@20", metric)
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.loss: float | None = None
@@ -50,9 +53,7 @@ class TrainingReport:
         """An epoch ended."""
         if self.quiet:
             return
-        metrics = "  ".join(
-            f"{name} {value:.4f}" for name, value in record.items() if name.endswith("@20") and name.startswith(("recall", "ndcg"))
-        )
+        metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
         rate = f"{record['examples_per_second']:,.0f} examples/s"
         line = f"epoch {record['epoch']:>3}  loss {record['loss']:.4f}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
         if self.bar is not None:

@@ -17,6 +17,9 @@ def train(
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
+    start_from: Annotated[
+        Path | None, typer.Option("--from", help="Begin with the finished weights of another run, of the same layers and shards.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
@@ -33,9 +36,12 @@ def train(
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_training(*documents, Dataset.open(data))
     run_in_processes(context, processes, device)
-    report = TrainingReport(quiet)
+    for note in documents[0].notes if is_leader() and not quiet else ():
+        typer.echo(note, err=True)
+    evaluation = documents[1].evaluation
+    report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
-        model = run(*documents, data, out, resume=resume, device=device, report=report)
+        model = run(*documents, data, out, resume=resume, start_from=start_from, device=device, report=report)
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()

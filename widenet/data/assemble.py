@@ -33,22 +33,34 @@ class SortedEntries:
 _ENTRIES = pa.schema([("example", pa.int64()), ("feature", pa.uint32()), ("value", pa.float32())])
 
 
-def assembled(ids: Iterable[pa.RecordBatch], parts: Mapping[Part, SortedEntries], field: str, has_values: bool) -> Iterator[pa.RecordBatch]:
-    """Record batches of the example columns: each batch of ids with the rows of every part beside it."""
+def assembled(
+    ids: Iterable[pa.RecordBatch],
+    parts: Mapping[Part, SortedEntries],
+    field: str,
+    has_values: bool,
+    further: Mapping[str, SortedEntries] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of the example columns: each batch of ids, and of what stands beside them, with the rows of every part.
+
+    further: the entries of other fields, by name; these have no values.
+    """
     start = 0
     for names in ids:
         stop = start + names.num_rows
-        columns: dict[str, pa.Array] = {"id": names.column(0)}
+        columns: dict[str, pa.Array] = dict(zip(names.schema.names, names.columns, strict=True))
         for part, entries in parts.items():
             table = entries.until(stop)
-            offsets = np.zeros(names.num_rows + 1, dtype=np.int32)
-            np.cumsum(np.bincount(table.column("example").to_numpy() - start, minlength=names.num_rows), out=offsets[1:])
-            columns[column(field, part)] = _lists(offsets, table.column("feature"))
+            columns[column(field, part)] = _lists(table, "feature", start, names.num_rows)
             if has_values:
-                columns[value_column(field, part)] = _lists(offsets, table.column("value"))
+                columns[value_column(field, part)] = _lists(table, "value", start, names.num_rows)
+        for name, entries in (further or {}).items():
+            columns[name] = _lists(entries.until(stop), "feature", start, names.num_rows)
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
         start = stop
 
 
-def _lists(offsets: np.ndarray, entries: pa.ChunkedArray) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(offsets), entries.combine_chunks())
+def _lists(table: pa.Table, entry: str, first: int, num_rows: int) -> pa.Array:
+    """A column of the entries of the examples `first` and on, a list for each."""
+    offsets = np.zeros(num_rows + 1, dtype=np.int32)
+    np.cumsum(np.bincount(table.column("example").to_numpy() - first, minlength=num_rows), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), table.column(entry).combine_chunks())

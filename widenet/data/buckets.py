@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.manifest import Part
+from widenet.data.selection import Duplicates, Selection
 
 ROWS_PER_BUCKET = 2**19
 """Rows of a bucket, but for those of the user who fills it: memory grows with this, never with the number of rows."""
@@ -46,19 +47,58 @@ class Rows:
         """The number of each row's item, uint32 [R]."""
         return self.key.astype(np.uint32)
 
-    def merged(self) -> "Rows":
-        """Each (user, item) once, ascending: its row of the last time, and of these the one of the largest value."""
+    def merged(self, duplicates: Duplicates) -> "Rows":
+        """Each (user, item) once, ascending: its row of the last, the first or the largest, or the sum of all; see docs/data.md.
+
+        Without values a row counts 1 in a sum. Raises RepeatedError for "error" where a pair stands twice.
+        """
         order = ascending(self.key)
         key = self.key[order]
         last = np.ones(len(key), dtype=bool)
         last[:-1] = key[1:] != key[:-1]
-        if not last.all() and self.value is not None:
+        if not last.all():
+            if duplicates == "error":
+                raise RepeatedError(int(key[np.argmin(last)]))
             several = ~last
             several[1:] |= several[:-1]
             rows = order[several]
-            ways = [self.value[rows], self.key[rows]] if self.time is None else [self.value[rows], self.time[rows], self.key[rows]]
-            order[several] = rows[np.lexsort([~np.signbit(ways[0]), *ways])]
-        return self.of(order[last])
+            order[several] = rows[np.lexsort([*self._ranking(rows, duplicates), self.key[rows]])]
+        return self._summed(order, last) if duplicates == "sum" else self.of(order[last])
+
+    def _ranking(self, rows: np.ndarray, duplicates: Duplicates) -> list[np.ndarray]:
+        """What the row that counts has most of, the weightiest at the end."""
+        value = [] if self.value is None else [~np.signbit(self.value[rows]), self.value[rows]]
+        time = [] if self.time is None else [-self.time[rows] if duplicates == "first" else self.time[rows]]
+        return [*time, *value] if duplicates in ("max", "sum") else [*value, *time]
+
+    def _summed(self, order: np.ndarray, last: np.ndarray) -> "Rows":
+        """The sum of each pair's values and its last time; `order` puts pairs together, `last` marks the last row of each."""
+        if not len(order):
+            return self
+        starts = np.flatnonzero(np.concatenate([[True], last[:-1]]))
+        value = np.ones(len(order)) if self.value is None else self.value[order]
+        time = None if self.time is None else np.maximum.reduceat(self.time[order], starts)
+        return Rows(self.key[order[starts]], np.add.reduceat(value, starts), time)
+
+    def positions_from_the_end(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each row stands among its user's rows by time, 0 for the last, of equal times by item; and how many the user has.
+
+        Both int64 [R]. Rows ascend by key and have times.
+        """
+        assert self.time is not None
+        lengths = np.diff(np.flatnonzero(np.diff(self.user, prepend=-1, append=-1)))
+        order = np.lexsort([self.key, self.time, self.user])
+        positions = np.empty(len(order), dtype=np.int64)
+        positions[order] = np.repeat(np.cumsum(lengths), lengths) - 1 - np.arange(len(order))
+        return positions, np.repeat(lengths, lengths)
+
+
+class RepeatedError(Exception):
+    """A pair stands twice where it must not; `key` is that of its rows."""
+
+    def __init__(self, key: int) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 def ascending(key: np.ndarray) -> np.ndarray:
@@ -120,24 +160,64 @@ class Merge:
 
     users: np.ndarray
     items: np.ndarray
-    num_pairs: int
-    num_below: int
-    num_taken: int
+    num_outside: int = 0
+    num_repeated: int = 0
+    num_below: int = 0
+    num_taken: int = 0
+
+    @classmethod
+    def of(cls, rows: Rows, **counts: int) -> "Merge":
+        """That of the rows that stay."""
+        return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, **counts)
 
 
-def merge(parts: Mapping[Part, Buckets], number: int, least: float | None) -> dict[Part, Merge]:
-    """Leave in a bucket each pair once, where its value is at least `least`: in the first part that has it."""
+def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
+    """Leave in a bucket each pair of the right time once, where its value is large enough: in the first part that has it."""
     found: dict[Part, Merge] = {}
     taken = np.zeros(0, np.uint64)
+    least, divides = selection.min_value, bool(selection.divided)
     for part, buckets in parts.items():
-        pairs = buckets.rows(number).merged()
+        rows = buckets.rows(number)
+        inside = rows
+        if rows.time is not None and selection.has_window:
+            inside = rows.of((rows.time >= selection.since) & (rows.time < selection.until))
+        pairs = inside.merged(selection.duplicates)
         kept = pairs if least is None or pairs.value is None else pairs.of(pairs.value >= least)
         new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
-        buckets.replace(number, Rows(new.key, new.value))
-        counts = len(pairs.key), len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
-        found[part] = Merge(new.user[np.diff(new.user, prepend=-1) > 0], new.item, *counts)
+        buckets.replace(number, Rows(new.key, new.value, new.time if divides else None))
+        outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
+        below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
+        found[part] = Merge.of(new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice)
         taken = new.key
     return found
+
+
+def settle(parts: Mapping[Part, Buckets], number: int, selection: Selection, users: np.ndarray, items: np.ndarray) -> dict[Part, Merge]:
+    """Leave in a bucket the pairs of users and items that stay, bool [users] and [items], and move those that are set aside by time."""
+    rows = {part: buckets.rows(number) for part, buckets in parts.items()}
+    rows = {part: each.of(users[each.user] & items[each.item]) for part, each in rows.items()}
+    if selection.divided and rows["train"].time is not None:
+        rows |= _divided(rows["train"], selection)
+    for part, each in rows.items():
+        parts[part].replace(number, Rows(each.key, each.value))
+    return {part: Merge.of(each) for part, each in rows.items()}
+
+
+def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
+    """The rows of the train part, and those that move to other parts; by their number, one stays for training."""
+    positions, lengths = rows.positions_from_the_end()
+    assert rows.time is not None
+    owner = np.cumsum(np.diff(rows.user, prepend=-1) > 0) - 1
+    stays, found = np.ones(len(rows.key), dtype=bool), {}
+    for part in selection.divided:
+        if part in selection.last:
+            moved = np.bincount(owner[~stays], minlength=len(owner))[owner]
+            moves = stays & (positions - moved < np.minimum(selection.last[part], lengths - moved - 1))
+        else:
+            moves = stays & (rows.time >= selection.from_time[part])
+        found[part] = rows.of(moves)
+        stays &= ~moves
+    return {"train": rows.of(stays), **found}
 
 
 def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray) -> pa.RecordBatch:

@@ -1,23 +1,30 @@
-"""From files of interactions to a dataset directory: out of core, on DuckDB."""
+"""From sources of interactions to a dataset directory: out of core, on DuckDB."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from widenet.data.assemble import SortedEntries, assembled
-from widenet.data.formats.table import format_of, name_of
-from widenet.data.manifest import Manifest, Part
+from widenet.data.formats.memory import is_table
+from widenet.data.formats.source import Reading
+from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.rules import FieldLayout, check_field_name
-from widenet.data.sources import Roles, Sources
+from widenet.data.selection import Duplicates, Moment, Selection, moment
+from widenet.data.side_fields import SideFields, SideTables
+from widenet.data.sources import Roles, Sources, opened
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
-from widenet.errors import OptionError
+from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
+
+_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 
 def ingest(
-    sources: Sequence[Path | str],
+    sources: Any,
     out: Path | str,
     *,
     user: str | None = None,
@@ -26,91 +33,152 @@ def ingest(
     time: str | None = None,
     min_value: float | None = None,
     keep_values: bool = False,
+    users: Any = None,
+    users_id: str | None = None,
+    sparse: Mapping[str, str] | None = None,
+    dense: Mapping[str, Sequence[str]] | None = None,
+    weight: str | None = None,
     titles: Path | str | None = None,
     title_id: str | None = None,
     title: str | None = None,
-    heldout: Path | str | None = None,
+    heldout: Any = None,
+    heldout_last: int | None = None,
+    heldout_since: Moment | None = None,
+    validation_last: int | None = None,
+    validation_since: Moment | None = None,
+    duplicates: Duplicates | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    min_user_items: int = 0,
+    min_item_users: int = 0,
     format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    header: bool | None = None,
+    columns: Sequence[str] | None = None,
+    skip_bad_lines: int = 0,
     field: str = "items",
     name: str | None = None,
     memory: str | None = None,
     threads: int | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Publish the dataset of some files of interactions; see docs/architecture.md for its order and form.
+    """Publish the dataset of some interactions; docs/data.md says what each option means, docs/architecture.md the order and form.
 
-    sources: files of one meaning; their rows are put together. A file given twice changes nothing.
-    user, item, value, time: columns; user and item are guessed from the obvious names. Ids are kept as text.
-    value: a number for each interaction, stored as float32. Without it an interaction is just there.
-    time: a number or a timestamp; where a user has an item several times the last one counts, without it the largest value.
-    min_value: after that, only interactions of at least this value stay; the value (an obvious column, if not named) has
-        then done its work and is not stored, unless `keep_values`.
-    titles, title_id, title: a CSV or Parquet file that names items, and its columns.
-    heldout: interactions of the same columns, for the final evaluation. Those also in the sources are dropped.
-    format: "csv", "parquet" or "adjacency" for all sources; by suffix or content by default.
-    memory: DuckDB's, such as "8GB", or a quarter of what is left; it spills beside `out`. Neither it nor `threads` changes the result.
-    on_progress: is told each phase.
-    Raises DataError naming file, line, column, rule and value; OptionError for an option that is wrong.
+    sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
+        a tuple of arrays (users, items, and perhaps values, times), or a list of such.
+    users: a source of the users' own columns. titles: a file that names items. on_progress: is told each phase.
+    Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
     """
-    _check_options(value, min_value, time is not None or keep_values)
+    asked = SimpleNamespace(**locals())
+    asked.say, asked.threads = on_progress or _in_silence, available_threads() if threads is None else threads
     check_field_name(field)
-    say = on_progress or _in_silence
-    files, heldout, titles = _known_files(sources, format), _known_file(heldout, format), _known_file(titles, None)
-    parts: tuple[Part, ...] = ("train", "heldout") if heldout else ("train",)
-    has_values = keep_values or (value is not None and min_value is None)
-    threads = available_threads() if threads is None else threads
-    with publication(Path(out)) as folder, database(scratch := folder / "scratch", memory, threads) as connection:
-        tables = Tables(connection, scratch)
-        read = _read(tables, files, heldout, format, Roles(user, item, value, time, min_value is not None), say)
-        say("numbering examples and features")
-        merging = Merging(tables, read, scratch, min_value, threads)
-        tables.title(titles, title_id, title)
-        say("writing")
+    work = _Work(asked, _selection(asked))
+    with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
+        return work.done(folder, Tables(connection, folder / "scratch"))
+
+
+def _selection(asked: SimpleNamespace) -> Selection:
+    """Which interactions are kept and set aside."""
+    parts: tuple[Part, ...] = ("heldout", "validation")
+    last = {part: getattr(asked, f"{part}_last") for part in parts}
+    start = {part: getattr(asked, f"{part}_since") for part in parts}
+    return Selection(
+        asked.duplicates or ("max" if asked.time is None else "last"),
+        asked.min_value,
+        moment("--since", asked.since, -math.inf),
+        moment("--until", asked.until, math.inf),
+        asked.min_user_items,
+        asked.min_item_users,
+        {part: number for part, number in last.items() if number is not None},
+        {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
+    )
+
+
+class _Work:
+    """An ingest whose options are known to be right."""
+
+    def __init__(self, asked: SimpleNamespace, selection: Selection) -> None:
+        self._asked, self._selection = asked, selection
+        counts_rows = asked.value is None and selection.duplicates == "sum"
+        self._side = SideFields(asked.users, asked.users_id, asked.sparse or {}, asked.dense or {}, asked.weight)
+        self._roles = Roles(asked.user, asked.item, asked.value, asked.time, asked.min_value is not None and not counts_rows)
+        _check_options(selection, self._roles, asked)
+        self._has_values = asked.keep_values or ((asked.value is not None or counts_rows) and asked.min_value is None)
+        columns, delimiter = None if asked.columns is None else tuple(asked.columns), _checked_delimiter(asked.delimiter)
+        self._reading = Reading(asked.format, delimiter, asked.header, columns, self._roles.named)
+        self._given: dict[Part, list[Any]] = {
+            "train": _listed(asked.sources),
+            "heldout": [] if asked.heldout is None else _listed(asked.heldout),
+        }
+
+    def done(self, folder: Path, tables: Tables) -> Manifest:
+        """Fill a folder with the dataset."""
+        asked, scratch = self._asked, folder / "scratch"
+        made = {"train", *self._selection.divided, *(part for part, given in self._given.items() if given)}
+        parts = tuple(part for part in PARTS if part in made)
+        read = self._read(tables, scratch)
+        asked.say("numbering examples and features")
+        merging = Merging(tables, read, scratch, self._selection, asked.threads)
+        tables.title(None if asked.titles is None else Path(asked.titles), asked.title_id, asked.title)
+        side = SideTables(tables, self._side, read["train"], self._selection, scratch)
+        asked.say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
         return write_contents(
             folder,
-            name=name or files[0].name.split(".")[0],
-            layouts=[FieldLayout(field, merging.num_features, parts=parts, has_values=has_values)],
-            batches=assembled(tables.example_ids(), entries, field, has_values),
-            vocabularies={field: tables.vocabulary()},
-            has_weights=False,
-            source={"sources": [path.name for path in files], "min_value": min_value, **tables.facts},
+            name=asked.name or read["train"].short_names[0].split(".")[0],
+            layouts=[FieldLayout(asked.field, merging.num_features, parts=parts, has_values=self._has_values), *side.layouts],
+            batches=assembled(side.examples(), entries, asked.field, self._has_values, side.entries()),
+            vocabularies={asked.field: tables.vocabulary(), **side.vocabularies()},
+            has_weights=self._side.weight is not None,
+            source={"sources": list(read["train"].short_names), "min_value": asked.min_value, **tables.facts},
         )
 
+    def _read(self, tables: Tables, scratch: Path) -> dict[Part, Sources]:
+        """Open the sources of each part, read their names and check every row."""
+        asked, read = self._asked, {}
+        for part, given in self._given.items():
+            (folder := scratch / f"sources-{part}").mkdir()
+            read[part] = Sources(opened(given, self._reading, folder), self._roles)
+        for part, sources in read.items():
+            for line in sources.described():
+                asked.say(line)
+            try:
+                tables.read(part, sources)
+            except DataError:
+                num_skipped = asked.skip_bad_lines and sources.skip_bad_lines(asked.skip_bad_lines, scratch / f"sources-{part}", asked.say)
+                if not num_skipped:
+                    raise
+                tables.read(part, sources)
+                tables.facts[f"{part}_lines_skipped"] = num_skipped
+        return read
 
-def _check_options(value: str | None, min_value: float | None, needs_value: bool) -> None:
-    if needs_value and value is None and min_value is None:
-        raise OptionError("--time and --keep-values need --value: without a value an interaction is just there. Name the value's column.")
-    if min_value is not None and not math.isfinite(min_value):
-        raise OptionError(f"--min-value must be a finite number; got {min_value}.")
+
+def _check_options(selection: Selection, roles: Roles, asked: SimpleNamespace) -> None:
+    if asked.keep_values and not roles.numbers and selection.duplicates != "sum":
+        raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
+    if selection.needs_time and roles.time is None:
+        raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
+    if asked.heldout is not None and "heldout" in selection.divided:
+        raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
+    if asked.skip_bad_lines < 0:
+        raise OptionError(f"--skip-bad-lines must be at least 0; got {asked.skip_bad_lines}.")
 
 
-def _known_files(given: Sequence[Path | str], file_format: str | None) -> list[Path]:
-    """The files as paths, each there and of a known format."""
-    if not given:
+def _checked_delimiter(delimiter: str | None) -> str | None:
+    if delimiter is None:
+        return None
+    delimiter = _DELIMITER_WORDS.get(delimiter, delimiter)
+    if not 1 <= len(delimiter.encode()) <= 4 or set(delimiter) & set('"\r\n'):
+        raise OptionError(f"--delimiter must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got {delimiter!r}.")
+    return delimiter
+
+
+def _listed(given: Any) -> list[Any]:
+    """The sources one by one."""
+    listed = [given] if isinstance(given, str | Path) or is_table(given) else list(given)
+    if not listed:
         raise OptionError("SOURCE must be at least one file; got none.")
-    files = [Path(path) for path in given]
-    for path in files:
-        format_of(path, file_format)
-    return files
-
-
-def _known_file(given: Path | str | None, file_format: str | None) -> Path | None:
-    return None if given is None else _known_files([given], file_format)[0]
-
-
-def _read(
-    tables: Tables, files: Sequence[Path], heldout: Path | None, format_name: str | None, roles: Roles, say: Callable[[str], None]
-) -> dict[Part, Sources]:
-    """Read the names of both parts, and check every row."""
-    say(", ".join(f"reading {path.name} as {name_of(format_of(path, format_name))}" for path in files))
-    parts: dict[Part, Sources] = {"train": Sources(files, format_name, roles)}
-    tables.read("train", parts["train"])
-    if heldout:
-        say(f"reading {heldout.name}")
-    parts["heldout"] = Sources([heldout] if heldout else [], format_name, roles)
-    tables.read("heldout", parts["heldout"])
-    return parts
+    return listed
 
 
 def _in_silence(phase: str) -> None:

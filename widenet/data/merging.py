@@ -1,15 +1,17 @@
 """From the rows of all sources to the entries of examples: each part merged bucket by bucket, users and items numbered."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.buckets import Buckets, entries, in_order, merge
+from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
+from widenet.data.minimums import large_enough
+from widenet.data.selection import Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -18,14 +20,13 @@ from widenet.errors import DataError
 class Merging:
     """The entries of all parts; adds what was read and dropped to the facts of `tables`.
 
-    min_value: the least value of an interaction that stays, or None.
     folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds about 100 bytes a row.
-    Raises DataError when no interaction is left for training.
+    Raises DataError when no interaction is left for training, or two are one and must not.
     """
 
-    def __init__(self, tables: Tables, parts: Mapping[Part, Sources], folder: Path, min_value: float | None, threads: int) -> None:
-        self._tables, self._parts, self._folder = tables, parts, folder
-        self._min_value, self._threads = min_value, threads
+    def __init__(self, tables: Tables, sources: Mapping[Part, Sources], folder: Path, selection: Selection, threads: int) -> None:
+        self._tables, self._sources, self._folder = tables, sources, folder
+        self._selection, self._threads = selection, threads
         if not self._merged(again=False):
             self._merged(again=True)
         if not self._num_train.any():
@@ -36,22 +37,48 @@ class Merging:
 
     def _merged(self, again: bool) -> bool:
         """Merge with the users as they are numbered now; gives whether the examples have the same order."""
-        num_users, num_items, self._num_buckets = self._tables.number(again)
-        self._buckets = {part: self._filled(part, sources) for part, sources in self._parts.items()}
-        self._users_stay = np.full(num_users, self._min_value is None)
-        self._items_stay = np.zeros(num_items, dtype=bool)
-        self._num_train = np.zeros(num_items, dtype=np.int64)
-        counts = {part: np.zeros(3, dtype=np.int64) for part in self._parts}
-        work = partial(merge, self._buckets, least=self._min_value)
-        for found in in_order(work, range(self._num_buckets), self._threads):
-            for part, merged in found.items():
-                self._users_stay[merged.users] = True
-                self._items_stay[merged.items] = True
-                if part == "train":
-                    np.add.at(self._num_train, merged.items, 1)
-                counts[part] += (merged.num_pairs, merged.num_below, merged.num_taken)
+        self._num_users, self._num_items, self._num_buckets = self._tables.number(again)
+        self._buckets = {part: self._filled(part, sources) for part, sources in self._sources.items()}
+        counts = self._passed(partial(merge, self._buckets, selection=self._selection))
         self._tell(counts)
+        if self._selection.has_minimums or self._selection.divided:
+            self._settle()
         return self._tables.keep(self._users_stay)
+
+    def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, np.ndarray]:
+        """Do something with every bucket, and see which users and items have interactions; gives what each part lost."""
+        self._users_stay = np.full(self._num_users, not self._selection.drops)
+        self._items_stay = np.zeros(self._num_items, dtype=bool)
+        self._num_train = np.zeros(self._num_items, dtype=np.int64)
+        counts = {part: np.zeros(4, dtype=np.int64) for part in self._sources}
+        try:
+            for found in in_order(work, range(self._num_buckets), self._threads):
+                for part, merged in found.items():
+                    self._users_stay[merged.users] = True
+                    self._items_stay[merged.items] = True
+                    if part == "train":
+                        np.add.at(self._num_train, merged.items, 1)
+                    if part in counts:
+                        counts[part] += (merged.num_outside, merged.num_repeated, merged.num_below, merged.num_taken)
+        except RepeatedError as repeated:
+            user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
+            names = self._sources["train"].names
+            rule = "a user must have an item once with --duplicates error"
+            raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule.") from None
+        return counts
+
+    def _settle(self) -> None:
+        """Leave out what is too small, and divide the rest by time."""
+        users, items = large_enough(self._buckets["train"], self._num_buckets, self._num_users, self._num_items, self._selection)
+        had_users, had_items = self._users_stay, self._items_stay
+        for part in self._selection.divided:
+            shutil.rmtree(self._folder / part, ignore_errors=True)
+            self._buckets[part] = Buckets(self._folder / part)
+        self._passed(partial(settle, self._buckets, selection=self._selection, users=users, items=items))
+        facts = self._tables.facts
+        if self._selection.has_minimums:
+            facts["users_below_min_user_items"] = int((had_users & ~users).sum())
+            facts["items_below_min_item_users"] = int((had_items & ~items).sum())
 
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         shutil.rmtree(self._folder / part, ignore_errors=True)
@@ -62,17 +89,26 @@ class Merging:
 
     def _tell(self, counts: Mapping[Part, np.ndarray]) -> None:
         facts = self._tables.facts
-        for part, (num_pairs, num_below, _) in counts.items():
-            num_rows = self._tables.num_rows(part)
-            facts[f"{part}_rows_read"] = num_rows
-            facts[f"{part}_duplicates_merged"] = num_rows - int(num_pairs)
+        for part, (num_outside, num_repeated, num_below, _) in counts.items():
+            facts[f"{part}_rows_read"] = self._tables.num_rows(part)
+            if self._selection.has_window:
+                facts[f"{part}_outside_since_and_until"] = int(num_outside)
+            facts[f"{part}_duplicates_merged"] = int(num_repeated)
             facts[f"{part}_below_min_value"] = int(num_below)
-        facts["heldout_already_in_train"] = int(counts["heldout"][2])
+        facts["heldout_already_in_train"] = int(counts["heldout"][3])
 
     def _nothing_left(self) -> DataError:
-        below = self._tables.facts["train_below_min_value"]
-        why = f"all {below:,} are below --min-value {self._min_value:g}. Lower it." if below else "there is none. Check the file."
-        return DataError(f"{self._parts['train'].first}: at least one interaction must be left; {why}")
+        facts, selection = self._tables.facts, self._selection
+        below = facts["train_below_min_value"]
+        if below:
+            why = f"all {below:,} are below --min-value {selection.min_value:g}. Lower it."
+        elif facts.get("train_outside_since_and_until"):
+            why = f"of {facts['train_rows_read']:,} none is left by --since, --until and the minimums. Widen them."
+        elif facts["train_rows_read"] and selection.drops | bool(selection.divided):
+            why = "the minimums or the parts set aside take all. Lower them."
+        else:
+            why = "there is none. Check the file."
+        return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
         """The entries of a part: example, feature, value, in order."""

@@ -1,12 +1,21 @@
-"""The files that the interactions of one part are read from, as one SQL query."""
+"""The sources that the interactions of one part are read from, as one SQL query."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from widenet.data.formats.columns import Columns, chosen
-from widenet.data.formats.table import Format, format_of
-from widenet.errors import DataError
+import duckdb
+
+from widenet.data.formats import memory, sql, table
+from widenet.data.formats.columns import Columns, chosen, listed
+from widenet.data.formats.sessions import Sessions
+from widenet.data.formats.source import Reading, Source, TextSource
+from widenet.errors import DataError, OptionError
+
+STANDARD_INPUT = "-"
 
 _NOTHING = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE false"
 
@@ -29,56 +38,156 @@ class Roles:
         """Those of `value` and `time` that are read."""
         return [*(["value"] if self.value or self.needs_value else []), *(["time"] if self.time else [])]
 
-    def columns(self, path: Path, known: Format) -> Columns:
-        """The columns of one file; raises DataError for one that it does not have."""
-        found = known.column_names(path)
-        return Columns(
-            user=chosen(path, found, "user", self.user),
-            item=chosen(path, found, "item", self.item),
-            value=chosen(path, found, "value", self.value) if "value" in self.numbers else None,
-            time=chosen(path, found, "time", self.time) if self.time is not None else None,
-        )
+    @property
+    def named(self) -> frozenset[str]:
+        """The names that were given."""
+        return frozenset(name for name in (self.user, self.item, self.value, self.time) if name is not None)
+
+    def columns(self, source: Source) -> Columns:
+        """The columns of one source; raises DataError for one that it does not have, or that is taken twice."""
+        asked = {"user": self.user, "item": self.item}
+        asked |= {role: getattr(self, role) for role in self.numbers}
+        found = {
+            role: chosen(source.name, source.columns, role, name, source.roles.get(role), source.doubt) for role, name in asked.items()
+        }
+        for role, column in found.items():
+            first = next(each for each in found if found[each] == column)
+            if first != role:
+                raise DataError(f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with --{role}.')
+        return Columns(**found)
 
 
 class Sources:
-    """The files of one part, perhaps none; raises DataError for a file that is missing or lacks a column."""
+    """The sources of one part, perhaps none, each with its columns; raises DataError for one that lacks a column."""
 
-    def __init__(self, paths: Sequence[Path], named_format: str | None, roles: Roles) -> None:
+    def __init__(self, sources: Sequence[Source], roles: Roles) -> None:
         self.numbers = roles.numbers
-        self._read = [(path, known := format_of(path, named_format), roles.columns(path, known)) for path in paths]
+        self._read = [(source, roles.columns(source)) for source in sources]
+
+    def query(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """The SQL query of `user`, `item`, `value`, `time`, one row an interaction; NULL where a cell breaks a rule.
+
+        It may be asked once, by this connection.
+        """
+        return " UNION ALL ".join(f"({columns.interactions(source.scan(connection))})" for source, columns in self._read) or _NOTHING
+
+    def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
+        """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty; raises DataError."""
+        queries = []
+        for source, columns in self._read:
+            if column not in source.columns:
+                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+            user, category = (f"nullif(CAST({sql.name(each)} AS VARCHAR), '')" for each in (columns.user, column))
+            queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")  # noqa: S608
+        return " UNION ALL ".join(queries)
 
     @property
-    def query(self) -> str:
-        """The SQL query of `user`, `item`, `value`, `time`, one row an interaction; NULL where a cell breaks a rule."""
-        return " UNION ALL ".join(f"({columns.interactions(known.scan(path))})" for path, known, columns in self._read) or _NOTHING
+    def first(self) -> str:
+        """The name of the first source."""
+        return self._read[0][0].name
 
     @property
-    def first(self) -> Path:
-        """The first file."""
-        return self._read[0][0]
+    def short_names(self) -> list[str]:
+        """The names of all sources, without folders."""
+        return [source.name.rpartition("/")[2] for source, _ in self._read]
 
     @property
     def names(self) -> str:
-        """The files, for a message."""
-        return _names(self._read)
+        """The sources, for a message."""
+        return ", ".join(source.name for source, _ in self._read)
 
     @property
     def may_lack_items(self) -> bool:
         """Whether a row without an item is right: it names a user who has none."""
-        return all(known.EMPTY_USERS for _, known, _ in self._read)
+        return all(source.empty_users for source, _ in self._read)
+
+    def described(self) -> list[str]:
+        """A line for each source: how it is read, and which column is what."""
+        return [
+            f"reading {name} as {source.kind}: " + ", ".join(f"{role} = {column}" for role, (column, _) in columns.expressions().items())
+            for name, (source, columns) in zip(self.short_names, self._read, strict=True)
+        ]
 
     def mistake(self, otherwise: str) -> DataError:
         """The first place that breaks a rule, or else this reason."""
         return mistake(self._read, otherwise)
 
+    def skip_bad_lines(self, most: int, folder: Path, say: Callable[[str], None]) -> int:
+        """Go on without the lines that break a rule, from copies in a folder; gives their number.
 
-def mistake(read: Sequence[tuple[Path, Format, Columns]], otherwise: str) -> DataError:
-    """The first place in some files that breaks a rule, or else this reason."""
-    for path, known, columns in read:
-        if found := known.first_mistake(path, columns):
+        Raises DataError with the first one where there are more than `most`.
+        """
+        first, num_skipped = None, 0
+        for place, (source, columns) in enumerate(self._read):
+            if not isinstance(source, TextSource):
+                continue
+            numbers = set()
+            for number, rule in source.bad_lines(columns):
+                numbers.add(number)
+                first = first or f"{source.name}: line {number}: {rule}"
+                if num_skipped + len(numbers) > most:
+                    raise DataError(f"{first} More than {most:,} lines are bad: mend them, or raise --skip-bad-lines.")
+            if numbers:
+                num_skipped += len(numbers)
+                copy = source.file.without(numbers, folder / f"{folder.name}-{place}")
+                self._read[place] = (replace(source, file=copy), columns)
+        if first:
+            say(f"skipped {num_skipped:,} bad lines; the first: {first}")
+        return num_skipped
+
+
+def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]:
+    """The sources that are given: paths, patterns of paths, "-" for standard input (kept in a folder meanwhile), and tables in memory.
+
+    Raises DataError for a file that is missing or of another format, OptionError for something that is none of these.
+    """
+    sources: list[Source] = []
+    first_line = 1
+    for each in given:
+        for place, name in _places(each, folder):
+            if isinstance(place, Path):
+                source = table.opened(place, replace(reading, first_line=first_line), name)
+            else:
+                source = memory.opened(place, name)
+            if isinstance(source, Sessions):
+                first_line += source.num_lines
+            sources.append(source)
+    return sources
+
+
+def _places(given: Any, folder: Path) -> list[tuple[Any, str]]:
+    """The path or the table that is given, or the paths that a pattern means, each with what messages call it."""
+    if memory.is_table(given):
+        return [(given, "the table")]
+    if not isinstance(given, str | Path):
+        kinds = "a path, a pandas, Polars or Arrow table, a SciPy matrix, or arrays of users and items"
+        raise OptionError(f"SOURCE must be {kinds}; got {type(given).__name__}.")
+    if str(given) == STANDARD_INPUT:
+        return [(_spooled(folder), "standard input")]
+    path = Path(given)
+    if path.exists() or not set(str(path)) & set("*?["):
+        return [(path, str(path))]
+    root = Path(path.anchor)
+    matches = sorted(root.glob(str(path.relative_to(root))))
+    if not matches:
+        raise DataError(f"{path}: the pattern means no file. Check it, or name the files.")
+    return [(match, str(match)) for match in matches]
+
+
+def _spooled(folder: Path) -> Path:
+    """Standard input as a file, for sources are read twice."""
+    path = folder / "standard-input"
+    if path.exists():
+        raise OptionError('"-" is standard input, which can be read once; got it twice. Name it once.')
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+def mistake(read: Sequence[tuple[Source, Columns]], otherwise: str) -> DataError:
+    """The first place in some sources that breaks a rule, or else this reason."""
+    for source, columns in read:
+        if found := source.first_mistake(columns):
             return DataError(found)
-    return DataError(f"{_names(read)}: cannot be read: {otherwise}. Check the file, or name its --format.")
-
-
-def _names(read: Sequence[tuple[Path, Format, Columns]]) -> str:
-    return ", ".join(str(path) for path, _, _ in read)
+    names = ", ".join(source.name for source, _ in read)
+    return DataError(f"{names}: cannot be read: {otherwise}. Check the file, or name its --format.")

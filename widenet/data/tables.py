@@ -13,7 +13,7 @@ import pyarrow as pa
 from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
-from widenet.data.formats.table import format_of
+from widenet.data.formats.table import opened
 from widenet.data.manifest import Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
@@ -76,7 +76,7 @@ class Tables:
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-        self._connection, self._folder = connection, folder
+        self.connection, self._folder = connection, folder
         self._plain: dict[Part, PlainRows] = {}
         self.facts: Facts = {}
         columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
@@ -86,8 +86,9 @@ class Tables:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
         if self._read_plain(part, sources):
             return
+        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         with _reading(sources):
-            self._connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query)}")
+            self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
         broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
         if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
@@ -95,10 +96,11 @@ class Tables:
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
         """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
+        shutil.rmtree(self._folder / f"plain-{part}", ignore_errors=True)
         rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
         columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
         try:
-            with closing(self._stream(f"SELECT {columns} FROM ({sources.query})", ROWS_PER_STREAM)) as batches:  # noqa: S608
+            with closing(self.stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:  # noqa: S608
                 if not rows.fill(batches):
                     return False
         except (duckdb.OutOfMemoryException, duckdb.IOException):
@@ -108,8 +110,8 @@ class Tables:
         self._plain[part] = rows
         for role, counts in rows.counts.items():
             ids = np.flatnonzero(counts)
-            self._connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
-            self._connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")  # noqa: S608
+            self.connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
+            self.connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")  # noqa: S608
         return True
 
     def num_rows(self, part: Part) -> int:
@@ -122,20 +124,20 @@ class Tables:
         again: after `keep`; users who do not stay come last.
         """
         users = _USERS_AGAIN if again else _USERS
-        order = self._order(f"SELECT name FROM ({users}) WHERE stays")  # noqa: S608
+        order = self.order(f"SELECT name FROM ({users}) WHERE stays")  # noqa: S608
         rows = "greatest(sum(num_rows) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - 1, 0)"
         numbered = f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM ({users})"  # noqa: S608
         bucket = f"CAST({rows} // {ROWS_PER_BUCKET} AS USMALLINT) AS bucket"
-        self._connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")  # noqa: S608
-        order = f"num_train DESC, {self._order(_ITEMS)}"
-        self._connection.execute(
+        self.connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")  # noqa: S608
+        order = f"num_train DESC, {self.order(_ITEMS)}"
+        self.connection.execute(
             f"CREATE OR REPLACE TABLE items AS SELECT name, row_number() OVER (ORDER BY {order}) - 1 AS number FROM ({_ITEMS})"  # noqa: S608
         )
         sizes = ("SELECT count(*) FROM users", "SELECT count(*) FROM items", "SELECT max(bucket) + 1 FROM users")
         num_users, num_items, num_buckets = map(self.count, sizes)
         return num_users, num_items, num_buckets
 
-    def _order(self, names: str) -> str:
+    def order(self, names: str) -> str:
         """How some names are ordered: by value if all are numbers, else by their bytes."""
         texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")  # noqa: S608
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
@@ -150,23 +152,29 @@ class Tables:
         columns = ", ".join(["bucket", key, *sources.numbers])
         joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
         with _reading(sources):
-            yield from self._stream(f"SELECT {columns} FROM ({sources.query}) {joined}", ROWS_PER_STREAM)  # noqa: S608
+            yield from self.stream(f"SELECT {columns} FROM sources {joined}", ROWS_PER_STREAM, sources)  # noqa: S608
 
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""
         known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"  # noqa: S608
         found = np.zeros(length, dtype=np.uint64)
-        for batch in self._stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):  # noqa: S608
+        for batch in self.stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):  # noqa: S608
             found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
         return found
 
+    def names_of(self, user: int, item: int) -> tuple[str, str]:
+        """The names of a user and an item, by their numbers."""
+        named = "SELECT users.name, items.name FROM users, items"
+        [(user_name, item_name)] = self.connection.execute(f"{named} WHERE users.number = {user} AND items.number = {item}").fetchall()
+        return user_name, item_name
+
     def keep(self, stays: np.ndarray) -> bool:
         """The table `examples`: the users who stay, bool [users]. Gives whether they are numbered in the order of examples."""
-        self._connection.register("staying", pa.table({"number": np.flatnonzero(stays)}))
-        self._connection.execute("CREATE OR REPLACE TABLE examples AS SELECT name, number FROM users JOIN staying USING (number)")
+        self.connection.register("staying", pa.table({"number": np.flatnonzero(stays)}))
+        self.connection.execute("CREATE OR REPLACE TABLE examples AS SELECT name, number FROM users JOIN staying USING (number)")
         if stays.all():
             return True
-        order = self._order("SELECT name FROM examples")
+        order = self.order("SELECT name FROM examples")
         ordered = f"SELECT number, lag(number) OVER (ORDER BY {order}) AS before FROM examples"  # noqa: S608
         return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")  # noqa: S608
 
@@ -175,31 +183,30 @@ class Tables:
         numbers = np.flatnonzero(stays)
         if len(numbers) > MAX_WIDTH:
             raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {len(numbers):,}.")
-        self._connection.register("counted", pa.table({"number": numbers, "num_train": num_train[numbers]}))
+        self.connection.register("counted", pa.table({"number": numbers, "num_train": num_train[numbers]}))
         counted = "SELECT name, number, num_train FROM items JOIN counted USING (number)"
-        feature = f"row_number() OVER (ORDER BY num_train DESC, {self._order(counted)}) - 1 AS feature"
-        self._connection.execute(f"CREATE TABLE features AS SELECT *, {feature} FROM ({counted})")  # noqa: S608
+        feature = f"row_number() OVER (ORDER BY num_train DESC, {self.order(counted)}) - 1 AS feature"
+        self.connection.execute(f"CREATE TABLE features AS SELECT *, {feature} FROM ({counted})")  # noqa: S608
         feature_of = np.zeros(len(stays), dtype=np.uint32)
-        for batch in self._stream("SELECT number, feature FROM features", ROWS_PER_STREAM):
+        for batch in self.stream("SELECT number, feature FROM features", ROWS_PER_STREAM):
             feature_of[batch.column("number").to_numpy()] = batch.column("feature").to_numpy()
         return feature_of
 
     def title(self, path: Path | None, title_id: str | None, title: str | None) -> None:
         """The table `titles`, from a file or empty; raises DataError when no id of the file is a feature."""
-        self._connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+        self.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if path is None:
             return
-        known = format_of(path)
-        found = known.column_names(path)
-        key, text = chosen(path, found, "title-id", title_id), chosen(path, found, "title", title)
+        source = opened(path)
+        key, text = (chosen(source.name, source.columns, role, named) for role, named in (("title-id", title_id), ("title", title)))
         columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
         try:
-            self._connection.execute(f"INSERT INTO titles SELECT {columns} FROM {known.scan(path)} GROUP BY 1")  # noqa: S608
+            self.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(self.connection)} GROUP BY 1")  # noqa: S608
         except duckdb.Error as error:
-            raise mistake([(path, known, Columns(key, text))], _first_line(error)) from error
+            raise mistake([(source, Columns(key, text))], _first_line(error)) from error
         titled = self.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE title IS NOT NULL")
         if not titled:
-            example = self._connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
+            example = self.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
             item = example[0] if example else ""
             raise DataError(
                 f'{path}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name the column with --title-id.'
@@ -208,21 +215,19 @@ class Tables:
 
     def count(self, query: str) -> int:
         """The number that a query gives; NULL counts as 0."""
-        [(number,)] = self._connection.execute(query).fetchall()
+        [(number,)] = self.connection.execute(query).fetchall()
         return int(number or 0)
-
-    def example_ids(self) -> Iterator[pa.RecordBatch]:
-        """The ids of the examples, in order."""
-        return self._stream("SELECT name AS id FROM examples ORDER BY number", ROWS_PER_BATCH)
 
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """The rows of the vocabulary, in order."""
         named = "SELECT name AS id, title, num_train AS count FROM features LEFT JOIN titles USING (name) ORDER BY feature"
-        return self._stream(named, ROWS_PER_BATCH)
+        return self.stream(named, ROWS_PER_BATCH)
 
-    def _stream(self, query: str, rows: int) -> Generator[pa.RecordBatch, None, None]:
-        with self._connection.cursor() as cursor:
-            reader: pa.RecordBatchReader = cursor.sql(query).to_arrow_reader(rows)
+    def stream(self, query: str, rows: int, sources: Sources | None = None) -> Generator[pa.RecordBatch, None, None]:
+        """What a query gives, so many rows at a time; it may read the interactions of some sources as the table `sources`."""
+        with self.connection.cursor() as cursor:
+            known = "" if sources is None else f"WITH sources AS ({sources.query(cursor)}) "
+            reader: pa.RecordBatchReader = cursor.sql(known + query).to_arrow_reader(rows)
             yield from reader
 
 

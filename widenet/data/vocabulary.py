@@ -65,6 +65,10 @@ class Vocabulary:
         """The ids of some features."""
         return [str(name) for name in _take(self._table.column("id"), indices)]
 
+    def all_ids(self) -> pa.Array:
+        """The ids of all features."""
+        return self._table.column("id").combine_chunks()
+
     def titles(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """The titles of some features; a feature without a title gives its id."""
         titles = _take(self._table.column("title"), indices)

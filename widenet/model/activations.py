@@ -17,8 +17,9 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
     match spec:
         case LeakyRelu(slope=slope):
             return functional.leaky_relu(logits, slope)
-        case Elu(alpha=alpha):
-            return functional.elu(logits, alpha)
+        case Elu(alpha=alpha, scale=scale):
+            raised = functional.elu(logits, alpha)
+            return raised if scale == 1 else raised * scale
     match spec.kind:
         case "linear":
             return logits
@@ -50,8 +51,8 @@ def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | Non
     match spec:
         case LeakyRelu(slope=negative):
             return torch.where(logits > 0, torch.ones_like(logits), negative)
-        case Elu(alpha=alpha):
-            return torch.where(logits > 0, 1.0, activations + alpha)
+        case Elu(alpha=alpha, scale=scale):
+            return torch.where(logits > 0, scale, activations + scale * alpha)
     match spec.kind:
         case "linear":
             return None

@@ -139,7 +139,7 @@ class Network:
             sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
             bias = self._each_unit(layer, "bias") if layer.bias else None
             normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
-            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, normalized)
+            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from widenet.kernels import exact_sum
 from widenet.model.activations import activate, slope
+from widenet.model.delta import shortening
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.row_activation import RowActivation
@@ -33,6 +35,8 @@ class WideLoss:
         self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
+        self.exact: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self.shortening_E: Tensor | None = None
 
     def run(self, on_tile: OnTile | None) -> Pending[list[Tensor]]:
         """The loss float64 [] and the gradient float32 [E, H] to `direct_EH`, on their way.
@@ -43,6 +47,8 @@ class WideLoss:
             self.output.exchange.each(self._find_edges)
         if self.row_wise:
             self.rows = RowActivation.over(self)
+        if self.output.spec.delta_norm is not None:
+            self.shortening_E = self._shortening(self.output.spec.delta_norm)
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
         return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
 
@@ -97,6 +103,8 @@ class WideLoss:
             return (value_ET * weight_ET).sum(dtype=torch.float64), slope_ET * weight_ET
         entries = self.entries(shard, index)
         z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
+        if self.output.spec.others == "ignore":
+            return self._listed_cells(z_Z, a_Z, entries, logits_ET)
         value_E, slope_ET = self.others(logits_ET, a_ET, shard, index)
         loss = (value_E * self.other_weight_E).sum(dtype=torch.float64)
         slope_ET.mul_(other_E1)
@@ -106,6 +114,14 @@ class WideLoss:
         weight_Z = torch.where(entries.values_Z > 0, self.target_weight_E[entries.examples_Z], other_Z)
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return loss + (value_Z * weight_Z - was_Z * other_Z).sum(dtype=torch.float64), slope_ET
+
+    def _listed_cells(self, z_Z: Tensor, a_Z: Tensor, entries: TileEntries, logits_ET: Tensor) -> tuple[Tensor, Tensor]:
+        """`cells` where only stored targets count."""
+        value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
+        weight_Z = torch.where(entries.values_Z > 0, self.target_weight_E[entries.examples_Z], self.other_weight_E[entries.examples_Z])
+        slope_ET = torch.zeros_like(logits_ET)
+        slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
+        return (value_Z * weight_Z).sum(dtype=torch.float64), slope_ET
 
     def _find_edges(self, shard: int) -> None:
         self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
@@ -133,6 +149,27 @@ class WideLoss:
         return loss, self.output.operand(delta_ET), delta_ET.sum(dim=0)
 
     def _exact_delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
+        """Loss float64 [] of a tile and the gradient [E, T] to its logits, boosted and shortened."""
+        kept = self.exact.pop((shard, index), None)
+        loss, delta_ET = kept or self._boosted_delta(shard, index, tile)
+        return loss, delta_ET if self.shortening_E is None else delta_ET * self.shortening_E[:, None]
+
+    def _boosted_delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
+        loss, delta_ET = self._plain_delta(shard, index, tile)
+        boost = self.output.spec.delta_boost
+        if boost is None:
+            return loss, delta_ET
+        factor_ET = torch.full_like(delta_ET, boost.other)
+        if self.targets.dense_EL is not None:
+            first = self.output.weight.shards.start(shard)
+            start, stop = self.tiles[shard][index]
+            factor_ET[self.targets.dense_EL[:, first + start : first + stop] > 0] = boost.target
+        else:
+            entries = self.entries(shard, index)
+            factor_ET.view(-1)[entries.places_Z[entries.values_Z > 0]] = boost.target
+        return loss, delta_ET * factor_ET
+
+    def _plain_delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor]:
         if self.rows is not None:
             return self.rows.delta(shard, index, tile)
         logits_ET = self.tile_logits(shard, index, tile)
@@ -142,3 +179,18 @@ class WideLoss:
             factor_ET = slope(self.activation, logits_ET, a_ET)
             slope_ET = slope_ET if factor_ET is None else slope_ET * factor_ET
         return loss, slope_ET
+
+    def _shortening(self, limit: float) -> Tensor:
+        """The factors [E] that keep each example's gradient by its logits within a length, after a pass over all of them."""
+        squares = self.output.exchange.gather(self.output.exchange.each(self._squares), self.output.where)
+        return shortening(exact_sum(squares), limit, self.num_examples)
+
+    def _squares(self, shard: int) -> Tensor:
+        """A shard's part of the squared length of each example's gradient by its logits, float64 [E]."""
+        total_E = torch.zeros(self.num_examples, dtype=torch.float64, device=self.direct_EH.device)
+        for index in range(len(self.tiles[shard])):
+            loss, delta_ET = self._boosted_delta(shard, index, self._tile(shard, index))
+            total_E += delta_ET.double().square().sum(dim=1)
+            if self.keeps:
+                self.exact[shard, index] = loss, delta_ET
+        return total_E

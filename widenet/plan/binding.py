@@ -90,6 +90,8 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
 
 
 def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
+    if layer.others == "ignore" and facts.kind == "dense":
+        raise FitError(f'{place.of("others")} "ignore" needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.sample is not None and facts.kind == "dense":
         raise FitError(f'{place.of("sample")} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.sample is not None and layer.sample.units > units:

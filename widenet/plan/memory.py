@@ -169,8 +169,8 @@ def _drifting(job: Job, layer: OutputLayer) -> int:
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:
-    """Whether an output's tiles are updated at the end of a step: others use its weight, or the whole gradient has a limit."""
+    """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them wait."""
     if layer.sample is not None:
         return False
     shared = job.weights.users(job.weights.links[layer.name, ""].weight) > 1
-    return shared or job.training.gradient_norm_limit is not None
+    return shared or job.training.waits

@@ -79,6 +79,7 @@ def _passes(job: Job, output: OutputLayer) -> int:
     again = 0
     if not keeps(job, output):
         again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
+        again += 1 if output.delta_norm is not None else 0
     return 3 + again + (2 if limited else 0)
 
 
@@ -105,8 +106,10 @@ def _added_up(job: Job) -> Iterator[int]:
 
 
 def _gathered(job: Job) -> Iterator[int]:
-    """Bytes that a process gives to every other in a step: statistics of row-wise activations, and its parts of narrow layers."""
+    """Bytes that a process gives to every other in a step: statistics of each example over an output, and its parts of narrow layers."""
     for output in job.network.outputs:
+        if output.delta_norm is not None:
+            yield 8 * job.num_examples * job.shards_each
         if output.activation.kind in ROW_WISE:
             yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
     for (layer, source), link in job.weights.links.items():

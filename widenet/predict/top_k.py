@@ -22,7 +22,7 @@ _TILE_CELLS = {"cpu": 2**19, "cuda": 2**21}
 _FEWEST = 16
 """Fewer examples than these have no larger tiles: the vectors of a tile are to stay small too."""
 
-_RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
+RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
 """Activations under which a larger logit is a larger score, so that logits give the ranking."""
 
 
@@ -83,7 +83,7 @@ class _Ranking:
         self.barred = None if (barred := allowed.barred()) is None else [ByUnit.of(part) for part in split(barred, self.shards)]
         self.activation = output.spec.activation
         self.scores = scores
-        self.by_logit = allowed.weight_L is None and self.activation.kind in _RISING
+        self.by_logit = allowed.weight_L is None and self.activation.kind in RISING
         self.divides = self.activation.kind in ROW_WISE and (scores or not self.by_logit)
         self.width = max(64, _TILE_CELLS[direct_EH.device.type] // max(len(direct_EH), _FEWEST))
 

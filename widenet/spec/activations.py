@@ -24,17 +24,19 @@ class LeakyRelu(Spec):
 
     kind: Literal["leaky_relu"]
     """Its name."""
-    slope: Annotated[float, Field(ge=0, lt=1)] = 0.01
-    """Slope for negative x."""
+    slope: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Slope for negative x; 1 makes it linear."""
 
 
 class Elu(Spec):
-    """x where positive, alpha * (exp(x) - 1) elsewhere."""
+    """scale * x where positive, scale * alpha * (exp(x) - 1) elsewhere."""
 
     kind: Literal["elu"]
     """Its name."""
     alpha: Annotated[float, Field(gt=0)] = 1.0
     """Depth of the negative side."""
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    """Factor on both sides; with alpha 1.6733 and scale 1.0507 it is selu."""
 
 
 ROW_WISE = ("softmax", "relu_max", "linear_max")

@@ -47,6 +47,13 @@ class Document(Spec):
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """The document in a JSON file; raises DocumentError."""
+        document = cls.of(cls.read_values(path), str(path))
+        document._path = str(path)
+        return document
+
+    @classmethod
+    def read_values(cls, path: str | Path) -> Any:
+        """The plain values in a JSON file, whether they are a document or not; raises DocumentError."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -57,14 +64,17 @@ class Document(Spec):
             raise DocumentError(f"{path}: byte {error.start} is not UTF-8 text. Save the file as UTF-8.") from None
         except OSError as error:
             raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
-        document = cls.parse(text, str(path))
-        document._path = str(path)
-        return document
+        return cls.values_of(text, str(path))
+
+    @classmethod
+    def values_of(cls, text: str, where: str) -> Any:
+        """The plain values in some JSON text."""
+        return _plain_values(text, where)
 
     @classmethod
     def parse(cls, text: str, where: str = "document") -> Self:
         """The document in some JSON text; `where` begins every message."""
-        return cls.of(_plain_values(text, where), where)
+        return cls.of(cls.values_of(text, where), where)
 
     @classmethod
     def of(cls, values: Any, where: str = "document") -> Self:
@@ -103,11 +113,14 @@ def _plain_values(text: str, where: str) -> Any:
         raise DocumentError(f"{where}: the file must be JSON of reasonable depth and numbers: {type(error).__name__}.") from None
 
 
-def _path(values: Any, location: tuple[int | str, ...]) -> str:
-    """The JSON path of a pydantic location, which also names union members that the document does not have."""
+def _path(values: Any, location: tuple[int | str, ...], ends_named: bool = True) -> str:
+    """The JSON path of a pydantic location, which also names union members that the document does not have.
+
+    ends_named: the last part is a field of the document, though it may not have it.
+    """
     path, here = "", values
     for position, part in enumerate(location):
-        last = position == len(location) - 1
+        last = ends_named and position == len(location) - 1
         if isinstance(part, int):
             path += f"[{part}]"
             here = _at(here, (part,))
@@ -136,7 +149,7 @@ def _sentence(model: type[BaseModel], where: str, values: Any, error: Any, choic
     location, kind = error["loc"], error["type"]
     if kind == "json_invalid":
         return f"{where} must hold plain JSON values: {error['ctx']['error']}."
-    path = _path(values, location)
+    path = _path(values, location, ends_named=kind != "value_error")
     place = f"{where}: {path}" if path else where
     if kind == "extra_forbidden":
         return f"{place} is not a known field.{did_you_mean(str(location[-1]), _known_fields(model, values, location))}"

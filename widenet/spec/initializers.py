@@ -1,8 +1,8 @@
 """Initializers: the weights that a layer starts with."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from widenet.spec.document import Spec
 from widenet.spec.named import named
@@ -14,6 +14,15 @@ class Xavier(Spec):
     """Uniform within +-scale * sqrt(6 / (in + out)). Glorot and Bengio, AISTATS 2010, equation 16."""
 
     kind: Literal["xavier"]
+    """Its name."""
+    scale: Scale = 1.0
+    """Factor on the limit."""
+
+
+class CaffeXavier(Spec):
+    """Uniform within +-scale * sqrt(3 / out), out the number of receiving units."""
+
+    kind: Literal["caffe_xavier"]
     """Its name."""
     scale: Scale = 1.0
     """Factor on the limit."""
@@ -38,12 +47,20 @@ class Gaussian(Spec):
 
 
 class Uniform(Spec):
-    """Uniform within +-limit."""
+    """Uniform from low to limit."""
 
     kind: Literal["uniform"]
     """Its name."""
     limit: Scale = 0.01
-    """Largest magnitude."""
+    """Largest value."""
+    low: float | None = None
+    """Smallest value; unset: -limit."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.low is not None and self.low > self.limit:
+            raise ValueError(f"low must be at most limit; got {self.low:g} and {self.limit:g}. Exchange them.")
+        return self
 
 
 class UnitBall(Spec):
@@ -73,5 +90,14 @@ class Selu(Spec):
     """Factor on the deviation."""
 
 
-Initializer = Xavier | He | Gaussian | Uniform | UnitBall | Constant | Selu
-InitializerField = named(Initializer, "xavier", "he", "gaussian", "uniform", "unit_ball", "constant", "selu")
+class Reciprocal(Spec):
+    """Gaussian with standard deviation scale / in."""
+
+    kind: Literal["reciprocal"]
+    """Its name."""
+    scale: Scale = 1.0
+    """Factor on the deviation."""
+
+
+Initializer = Xavier | CaffeXavier | He | Gaussian | Uniform | UnitBall | Constant | Selu | Reciprocal
+InitializerField = named(Initializer, "xavier", "caffe_xavier", "he", "gaussian", "uniform", "unit_ball", "constant", "selu", "reciprocal")

@@ -81,6 +81,8 @@ class HiddenLayer(Spec):
 
     Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately count as they were left.
     """
+    delta_norm: Limit | None = None
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened."""
     batch_normalization: Normalization = None
     """Normalization of the sums, by unit, before the activation; true: with its defaults."""
     skip: Sources | None = None
@@ -92,6 +94,15 @@ class Cosine(Spec):
 
     temperature: Annotated[float, Field(gt=0)] = 0.1
     """The cosine is divided by this before the bias is added."""
+
+
+class DeltaBoost(Spec):
+    """Factors on the gradients by the logits; the reported loss leaves them out."""
+
+    target: Annotated[float, Field(ge=0)] = 1.0
+    """Of the example's targets."""
+    other: Annotated[float, Field(ge=0)] = 1.0
+    """Of all other units."""
 
 
 class OutputLayer(Spec):
@@ -117,6 +128,15 @@ class OutputLayer(Spec):
     """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step."""
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored target counts as one."""
+    others: Literal["use", "ignore"] = "use"
+    """ignore: units of which nothing is stored cost nothing and are left alone (sparse fields, activations of single units)."""
+    delta_boost: DeltaBoost | None = None
+    """Factors on the gradients of targets and of other units."""
+    delta_norm: Limit | None = None
+    """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is shortened.
+
+    Costs another pass over the units.
+    """
     cosine: Cosine | None = None
     """Score by cosine instead of by product."""
     bias: bool = True

@@ -1,14 +1,18 @@
 """network.json: the layers of a network and how they are wired."""
 
-from typing import Annotated, ClassVar, Self
+import json
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from widenet.spec.document import Document
+from widenet.spec.dsstne.network import is_dsstne, translation, without_comments
 from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
 from widenet.spec.rules import check_layers
 from widenet.spec.samples import PopularitySample
 from widenet.spec.wiring import check_wiring, in_order, sources_of
+
+Dialect = Literal["widenet", "dsstne"]
 
 
 class NetworkSpec(Document):
@@ -17,13 +21,37 @@ class NetworkSpec(Document):
     usual_name: ClassVar[str] = "network.json"
     name: str = ""
     """A name for people."""
+    dialect: Dialect = "widenet"
+    """dsstne: dropout and the way back through it as DSSTNE does them."""
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
     """The layers. A layer without `source` takes the layer before it."""
+
+    _notes: tuple[str, ...] = PrivateAttr(())
+
+    @classmethod
+    def values_of(cls, text: str, where: str) -> Any:
+        """The plain values in some JSON text, DSSTNE's too, which may have comments."""
+        return super().values_of(without_comments(text) if '"dataset"' in text.lower() else text, where)
+
+    @classmethod
+    def of(cls, values: Any, where: str = "document") -> Self:
+        """The document in plain values, DSSTNE's too."""
+        if not is_dsstne(values):
+            return super().of(values, where)
+        found = translation(values, where)
+        document = super().of(found.network, f"{where}, in widenet's words")
+        document._notes = (*found.notes, *_left_to_training(found.training))
+        return document
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of a document that was DSSTNE's; empty otherwise."""
+        return self._notes
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_wiring(self.layers)
-        check_layers(self.layers)
+        check_layers(self.layers, self.dialect == "dsstne")
         return self
 
     @property
@@ -59,3 +87,13 @@ class NetworkSpec(Document):
     def sources(self, layer: Layer) -> tuple[str, ...]:
         """The names of the layers that a layer takes its input from."""
         return sources_of(self.layers, layer)
+
+
+def _left_to_training(settings: dict[str, Any]) -> list[str]:
+    """What a DSSTNE network says of its training, and training.json has to say here."""
+    usual = {"shuffle": True}
+    return [
+        f"training.json decides on {key}; DSSTNE's document has {json.dumps({key: value})}."
+        for key, value in settings.items()
+        if value != usual.get(key)
+    ]

@@ -14,13 +14,14 @@ from widenet.spec.wiring import feeding, sources_of
 _MARGINAL = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 
 
-def check_layers(layers: Sequence[Layer]) -> None:
-    """Raise ValueError, with a JSON path, for the first broken rule."""
+def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
+    """Raise ValueError, with a JSON path, for the first broken rule. any_sparseness: the penalty goes with every activation."""
     for index, layer in enumerate(layers):
         place = f"layers[{index}]"
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
-        if isinstance(layer, HiddenLayer) and layer.sparseness is not None and layer.activation.kind not in ("sigmoid", "softmax"):
+        sparse = isinstance(layer, HiddenLayer) and layer.sparseness is not None and not any_sparseness
+        if isinstance(layer, HiddenLayer) and sparse and layer.activation.kind not in ("sigmoid", "softmax"):
             raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
         if isinstance(layer, ConvolutionLayer | PoolingLayer):
             check_spatial(place, layer, layers)
@@ -38,6 +39,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         raise ValueError(f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {{"temperature": 1}}.')
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum" and activation != "softmax":
         raise ValueError(f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.')
+    if layer.others == "ignore" and activation in ROW_WISE:
+        raise ValueError(f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got "{activation}".')
     if layer.sample is not None:
         _check_sample(place, layer)
     if layer.predict == "hidden":
@@ -57,6 +60,8 @@ def _check_sample(place: str, layer: OutputLayer) -> None:
     if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in _MARGINAL):
         rule = "needs a cross-entropy, or an activation of single units"
         raise ValueError(f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample" or change one.')
+    if layer.others == "ignore":
+        raise ValueError(f'{place}.others "ignore" leaves nothing to "sample". Remove one.')
     if layer.weight_norm is not None:
         raise ValueError(
             f'{place}.weight_norm must be unset beside "sample", which leaves most rows alone; got {layer.weight_norm:g}. Remove one.'

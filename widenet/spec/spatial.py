@@ -63,6 +63,8 @@ class ConvolutionLayer(Spec):
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
     weight_norm: Limit | None = None
     """Largest Euclidean length of a filter, per source; longer ones are shortened after each step."""
+    delta_norm: Limit | None = None
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened."""
     batch_normalization: Normalization = None
     """Normalization of the sums, by filter, before the activation; true: with its defaults."""
     skip: Sources | None = None

@@ -60,6 +60,11 @@ class TrainingSpec(Document):
     """Weight of half the sum of w^2 in what is made small; biases are left alone, and the reported loss leaves it out."""
     gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
+    brake: bool = False
+    """Leave out a step whose loss is above twice its moving average, and make the next 24 at a tenth of the learning rate.
+
+    m = 0.9 m + 0.1 loss after every step; the first 100 steps are never braked. Costs another pass over wide outputs.
+    """
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of a step's matrix products: bfloat16 rounds operands, and results where a device has its instructions."""
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
@@ -70,6 +75,11 @@ class TrainingSpec(Document):
     """Which weights the run ends with: the last, or those of the best evaluation."""
     checkpoints: Checkpoints = Checkpoints()
     """When the whole state is saved, and how many of those stay."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether no weight may move before the whole batch has been computed."""
+        return self.gradient_norm_limit is not None or self.brake
 
     @property
     def idles(self) -> bool:

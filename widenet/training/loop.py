@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from widenet.errors import NumericsError
 from widenet.model.draws import Draws
 from widenet.model.network import Network, Prepared
 from widenet.model.rule import StepNumbers
+from widenet.training.brake import Brake
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
@@ -28,6 +29,7 @@ class LoopState:
 
     epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those steps.
     best: the best value of the metric so far, reached after best_epoch epochs; waited: evaluations since.
+    brake: what it remembers, where the training has one.
     """
 
     epoch: int = 0
@@ -38,6 +40,16 @@ class LoopState:
     best: float | None = None
     best_epoch: int | None = None
     waited: int = 0
+    brake: Brake = field(default_factory=Brake)
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> "LoopState":
+        """The state that a checkpoint holds."""
+        return cls(**{**facts, "brake": Brake(**facts.get("brake", {}))})
+
+    def steps_made(self, steps_per_epoch: int) -> int:
+        """Finished steps of the whole training, without those that the brake left out."""
+        return self.epoch * steps_per_epoch + self.step - self.brake.left_out
 
 
 class Report(Protocol):
@@ -54,6 +66,22 @@ class Report(Protocol):
 
     def say(self, text: str) -> None:
         """Something happened that a person should know."""
+
+
+class Silence:
+    """A report that nobody reads."""
+
+    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
+        """Nothing."""
+
+    def advance(self, num_examples: int, loss: float) -> None:
+        """Nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
 
 
 _REMEDY = "Lower the learning rate, or set gradient_norm_limit."
@@ -76,7 +104,8 @@ class Training:
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state = evaluate, report, state
         self.spec = run.training
-        self.rates = rates(self.spec, stream.steps_per_epoch)
+        self.scheduled = rates(self.spec, stream.steps_per_epoch)
+        self.rates = state.brake.braked(self.scheduled)
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
@@ -122,10 +151,20 @@ class Training:
     def _step(self, batch: Batch, prepared: Prepared) -> float:
         """The loss of a batch, before the step that is made."""
         draws, limit = Draws(self.spec.seed, batch.epoch, batch.step), self.spec.gradient_norm_limit
-        loss = train_step(self.network, prepared, batch.weights, draws, self.rule, self._numbers(batch.step + 1), limit)
+        numbers, judge = self._numbers(batch.step + 1), self._braked if self.spec.brake else None
+        loss = train_step(self.network, prepared, batch.weights, draws, self.rule, numbers, limit, judge)
         if not math.isfinite(loss):
             raise NumericsError(self._explain(loss, batch.step))
         return loss
+
+    def _braked(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
+        """The numbers of a step whose batch has that loss; None where it is left out."""
+        brake = self.state.brake
+        if brake.leaves_out(loss):
+            return None
+        if brake.shortens(numbers.number):
+            self.rates = brake.braked(self.scheduled)
+        return StepNumbers(numbers.number, self.rates)
 
     def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._settle()
@@ -180,14 +219,14 @@ class Training:
 
     def _numbers(self, step: int) -> StepNumbers:
         """The numbers of step `step` (from 1) of the current epoch."""
-        return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step, self.rates)
+        return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step - self.state.brake.left_out, self.rates)
 
     def _place(self, step: int) -> str:
         """Step `step` (from 1) of the current epoch, for a person."""
         return f"epoch {self.state.epoch + 1}, step {step}"
 
     def _settle(self) -> None:
-        settle(self.network, self.rule, self.rates, self.state.epoch * self.stream.steps_per_epoch + self.state.step)
+        settle(self.network, self.rule, self.rates, self.state.steps_made(self.stream.steps_per_epoch))
 
     def _check_weights(self) -> None:
         """Raise NumericsError where a step has broken a weight, so that no such weight is ever saved."""

@@ -27,6 +27,7 @@ from widenet.spec.training import TrainingSpec
 
 _BLOCK = 65_536
 _LAUNCH = ".torchrun"
+_START = "start"
 _WITHOUT_WEIGHTS = {
     "network.json",
     "training.json",
@@ -37,6 +38,7 @@ _WITHOUT_WEIGHTS = {
     "checkpoints",
     ".lock",
     _LAUNCH,
+    _START,
 }
 """What a run directory may hold before its first checkpoint."""
 
@@ -66,9 +68,12 @@ class RunDirectory:
 
     @classmethod
     @contextmanager
-    def begin(cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> "Iterator[RunDirectory]":
+    def begin(
+        cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, start_from: Path | None = None
+    ) -> "Iterator[RunDirectory]":
         """A new directory with the documents and the vocabularies, which other trainings are kept out of.
 
+        start_from: a run with whose finished weights this one begins.
         Raises CheckpointError where the path is taken. A run that ended before its first checkpoint is replaced.
         """
         if not path.name:
@@ -84,6 +89,8 @@ class RunDirectory:
                 (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
                 (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
                 (beside / "fields.json").write_text(json.dumps({name: asdict(record) for name, record in fields.items()}, indent=2))
+                if start_from is not None:
+                    (beside / _START).write_text(str(start_from.resolve()), encoding="utf-8")
                 for name, record in fields.items():
                     if record.vocabulary_digest is not None:
                         shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
@@ -201,6 +208,20 @@ class RunDirectory:
     def belongs_to(self, launch: str) -> None:
         """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows the run as its own."""
         _write_whole(self.path / _LAUNCH, launch)
+
+    @property
+    def start(self) -> Path | None:
+        """The run with whose weights this one begins; None where it begins with its initializers'."""
+        path = self.path / _START
+        return Path(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def load_start(self, network: Network) -> None:
+        """Fill a network with the weights that this run begins with, where those are another run's; raises CheckpointError."""
+        if self.start is None:
+            return
+        if not (self.start / "model").is_dir():
+            raise CheckpointError(f"{self.start} holds no finished model to start from. Name a run that has ended, or import one.")
+        Checkpoint.open(self.start / "model").load_into(network, with_state=False)
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""

@@ -32,12 +32,14 @@ def train_step(
     rule: Rule,
     numbers: StepNumbers,
     norm_limit: float | None = None,
+    judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None,
 ) -> float:
     """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has made the step.
 
     prepared: the batch, by `network.prepare` with the same draws.
     weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
-    divided by their number. norm_limit: largest length of the whole gradient.
+    divided by their number. norm_limit: largest length of the whole gradient. judge: is told the loss before anything moves, and gives
+    the numbers of the step, or None to leave it out.
     """
     with torch.no_grad():
         _wake(network, prepared, rule, numbers)
@@ -61,12 +63,16 @@ def train_step(
                 travels.append(samples[name].start())
                 continue
             wide = WideLoss(output, direct_EH, asked, share_E)
-            at_once = output.owns_weight and norm_limit is None
+            at_once = output.owns_weight and norm_limit is None and judge is None
             travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]
     loss = sum((float(total) for total, _ in found), loss)
+    judged = numbers if judge is None else judge(loss, numbers)
+    if judged is None:
+        return loss
+    numbers = judged
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
         update = _Update(network, activity, prepared, deferred, samples)

@@ -1,43 +1,52 @@
 """Adjacency text: each line holds a user and its items, separated by spaces; a user may have several lines, or no items."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
+from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.text import LONGEST_LINE_BYTES, NO_UTF8, TextFile
 
 SUFFIXES: tuple[str, ...] = (".adj", ".adjacency")
-EMPTY_USERS = True
-LONGEST_LINE_BYTES = 2**26
-
-_NO_DELIMITER = "\x01"
+IS_TEXT = True
 
 
-def column_names(path: Path) -> list[str]:  # noqa: ARG001
-    """The two columns that every such file has."""
-    return ["user", "item"]
+def opened(path: Path, name: str, reading: Reading) -> "Adjacency":  # noqa: ARG001
+    """The source in a file."""
+    return Adjacency(name, "adjacency (the first word of a line is the user)", ["user", "item"], empty_users=True, file=TextFile(path))
 
 
-def scan(path: Path) -> str:
-    """The SQL table of `user` and `item`; a user without items has one row without an item."""
-    options = (
-        f"columns = {{'line': 'VARCHAR'}}, delim = '{_NO_DELIMITER}', quote = '', escape = '', comment = '', "
-        f"header = false, auto_detect = false, strict_mode = false, "
-        f"max_line_size = {LONGEST_LINE_BYTES}, buffer_size = {2 * LONGEST_LINE_BYTES}"
-    )
-    lines = sql.read("read_csv", path, options)
-    words = f"SELECT list_filter(string_split_regex(line, '\\s+'), lambda word: word <> '') AS words FROM {lines}"  # noqa: S608
-    items = "unnest(CASE WHEN len(words) > 1 THEN words[2:] ELSE [NULL] END)"
-    return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'  # noqa: S608
+@dataclass
+class Adjacency(TextSource):
+    """A user without items has one row without an item."""
+
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of `user` and `item`."""
+        words = f"SELECT {words_of('line')} AS words FROM {sql.lines(self.file)}"  # noqa: S608
+        items = "unnest(CASE WHEN len(words) > 1 THEN words[2:] ELSE [NULL] END)"
+        return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'  # noqa: S608
+
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
+        """Lines that are no UTF-8 or too long: every other text is right."""
+        yield from unreadable(self.file)
 
 
-def first_mistake(path: Path, columns: Columns) -> str | None:  # noqa: ARG001
-    """The first byte that is no UTF-8, as a sentence; None when there is none: every other text is right."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+def words_of(line: str) -> str:
+    """The SQL list of the words in a line."""
+    return f"list_filter(string_split_regex({line}, '\\s+'), lambda word: word <> '')"
+
+
+def unreadable(file: TextFile) -> Iterator[tuple[int, str]]:
+    """The lines of a text that are no UTF-8, or too long."""
+    with file.opened() as lines:
+        for number, line in enumerate(lines, start=1):
+            if len(line) > LONGEST_LINE_BYTES:
+                yield number, f"must have at most {LONGEST_LINE_BYTES:,} bytes. Divide it: a user may have several lines."
             try:
                 line.decode()
-            except UnicodeDecodeError as error:
-                return f"{path}: line {number}: must be UTF-8 text; {error.reason}. Convert the file, for example with `iconv -t utf-8`."
-            if len(line) > LONGEST_LINE_BYTES:
-                return f"{path}: line {number}: must have at most {LONGEST_LINE_BYTES:,} bytes. Divide it: a user may have several lines."
-    return None
+            except UnicodeDecodeError:
+                yield number, NO_UTF8

@@ -1,15 +1,19 @@
 """Which columns of a source are the user, the item, the value and the time."""
 
-from collections.abc import Sequence
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime
 
 from widenet.data.formats import sql
-from widenet.errors import DataError, did_you_mean
+from widenet.errors import DataError
 
 _ITEM_NAMES = ("item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin", "isbn", "iid")
+_USER_NAMES = ("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid")
 OBVIOUS = {
-    "user": ("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid"),
+    "user": _USER_NAMES,
+    "users-id": (*_USER_NAMES, "id"),
     "item": _ITEM_NAMES,
     "value": ("value", "rating", "score", "stars"),
     "title-id": ("id", *_ITEM_NAMES),
@@ -61,20 +65,56 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join([*shown, *([f"and {len(names) - 12} more"] if len(names) > 12 else [])])
 
 
-def chosen(path: Path, found: Sequence[str], role: str, named: str | None) -> str:
-    """The column of a role: the one named, or else the obvious one; raises DataError listing the columns found."""
+def plain(column: str) -> str:
+    """A column's name as it is compared: without case, "_", "-" and spaces."""
+    return column.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def chosen(place: str, found: Sequence[str], role: str, named: str | None, otherwise: str | None = None, remedy: str = "") -> str:
+    """The column of a role: the one named, or else the obvious one, or else `otherwise`.
+
+    remedy: what else may help where there is none. Raises DataError listing the columns found.
+    """
     if named is not None:
         if named not in found:
-            raise DataError(f'{path}: column "{named}" does not exist.{did_you_mean(named, found)} Choose with --{role}.')
+            near = difflib.get_close_matches(named, found, n=1)
+            guess = f' Did you mean "{near[0]}"?' if near else ""
+            raise DataError(f'{place}: column "{named}" does not exist; it has {listed(found)}.{guess} Choose with --{role}.')
         return named
-    plain = {column.lower().replace("_", "").replace("-", "").replace(" ", ""): column for column in reversed(found)}
+    known = {plain(column): column for column in reversed(found)}
     for name in OBVIOUS[role]:
-        if name in plain:
-            return plain[name]
-    raise DataError(f"{path}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}.")
+        if name in known:
+            return known[name]
+    if otherwise is not None:
+        return otherwise
+    raise DataError(f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}{remedy}.")
 
 
 def broken(column: str, role: str, text: str | None) -> str:
     """The end of a sentence about a cell that breaks the rule of its role."""
     got = f'; got "{text}"' if text else ""
     return f'column "{column}" {RULES[role]}{got}. Fix or remove the row.'
+
+
+def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
+    """The first cell of a row, by column, that breaks the rule of its role, as the end of a sentence; None where all keep them."""
+    holds: dict[str, Callable[[str], bool]] = {"user": bool, "item": bool, "value": is_number, "time": _is_time}
+    for role, (name, _) in columns.expressions().items():
+        if not holds[role](cells[name]):
+            return broken(name, role, cells[name])
+    return None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number that a float32 can hold."""
+    try:
+        return math.isfinite(float(text)) and abs(float(text)) <= sql.LARGEST_FLOAT32
+    except ValueError:
+        return False
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return is_number(text) or bool(datetime.fromisoformat(text.strip()))
+    except ValueError:
+        return False

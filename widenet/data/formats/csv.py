@@ -1,93 +1,134 @@
-"""CSV and its kin (tabs, semicolons, bars): the first line names the columns; `.gz` is read as it is."""
+"""CSV and its kin: a line an interaction, with any delimiter; the first line may name the columns."""
 
 import csv
-import gzip
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+
+import duckdb
 
 from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, broken
+from widenet.data.formats.columns import OBVIOUS, Columns, first_broken, is_number, plain
+from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.text import NO_UTF8, TextFile
 from widenet.errors import DataError
 
-SUFFIXES: tuple[str, ...] = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-EMPTY_USERS = False
-DELIMITERS = (",", "\t", ";", "|")
+SUFFIXES: tuple[str, ...] = (".csv", ".tsv")
+IS_TEXT = True
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
+"""Those that are guessed, in words."""
+
+_Row = list[str] | str
+"""The cells of a line, or why it has none."""
 
 
-def column_names(path: Path) -> list[str]:
-    """The names in the first line."""
-    with _opened(path) as file:
-        names = next(csv.reader(file, delimiter=_delimiter(path)), [])
-    if not any(names):
-        raise DataError(f"{path}: line 1: must name the columns; it is empty.")
+def opened(path: Path, name: str, reading: Reading) -> "Csv":
+    """The source in a file; what `reading` does not say is guessed from the first lines."""
+    file = TextFile(path)
+    lines = file.sample()
+    delimiter = reading.delimiter or guessed_delimiter(lines)
+    first = next(_cells(lines, delimiter), [])
+    has_header = not reading.columns and (_names_columns(first, reading.named) if reading.has_header is None else reading.has_header)
+    if has_header:
+        if not any(first):
+            raise DataError(f"{name}: line 1: must name the columns; it is empty.")
+        names = [cell or str(place) for place, cell in enumerate(first, start=1)]
+    else:
+        names = list(reading.columns or map(str, range(1, len(first) + 1)))
+    if len(names) != len(first):
+        raise DataError(f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct --columns.")
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f'{path}: line 1: column names must differ; "{twice}" stands twice. Rename one.')
-    return names
+        twice = next(each for each in names if names.count(each) > 1)
+        raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice. Rename one.')
+    words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
+    kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
+    roles = {} if has_header or reading.columns else {"user": "1", "item": "2"}
+    doubt = ", or say --no-header if line 1 is data" if has_header and reading.has_header is None else ""
+    return Csv(name, kind, names, roles, doubt=doubt, file=file, delimiter=delimiter, has_header=has_header)
 
 
-def scan(path: Path) -> str:
-    """The SQL table of all columns, as text."""
-    columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in column_names(path))
-    options = "header = true, auto_detect = false, quote = '\"', escape = '\"'"
-    return sql.read("read_csv", path, f"columns = {{{columns}}}, delim = {sql.literal(_delimiter(path))}, {options}")
+@dataclass
+class Csv(TextSource):
+    """Every column is text; quotes are `"`, and twice inside quotes."""
+
+    delimiter: str = ","
+    has_header: bool = True
+
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of all columns, as text."""
+        columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in self.columns)
+        header = "true" if self.has_header else "false"
+        options = f"header = {header}, auto_detect = false, quote = '\"', escape = '\"', compression = '{self.file.compression}'"
+        return sql.read("read_csv", self.file.path, f"columns = {{{columns}}}, delim = {sql.literal(self.delimiter)}, {options}")
+
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
+        """Lines that are no CSV, lack a column, or have a cell that breaks a rule."""
+        for number, row in _rows(self.file.lines(), self.delimiter):
+            if (number > 1 or not self.has_header) and row and (rule := self._rule_broken(row, columns)):
+                yield number, rule
+
+    def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
+        if isinstance(row, str):
+            return f"must be CSV; {row}. Close the quotes, or remove them."
+        if len(row) != len(self.columns):
+            return f"must have {len(self.columns)} columns; got {len(row)}. Quote text that holds the delimiter."
+        if any("\ufffd" in text for text in row):
+            return NO_UTF8
+        return first_broken(dict(zip(self.columns, row, strict=True)), columns)
 
 
-def first_mistake(path: Path, columns: Columns) -> str | None:
-    """The first line that breaks a rule, as a sentence; None when every line keeps them."""
-    names = column_names(path)
-    with _opened(path) as file:
-        reader = csv.reader(file, delimiter=_delimiter(path), strict=True)
-        line = 1
+def guessed_delimiter(lines: Sequence[str]) -> str:
+    """The delimiter that gives all lines one number of cells, the most if several do; otherwise the one that the first line has most of."""
+    if not lines:
+        return ","
+    widths = {delimiter: [len(row) for row in _cells(lines, delimiter) if row] for delimiter in DELIMITERS}
+    even = [delimiter for delimiter, found in widths.items() if len(set(found)) == 1 and found[0] > 1]
+    if even:
+        return max(even, key=lambda delimiter: (widths[delimiter][0], delimiter == "::"))
+    return max(DELIMITERS, key=lambda delimiter: lines[0].count(delimiter))
+
+
+def _names_columns(first: Sequence[str], named: frozenset[str]) -> bool:
+    """Whether a first line names columns: one that is named or obvious, or else none that is a number."""
+    obvious = {name for names in OBVIOUS.values() for name in names}
+    if any(cell in named or plain(cell) in obvious for cell in first):
+        return True
+    return not any(is_number(cell) for cell in first)
+
+
+def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
+    for _, row in _rows(iter(lines), delimiter):
+        yield row if isinstance(row, list) else []
+
+
+def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
+    """The rows of a text, each with the number of its first line; after a row that is no CSV goes on with the next line."""
+    if len(delimiter) > 1:
+        yield from ((number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, start=1) if line.strip())
+        return
+    number = 1
+    held: list[str] = []
+    waiting: list[str] = []
+
+    def fed() -> Iterator[str]:
+        while True:
+            line = waiting.pop() if waiting else next(lines, None)
+            if line is None:
+                return
+            held.append(line)
+            yield line
+
+    reader = csv.reader(fed(), delimiter=delimiter, strict=True)
+    while True:
         try:
-            for row in reader:
-                if line > 1 and row and (mistake := _mistake(row, names, columns)):
-                    return f"{path}: line {line}: {mistake}"
-                line = reader.line_num + 1
+            row: _Row = next(reader)
+        except StopIteration:
+            return
         except csv.Error as error:
-            return f"{path}: line {line}: must be CSV; {error}. Close the quotes, or remove them."
-    return None
-
-
-def _mistake(row: list[str], names: list[str], columns: Columns) -> str | None:
-    if len(row) != len(names):
-        return f"must have {len(names)} columns; got {len(row)}. Quote text that holds the delimiter."
-    if any("\ufffd" in text for text in row):
-        return "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
-    cells = dict(zip(names, row, strict=True))
-    holds: dict[str, Callable[[str], bool]] = {"user": bool, "item": bool, "value": _is_number, "time": _is_time}
-    for role, (name, _) in columns.expressions().items():
-        if not holds[role](cells[name]):
-            return broken(name, role, cells[name])
-    return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text)) and abs(float(text)) <= sql.LARGEST_FLOAT32
-    except ValueError:
-        return False
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return _is_number(text) or bool(datetime.fromisoformat(text.strip()))
-    except ValueError:
-        return False
-
-
-def _delimiter(path: Path) -> str:
-    with _opened(path) as file:
-        first = file.readline()
-    return max(DELIMITERS, key=first.count)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-        yield file
+            row = str(error)
+            waiting.extend(reversed(held[1:]))
+            del held[1:]
+            reader = csv.reader(fed(), delimiter=delimiter, strict=True)
+        yield number, row
+        number += len(held)
+        held.clear()

@@ -1,5 +1,6 @@
 """Parquet: columns of any type that has a text form."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
@@ -8,33 +9,39 @@ import pyarrow.parquet as pq
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, broken
+from widenet.data.formats.source import Reading, Source
 from widenet.errors import DataError
 
 SUFFIXES: tuple[str, ...] = (".parquet", ".pq")
-EMPTY_USERS = False
+IS_TEXT = False
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of the columns."""
+def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG001
+    """The source in a file; raises DataError when it is no Parquet file."""
     try:
-        return list(pq.read_schema(path).names)
+        return Parquet(name, "Parquet", list(pq.read_schema(path).names), path=path)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: must be a Parquet file; {error}. Check the file, or name another --format.") from error
+        raise DataError(f"{name}: must be a Parquet file; {error}. Check the file, or name another --format.") from error
 
 
-def scan(path: Path) -> str:
-    """The SQL table of all columns."""
-    return sql.read("read_parquet", path)
+@dataclass
+class Parquet(Source):
+    """A file whose rows have numbers of their own."""
 
+    path: Path = field(kw_only=True)
 
-def first_mistake(path: Path, columns: Columns) -> str | None:
-    """The first row that breaks a rule, as a sentence; None when every row keeps them."""
-    mistakes = []
-    with duckdb.connect() as database:
-        for role, (column, expression) in columns.expressions().items():
-            table = sql.read("read_parquet", path, "file_row_number = true")
-            cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"  # noqa: S608
-            row = database.execute(f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1").fetchone()
-            if row:
-                mistakes.append((row[0], f"{path}: row {row[0] + 1}: {broken(column, role, row[1])}"))
-    return min(mistakes)[1] if mistakes else None
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of all columns."""
+        return sql.read("read_parquet", self.path)
+
+    def first_mistake(self, columns: Columns) -> str | None:
+        """The first row that breaks a rule, as a sentence; None when every row keeps them."""
+        mistakes = []
+        with duckdb.connect() as database:
+            for role, (column, expression) in columns.expressions().items():
+                table = sql.read("read_parquet", self.path, "file_row_number = true")
+                cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"  # noqa: S608
+                row = database.execute(f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1").fetchone()
+                if row:
+                    mistakes.append((row[0], f"{self.name}: row {row[0] + 1}: {broken(column, role, row[1])}"))
+        return min(mistakes)[1] if mistakes else None

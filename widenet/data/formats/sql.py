@@ -3,7 +3,11 @@
 import re
 from pathlib import Path
 
+from widenet.data.formats.text import LONGEST_LINE_BYTES, TextFile
+
 LARGEST_FLOAT32 = 3.4028234663852886e38
+
+_NO_DELIMITER = "\x01"
 
 
 def name(text: str) -> str:
@@ -23,6 +27,16 @@ def read(function: str, path: Path, options: str = "") -> str:
     """
     escaped = re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", str(path.absolute()))
     return f"{function}({literal(escaped)}, hive_partitioning = false{options and ', '}{options})"
+
+
+def lines(file: TextFile) -> str:
+    """The SQL table of the lines of a text: `line`, NULL for an empty one; in any order."""
+    options = (
+        f"columns = {{'line': 'VARCHAR'}}, delim = '{_NO_DELIMITER}', quote = '', escape = '', comment = '', "
+        f"header = false, auto_detect = false, strict_mode = false, compression = '{file.compression}', "
+        f"max_line_size = {LONGEST_LINE_BYTES}, buffer_size = {2 * LONGEST_LINE_BYTES}"
+    )
+    return read("read_csv", file.path, options)
 
 
 def number(expression: str) -> str:

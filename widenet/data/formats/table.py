@@ -2,70 +2,73 @@
 
 import re
 from pathlib import Path
-from typing import Protocol
 
-from widenet.data.formats import adjacency, csv, parquet
-from widenet.data.formats.columns import Columns
+from widenet.data.formats import adjacency, csv, dsstne, jsonl, npz, parquet, sessions
+from widenet.data.formats.source import Format, Reading, Source
+from widenet.data.formats.text import COMPRESSED, TextFile
 from widenet.errors import DataError, OptionError, did_you_mean
 
-_SAMPLE_BYTES = 4096
-_FOREIGN = re.compile(r"^\s*[\[{]|^%%MatrixMarket|^\S+\t[^\t,:]+(,[^\t,:]*)?:|^\S+( \d+:\S+)+\s*$")
-"""How a first line of JSON lines, MatrixMarket, DSSTNE text or libsvm looks."""
+FORMATS: dict[str, Format] = {
+    "csv": csv,
+    "parquet": parquet,
+    "adjacency": adjacency,
+    "sessions": sessions,
+    "jsonl": jsonl,
+    "dsstne": dsstne,
+    "npz": npz,
+}
+
+_MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "npz"}
+_NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
+_DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
+_UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
+_FOREIGN = re.compile(r"\s*\[|%%MatrixMarket|\S+( \d+:\S+)+\s*$")
+"""How a first line of one JSON array, MatrixMarket or libsvm looks."""
 
 
-class Format(Protocol):
-    """What the file of a format gives."""
+def opened(path: Path, reading: Reading | None = None, name: str | None = None) -> Source:
+    """The source in a file, of the format that is named, or else known by the suffix, or else by the first bytes.
 
-    SUFFIXES: tuple[str, ...]
-    EMPTY_USERS: bool
-    """Whether a row without an item is right: it names a user who has none."""
-
-    def column_names(self, path: Path) -> list[str]:
-        """The columns; raises DataError when the file is not of this format."""
-
-    def scan(self, path: Path) -> str:
-        """The SQL table of all columns, for DuckDB."""
-
-    def first_mistake(self, path: Path, columns: Columns) -> str | None:
-        """The first place that breaks a rule, as a sentence; None when there is none."""
-
-
-FORMATS: dict[str, Format] = {"csv": csv, "parquet": parquet, "adjacency": adjacency}
-
-
-def format_of(path: Path, named: str | None = None) -> Format:
-    """The format of a source file: the one named, or else by its suffix, or else by its first bytes.
-
-    Raises DataError when the file is missing, a directory or empty, OptionError for an unknown format.
+    name: what messages call it. Raises DataError when the file is missing, a directory, empty, or not of its format,
+    OptionError for an unknown format.
     """
-    if named is not None and named not in FORMATS:
-        raise OptionError(f'--format must be one of {", ".join(FORMATS)}; got "{named}".{did_you_mean(named, FORMATS)}')
-    if not path.exists():
-        raise DataError(f"{path}: the file does not exist. Check the path.")
-    if path.is_dir():
-        raise DataError(f"{path}: must be a file; it is a directory. Name the files in it.")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: must hold interactions; the file is empty.")
-    if named is not None:
-        return FORMATS[named]
-    for known in FORMATS.values():
-        if path.name.lower().endswith(known.SUFFIXES):
-            return known
-    return FORMATS[_format_of_bytes(path)]
-
-
-def name_of(known: Format) -> str:
-    """The name of a format, as --format takes it."""
-    return next(name for name, each in FORMATS.items() if each is known)
-
-
-def _format_of_bytes(path: Path) -> str:
-    with path.open("rb") as file:
-        sample = file.read(_SAMPLE_BYTES)
-    if sample.startswith(b"PAR1"):
-        return "parquet"
-    first = sample.split(b"\n", 1)[0].decode(errors="replace")
-    if _FOREIGN.search(first):
+    name, reading = name or str(path), reading or Reading()
+    if reading.format is not None and reading.format not in FORMATS:
         known = ", ".join(FORMATS)
-        raise DataError(f"{path}: line 1 is that of another format (JSON, DSSTNE, libsvm or MatrixMarket). Convert it to one of {known}.")
+        raise OptionError(f'--format must be one of {known}; got "{reading.format}".{did_you_mean(reading.format, FORMATS)}')
+    if not path.exists():
+        raise DataError(f"{name}: the file does not exist. Check the path.")
+    if path.is_dir():
+        raise DataError(f"{name}: must be a file; it is a directory. Name the files in it.")
+    if path.stat().st_size == 0:
+        raise DataError(f"{name}: must hold interactions; the file is empty.")
+    return FORMATS[reading.format or _by_suffix(path) or _by_content(path, name, reading)].opened(path, name, reading)
+
+
+def _by_suffix(path: Path) -> str | None:
+    plain = path.name.lower()
+    is_compressed = plain.endswith(COMPRESSED)
+    for ending in COMPRESSED:
+        plain = plain.removesuffix(ending)
+    return next((name for name, known in FORMATS.items() if plain.endswith(known.SUFFIXES) and (known.IS_TEXT or not is_compressed)), None)
+
+
+def _by_content(path: Path, name: str, reading: Reading) -> str:
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic in _MAGIC:
+        return _MAGIC[magic]
+    if reading.delimiter or reading.columns or reading.has_header is not None:
+        return "csv"
+    lines = TextFile(path).sample()
+    first = lines[0] if lines else ""
+    if first.lstrip().startswith("{"):
+        return "jsonl"
+    if _DSSTNE.match(first):
+        return "dsstne"
+    if _FOREIGN.match(first):
+        known = ", ".join(FORMATS)
+        raise DataError(f"{name}: line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of {known}.")
+    if _UNSURE.match(first):
+        raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne.")
     return "csv" if any(delimiter in first for delimiter in csv.DELIMITERS) else "adjacency"

@@ -6,8 +6,11 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import activate
+from widenet.model.delta import shortened
 from widenet.model.draws import Draws
-from widenet.spec.layers import HiddenLayer
+from widenet.model.dropout import dropped
+from widenet.spec.layers import HiddenLayer, Sparseness
+from widenet.spec.network import Dialect
 from widenet.spec.spatial import ConvolutionLayer
 
 _FLOOR = 1e-6
@@ -19,6 +22,7 @@ def forward(
     sums: list[Tensor],
     bias: Tensor | None,
     draws: Draws | None,
+    dialect: Dialect = "widenet",
     normalized: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Activations float32 [E, H] and, where the layer has one, its penalty. Differentiable.
@@ -33,17 +37,28 @@ def forward(
         total_EH = total_EH + bias
     if normalized is not None:
         total_EH = normalized(total_EH)
-    a_EH = activate(spec.activation, total_EH)
-    wanted = spec.sparseness if isinstance(spec, HiddenLayer) else None
-    penalty = None if draws is None or wanted is None else sparseness(a_EH, wanted.target, wanted.weight)
-    if draws is not None and spec.dropout:
+    if draws is None:
+        return activate(spec.activation, total_EH), None
+    total_EH = shortened(total_EH, spec.delta_norm)
+    a_EH = units_EH = activate(spec.activation, total_EH)
+    if spec.dropout:
         kept_EH = draws.kept(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
-        a_EH = a_EH * kept_EH / (1 - spec.dropout)
-    return a_EH, penalty
+        units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, dialect)
+    wanted = spec.sparseness if isinstance(spec, HiddenLayer) else None
+    return units_EH, _penalty(wanted, a_EH, units_EH, dialect)
 
 
-def sparseness(a_EH: Tensor, target: float, weight: float) -> Tensor:
-    """weight * sum over units of KL(target || mean activation of the batch)."""
-    mean_H = a_EH.mean(dim=0).clamp(_FLOOR, 1 - _FLOOR)
+def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor, dialect: Dialect) -> Tensor | None:
+    """The sparseness penalty, of the mean before dropout; in DSSTNE's dialect after it, and pulling also from beyond the floor."""
+    if spec is None:
+        return None
+    return sparseness(units_EH if dialect == "dsstne" else a_EH, spec.target, spec.weight, pulls_outside=dialect == "dsstne")
+
+
+def sparseness(a_EH: Tensor, target: float, weight: float, pulls_outside: bool = False) -> Tensor:
+    """weight * sum over units of KL(target || mean activation of the batch). pulls_outside: units beyond the floor have its gradient."""
+    mean_H = a_EH.mean(dim=0)
+    inside_H = mean_H.clamp(_FLOOR, 1 - _FLOOR)
+    mean_H = mean_H + (inside_H - mean_H).detach() if pulls_outside else inside_H
     divergence_H = target * torch.log(target / mean_H) + (1 - target) * torch.log((1 - target) / (1 - mean_H))
     return weight * divergence_H.sum()

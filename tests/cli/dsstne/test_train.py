@@ -1,0 +1,168 @@
+"""`widenet dsstne generateNetCDF`, `train` and `predict` in a row, as DSSTNE's sample of MovieLens does it."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widenet.runs import Model
+
+CONFIG = {
+    "Version": 0.7,
+    "Name": "AE",
+    "Kind": "FeedForward",
+    "SparsenessPenalty": {"p": 0.5, "beta": 2.0},
+    "ShuffleIndices": False,
+    "Denoising": {"p": 0.2},
+    "ScaledMarginalCrossEntropy": {"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 1.0, "zeroScale": 1.0},
+    "Layers": [
+        {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
+        {"Name": "Hidden", "Kind": "Hidden", "Type": "FullyConnected", "N": 16, "Activation": "Sigmoid", "Sparse": True},
+        {"Name": "Output", "Kind": "Output", "Type": "FullyConnected", "DataSet": "gl_output", "N": "auto", "Activation": "Sigmoid"},
+    ],
+    "ErrorFunction": "ScaledMarginalCrossEntropy",
+}
+TRAIN = ["-c", "config.json", "-i", "in.nc", "-o", "out.nc", "-n", "gl.nc"]
+PREDICT = ["-d", "gl", "-i", "features_in", "-o", "features_out", "-n", "gl.nc", "-r", "text", "-s", "recs"]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, widenet):
+    """A DSSTNE project of 60 users, as far as the training."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(3)
+    rows = [draw.choice(30, 6, replace=False) for _ in range(60)]
+    lines = [f"u{user}\t" + ":".join(f"m{movie},1100000000" for movie in row) for user, row in enumerate(rows)]
+    Path("text").write_text("\n".join(lines) + "\n", "utf-8")
+    Path("config.json").write_text("// sample\n" + json.dumps(CONFIG), "utf-8")
+    prepare(widenet, "text")
+    return widenet
+
+
+def prepare(widenet, text):
+    for name in ("in", "out"):
+        flags = ["-d", f"gl_{name}put", "-i", text, "-o", f"{name}.nc", "-f", f"features_{name}", "-s", "samples", "-c"]
+        assert widenet("dsstne", "generateNetCDF", *flags).status == 0
+
+
+def recommended(path="recs"):
+    """By sample, items and scores of each line of a file, which is DSSTNE's to the byte."""
+    found = {}
+    for line in Path(path).read_text("utf-8").splitlines():
+        sample, rest = line.split("\t")
+        assert rest.endswith(":")
+        found[sample] = [(item, float(score)) for item, score in (each.split(",") for each in rest[:-1].split(":"))]
+    return found
+
+
+def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project):
+    ended = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 3, "-alpha", 0.5, "-lambda", 0, "-mu", 0.9)
+    assert ended.status == 0
+    assert [line.split(",")[0] for line in ended.out.splitlines()] == [f"NNNetwork::Train: Epoch {epoch}" for epoch in (1, 2, 3)]
+    assert "-mu has no effect, in DSSTNE as here." in ended.err
+    training = Model.load("gl.nc.run").run.training
+    assert (training.seed, training.brake, training.shuffle, training.l2, training.optimizer.learning_rate) == (12134, True, False, 0, 0.5)
+    Path("none").write_text("", "utf-8")
+    assert project("dsstne", "predict", *PREDICT, "-f", "none", "-k", 30, "-p", ".6f").status == 0
+    found, model = recommended(), Model.load("gl.nc.run")
+    items = Path("features_in").read_text("utf-8").splitlines()
+    index_of = dict(line.split("\t") for line in items)
+    for line in Path("text").read_text("utf-8").splitlines()[:5]:
+        sample, rest = line.split("\t")
+        listed = [index_of[each.split(",")[0]] for each in rest.split(":")]
+        expected = [row for row in model.recommend(listed, 128, exclude_seen=False) if int(row.item) < len(items)]
+        assert [index_of[item] for item, _ in found[sample]] == [row.item for row in expected]
+        assert [score for _, score in found[sample]] == pytest.approx([row.score for row in expected], abs=1e-6)
+
+
+def test_a_finished_network_is_not_overwritten_and_a_training_cut_short_goes_on(project):
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2).status == 0
+    again = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
+    assert (again.status, "-n must be a new file; gl.nc exists" in again.err) == (2, True)
+    whole = Path("gl.nc").read_bytes()
+    Path("gl.nc").unlink()
+    resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
+    assert (resumed.status, "gl.nc.run holds a training that was cut short; going on." in resumed.err) == (0, True)
+    assert len(Path("gl.nc").read_bytes()) == len(whole)
+    assert not list(Path().glob(".gl.nc.*"))
+
+
+def test_a_filter_leaves_out_what_it_lists_and_small_values_multiply(project):
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1).status == 0
+    Path("none").write_text("", "utf-8")
+    assert project("dsstne", "predict", *PREDICT, "-f", "none", "-k", 200, "-p", ".7f").status == 0
+    plain = dict(recommended()["u0"])
+    first, second, third, *_ = plain
+    Path("filter").write_text(f"u0\t{first}:{second},1100000000:{third},0.5:unknown,2\n", "utf-8")
+    assert project("dsstne", "predict", *PREDICT, "-f", "filter", "-k", 200, "-p", ".7f").status == 0
+    found = recommended()
+    shown = dict(found["u0"])
+    assert set(plain) - set(shown) == {first, second}
+    assert shown[third] == pytest.approx(plain[third] / 2, abs=1e-6)
+    assert list(shown.values()) == sorted(shown.values(), reverse=True)
+    assert len(found["u1"]) == len(plain) == 30
+
+
+def test_seen_items_go_although_their_values_are_times(project):
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1).status == 0
+    assert project("dsstne", "predict", *PREDICT, "-f", "text", "-k", 10).status == 0
+    for line in Path("text").read_text("utf-8").splitlines():
+        sample, rest = line.split("\t")
+        seen = {each.split(",")[0] for each in rest.split(":")}
+        assert seen.isdisjoint(item for item, _ in recommended()[sample])
+
+
+def test_the_values_of_a_layer_can_be_asked_for(project):
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1).status == 0
+    assert project("dsstne", "predict", *PREDICT, "-f", "text", "-l", "Hidden").status == 0
+    lines = [line.split("\t") for line in Path("recs").read_text("utf-8").splitlines()]
+    assert len(lines) == 60
+    values = np.array([[float(value) for value in row.split(",")] for _, row in lines])
+    assert values.shape == (60, 16)
+    assert ((values > 0) & (values < 1)).all()
+    wrong = project("dsstne", "predict", *PREDICT, "-f", "text", "-l", "Hiden")
+    assert (wrong.status, 'Did you mean "Hidden"?' in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["-d", "other"], "-d must begin the name of the data set of the only input, NAME_input; got 'other' for gl_input."),
+        (["-p", "s"], '-p must be a width, a point and digits, and one of e, f, g, as 4.3f; got "s".'),
+        (["-r", "absent"], "absent: must be a file or a folder of text; it does not exist."),
+        (["-r", "config.json"], "config.json: must hold at least one sample"),
+        (["-n", "in.nc"], "in.nc"),
+    ],
+)
+def test_a_wrong_flag_is_told_and_nothing_is_written(flags, message, project):
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1).status == 0
+    ended = project("dsstne", "predict", *PREDICT, "-f", "text", *flags)
+    assert (ended.status, message in ended.err) == (2, True)
+    assert not Path("recs").exists()
+
+
+def test_another_kind_of_document_is_refused(project):
+    Path("config.json").write_text('{"layers": []}', "utf-8")
+    ended = project("dsstne", "train", *TRAIN)
+    assert (ended.status, "must be a DSSTNE network" in ended.err) == (2, True)
+
+
+def test_the_sample_of_movielens_runs_from_text_to_recommendations(tmp_path, monkeypatch, widenet):
+    source = Path(os.environ.get("WIDENET_DATA", "data")) / "dsstne-movielens" / "movielens_input_1024.txt"
+    if not source.exists():
+        pytest.skip(f"{source} is not there; WIDENET_DATA names the folder of the test data")
+    monkeypatch.chdir(tmp_path)
+    layers = [{**layer, "N": 128} if layer["Name"] == "Hidden" else layer for layer in CONFIG["Layers"]]
+    Path("config.json").write_text(json.dumps({**CONFIG, "Layers": layers}), "utf-8")
+    prepare(widenet, source)
+    ended = widenet("dsstne", "train", *TRAIN, "-b", 256, "-e", 10)
+    errors = [float(line.split("training error ")[1].split(",")[0]) for line in ended.out.splitlines()]
+    assert (ended.status, len(errors)) == (0, 10)
+    assert errors == sorted(errors, reverse=True)
+    flags = [*PREDICT[:-4], "-r", str(source), "-s", "recs", "-f", str(source), "-b", 256, "-k", 10]
+    assert widenet("dsstne", "predict", *flags).status == 0
+    found = recommended()
+    assert len(found) == 1024
+    assert {len(rows) for rows in found.values()} == {10}

@@ -1,0 +1,88 @@
+"""Export and import from the command line, and the page about them: what it shows runs."""
+
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from tests.commands import blocks
+from tests.interop.networks import dataset, model_of
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "interchange.md"
+LAYERS = [
+    {"name": "history", "kind": "input", "field": "items", "values": "ignore"},
+    {"name": "taste", "units": 6, "activation": "tanh"},
+    {"name": "next", "kind": "output", "field": "items", "values": "ignore"},
+]
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return model_of(LAYERS, dataset(tmp_path / "data"), tmp_path / "run")
+
+
+@pytest.mark.usefixtures("model")
+def test_export_writes_a_model_and_its_names(widenet):
+    ended = widenet("export", "run", "--out", "all.onnx", "--format", "onnx")
+    assert (ended.status, ended.err) == (0, "")
+    assert [line.split(":")[0] for line in ended.out.splitlines()] == ["all.onnx.json", "all.onnx"]
+    session = onnxruntime.InferenceSession("all.onnx")
+    assert [output.name for output in session.get_outputs()] == ["next"]
+
+
+@pytest.mark.usefixtures("model")
+def test_an_unknown_format_is_one_sentence(widenet):
+    ended = widenet("export", "run", "--out", "all.onnx", "--format", "caffe")
+    assert (ended.status, ended.err) == (2, 'widenet: format must be "onnx"; got "caffe".\n')
+
+
+def test_the_page_goes_from_ids_to_recommendations(widenet, model, capsys):
+    assert widenet("export", "run", "--out", "best.onnx", "--top-k", 5).status == 0
+    example = blocks(PAGE.read_text("utf-8"), "python")[0]
+    exec(compile(example, "interchange.md", "exec"), {})
+    found = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    wanted = [["0", row.item] for row in model.recommend(["0", "4"], 5)] + [["1", row.item] for row in model.recommend(["1"], 5)]
+    assert found == wanted
+
+
+@pytest.mark.usefixtures("model")
+def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
+    assert widenet("export", "run", "--out", "all.onnx").status == 0
+    ended = widenet("import", "all.onnx", "--out", "imported", "--data", "data")
+    assert ended.status == 0
+    assert ended.out == 'imported: history 23, taste 6, next 23\n  field "items": sparse, 23\n'
+    first, again = (widenet("recommend", run, "--items", "0", "--json", "-k", 3).out for run in ("run", "imported"))
+    assert first == again
+    (tmp_path / "training.json").write_text('{"epochs": 1, "shards": 3}')
+    command = ["train", "imported/network.json", "training.json", "--data", "data", "--out", "further", "--from", "imported", "--quiet"]
+    assert widenet(*command).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.onnx"], "widenet: nowhere.onnx: no such file. Check the path.\n"),
+        (["model.pt"], 'widenet: model.pt: the suffix must be one of .onnx, .keras, .caffemodel, .prototxt; got ".pt". Rename the file.\n'),
+        (["model.pt", "--field", "items"], 'widenet: field must be NAME=FIELD; got "items".\n'),
+        (
+            ["model.pt", "--weights", "w.caffemodel"],
+            "widenet: weights belong to a .prototxt; got model.pt, which holds its own. Leave them out.\n",
+        ),
+    ],
+)
+def test_a_mistake_in_import_is_one_sentence(words, message, widenet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.pt").touch()
+    ended = widenet("import", *words, "--out", "run")
+    assert (ended.status, ended.err) == (2, message)
+
+
+@pytest.mark.usefixtures("model")
+def test_fields_take_other_names(widenet):
+    assert widenet("export", "run", "--out", "all.onnx").status == 0
+    ended = widenet("import", "all.onnx", "--out", "imported", "--field", "items=books")
+    assert ended.out.splitlines()[1] == '  field "books": sparse, 23'
+    ended = widenet("import", "all.onnx", "--out", "other", "--field", "itens=books")
+    assert ended.err == 'widenet: all.onnx has no field "itens" to call otherwise. Did you mean "items"?\n'
+    assert not Path("other").exists()

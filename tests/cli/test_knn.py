@@ -1,0 +1,81 @@
+"""`widenet knn`: what the library finds, as text."""
+
+import json
+
+import numpy as np
+import pytest
+
+from widenet.knn.neighbours import Neighbours
+from widenet.runs import Model
+
+
+def test_like_shows_the_nearest_items_without_the_item_itself(widenet, inside):
+    model = Model.load(inside / "run")
+    names = model.run.vocabulary("items")
+    position = names.find("hobbit")[0]
+    collection = Neighbours.of_model(model)
+    (scores,), (positions,) = collection.search(collection.vectors([position]), 4)
+    assert positions[0] == position
+    ended = widenet("knn", "like", "run", "hobbit", "-k", 3, "--json")
+    assert (ended.status, ended.err) == (0, "")
+    expected = zip(names.ids(positions[1:]), names.titles(positions[1:]), scores[1:].tolist(), strict=True)
+    assert [tuple(row.values()) for row in json.loads(ended.out)] == list(expected)
+    ended = widenet("knn", "like", "run", "The Hobbit", "-k", 20, "--layer", "history", "--measure", "l2")
+    assert (ended.status, ended.err) == (0, "Like: The Hobbit\n")
+    assert [line.split()[0] for line in ended.out.splitlines()] == [str(rank) for rank in range(1, 9)]
+
+
+@pytest.mark.usefixtures("inside")
+def test_like_refuses_in_a_sentence(widenet):
+    ended = widenet("knn", "like", "run", "hobbit", "--layer", "taste")
+    message = 'widenet: The network has no sparse input or output called "taste". Name one of history, next.\n'
+    assert (ended.status, ended.out, ended.err) == (2, "", message)
+
+
+@pytest.fixture
+def vectors(tmp_path, monkeypatch):
+    """Two files of vectors and one of queries, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("ä\t1 0\nb\t0.5 0.25\n")
+    np.save("b.npy", np.array([[0, 3], [1, 0]]))
+    (tmp_path / "queries.txt").write_text("q\t1 0\nr\t0 1\n")
+    return tmp_path
+
+
+ANSWER = """\
+{"key": "q", "neighbours": [{"key": "ä", "score": 1.0}, {"key": "1", "score": 1.0}, {"key": "b", "score": 0.5}]}
+{"key": "r", "neighbours": [{"key": "0", "score": 3.0}, {"key": "b", "score": 0.25}, {"key": "ä", "score": 0.0}]}
+"""
+
+
+def test_search_writes_a_json_line_a_query(widenet, vectors):
+    command = ["knn", "search", "a.txt", "b.npy", "--queries", "queries.txt", "-k", 3]
+    ended = widenet(*command)
+    assert (ended.status, ended.out, ended.err) == (0, ANSWER, "")
+    ended = widenet(*command, "--out", "deep/found.jsonl")
+    assert (ended.status, ended.out, ended.err) == (0, "", "")
+    assert (vectors / "deep" / "found.jsonl").read_text("utf-8") == ANSWER
+    assert [path.name for path in (vectors / "deep").iterdir()] == ["found.jsonl"]
+    nearest = json.loads(widenet(*command, "--measure", "l2", "--stored", "bfloat16").out.splitlines()[1])["neighbours"][0]
+    assert nearest == {"key": "b", "score": 0.8125**0.5}
+
+
+def test_search_names_a_bad_query_and_leaves_no_file(widenet, vectors):
+    (vectors / "queries.txt").write_text("q\t1 0\nr\t0 inf\n")
+    ended = widenet("knn", "search", "a.txt", "--queries", "queries.txt", "--out", "found.jsonl")
+    message = "widenet: queries.txt: line 2: numbers must be finite in float32; got inf. Leave the vector out.\n"
+    assert (ended.status, ended.err) == (2, message)
+    assert not list(vectors.glob("*found*"))
+
+
+@pytest.mark.parametrize("source", ["run", "items.npy"])
+def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tmp_path):
+    path = inside / source
+    if source == "items.npy":
+        path = tmp_path / source
+        np.save(path, np.random.default_rng(4).standard_normal((9, 4)))
+    ended = widenet("knn", "export", path, "--out", tmp_path / "index", "--index", "ivf", "-k", 3)
+    assert ended.status == 0
+    first, second = ended.out.splitlines()
+    assert first == f"{tmp_path / 'index'}: 9 vectors, {(tmp_path / 'index').stat().st_size:,} bytes."
+    assert second == "recall@3 1.0000 over 9 of its vectors, each without itself; 1 centres, 1 visited in searching."

@@ -1,0 +1,171 @@
+"""Which interactions an ingest keeps and sets aside: equal to plain dictionaries, and every wrong option in a sentence."""
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from widenet.data import tables
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.data.selection import moment
+from widenet.errors import DataError, OptionError
+
+HEAD = "user,item,value,time\n"
+
+
+def rows_of(folder, part="train"):
+    """{user: {item: value}} without users that have none."""
+    dataset = Dataset.open(folder)
+    names, result = dataset.vocabulary("items"), {}
+    for row, user in enumerate(dataset.ids(slice(None))):
+        batch = dataset.sparse("items", slice(row, row + 1), part)
+        if batch.num_entries:
+            result[user] = dict(zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True))
+    return result
+
+
+@pytest.fixture
+def log(source):
+    draw = random.Random(8)
+    rows = [
+        (f"u{int(draw.random() ** 2 * 30)}", f"i{int(draw.random() ** 2 * 40)}", draw.randrange(1, 6), draw.randrange(500))
+        for _ in range(400)
+    ]
+    return source("log.csv", HEAD + "".join("{},{},{},{}\n".format(*row) for row in rows)), rows
+
+
+def last_of(rows):
+    latest = {}
+    for user, item, value, time in rows:
+        latest[user, item] = max(latest.get((user, item), (-1, -1)), (time, value))
+    by_user = defaultdict(dict)
+    for (user, item), found in latest.items():
+        by_user[user][item] = found
+    return by_user
+
+
+def values_of(by_user):
+    return {user: {item: float(value) for item, (_, value) in row.items()} for user, row in by_user.items() if row}
+
+
+@pytest.mark.parametrize("rows_per_bucket", [7, 2**19])
+def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch, rows_per_bucket):
+    monkeypatch.setattr(tables, "ROWS_PER_BUCKET", rows_per_bucket)
+    path, rows = log
+    manifest = ingest(path, tmp_path / "ds", value="value", time="time", since=50, until=450, min_user_items=4, min_item_users=3)
+    inside = [row for row in rows if 50 <= row[3] < 450]
+    left = last_of(inside)
+    num_users, num_items = len(left), len({item for row in left.values() for item in row})
+    while True:
+        counts = defaultdict(int)
+        for row in left.values():
+            for item in row:
+                counts[item] += 1
+        smaller = {user: {item: found for item, found in row.items() if counts[item] >= 3} for user, row in left.items() if len(row) >= 4}
+        if smaller == left:
+            break
+        left = smaller
+    assert rows_of(tmp_path / "ds") == values_of(left)
+    assert Dataset.open(tmp_path / "ds").ids(slice(None)) == sorted(left)
+    facts = manifest.source
+    assert facts["train_outside_since_and_until"] == 400 - len(inside)
+    assert facts["users_below_min_user_items"] == num_users - len(left) > 0
+    assert facts["items_below_min_item_users"] == num_items - len({item for row in left.values() for item in row}) > 0
+
+
+@pytest.mark.parametrize("rows_per_bucket", [7, 2**19])
+def test_the_last_items_are_set_aside_and_one_stays(tmp_path, log, monkeypatch, rows_per_bucket):
+    monkeypatch.setattr(tables, "ROWS_PER_BUCKET", rows_per_bucket)
+    path, rows = log
+    ingest(path, tmp_path / "ds", value="value", time="time", heldout_last=2, validation_last=1)
+    whole = last_of(rows)
+    parts = {part: rows_of(tmp_path / "ds", part) for part in ("train", "validation", "heldout")}
+    for user, row in whole.items():
+        times = {part: [row[item][0] for item in found.get(user, {})] for part, found in parts.items()}
+        held = min(2, len(row) - 1)
+        assert (len(times["heldout"]), len(times["validation"])) == (held, min(1, len(row) - held - 1))
+        assert max(times["train"]) <= min(times["validation"] + times["heldout"], default=500)
+        assert max(times["validation"], default=0) <= min(times["heldout"], default=500)
+        assert {item: value for found in parts.values() for item, value in found.get(user, {}).items()} == values_of({user: row})[user]
+    assert Dataset.open(tmp_path / "ds").vocabulary("items").counts.sum() == sum(map(len, parts["train"].values()))
+
+
+def test_times_from_a_date_on_are_set_aside(tmp_path, source):
+    rows = "a,x,1,2024-05-01\na,y,1,2024-05-02T12:00\nb,y,1,2024-05-03\nb,x,1,2024-04-01\na,z,1,2024-05-03T00:00:01\n"
+    ingest(source("r.csv", HEAD + rows), tmp_path / "ds", time="time", heldout_since="2024-05-03", validation_since="2024-05-02")
+    assert rows_of(tmp_path / "ds") == {"a": {"x": 1.0}, "b": {"x": 1.0}}
+    assert rows_of(tmp_path / "ds", "validation") == {"a": {"y": 1.0}}
+    assert rows_of(tmp_path / "ds", "heldout") == {"a": {"z": 1.0}, "b": {"y": 1.0}}
+    assert list(Dataset.open(tmp_path / "ds").field("items").num_entries) == ["train", "validation", "heldout"]
+
+
+def test_the_last_items_for_validation_are_those_of_what_a_date_leaves(tmp_path, source):
+    rows = "a,w,1,1\na,x,1,2\na,y,1,3\na,z,1,4\nb,x,1,4\n"
+    ingest(source("r.csv", HEAD + rows), tmp_path / "ds", time="time", heldout_since=3, validation_last=1)
+    assert rows_of(tmp_path / "ds") == {"a": {"w": 1.0}}
+    assert rows_of(tmp_path / "ds", "validation") == {"a": {"x": 1.0}}
+    assert rows_of(tmp_path / "ds", "heldout") == {"a": {"y": 1.0, "z": 1.0}, "b": {"x": 1.0}}
+
+
+def test_rows_are_counted_where_the_sum_of_no_values_is_asked_for(tmp_path, source):
+    path = source("r.csv", "user,item\na,x\na,x\nb,x\na,y\na,x\n")
+    ingest(path, tmp_path / "sum", duplicates="sum")
+    assert rows_of(tmp_path / "sum") == {"a": {"x": 3.0, "y": 1.0}, "b": {"x": 1.0}}
+    ingest(path, tmp_path / "twice", duplicates="sum", min_value=2)
+    assert rows_of(tmp_path / "twice") == {"a": {"x": 1.0}}
+
+
+def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
+    path = source("r.csv", "user,item\na,x\nb,x\nb,y\nb,x\n")
+    with pytest.raises(DataError) as raised:
+        ingest(path, tmp_path / "ds", duplicates="error")
+    rule = "a user must have an item once with --duplicates error"
+    assert str(raised.value) == f"{path}: {rule}; 'b' has 'x' several times. Remove the rows, or choose another rule."
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"duplicates": "lsat"}, "--duplicates must be one of last, first, max, sum, error; got 'lsat'. Did you mean \"last\"?"),
+        ({"duplicates": "last"}, "--duplicates last needs --time. Name the time's column."),
+        ({"since": "2024-05-01"}, "--since needs --time. Name the time's column."),
+        ({"heldout_last": 1}, "--heldout-last needs --time. Name the time's column."),
+        ({"since": "May", "time": "time"}, "--since must be a number, or a date or time such as 2024-05-01; got 'May'."),
+        ({"since": 3, "until": 3, "time": "time"}, "--since must be before --until; got 3 and 3."),
+        ({"min_user_items": -1}, "--min-user-items must be at least 0; got -1."),
+        ({"heldout_last": -1, "time": "time"}, "--heldout-last must be at least 0; got -1."),
+        (
+            {"validation_last": 1, "validation_since": 1, "time": "time"},
+            "--validation-last and --validation-since exclude each other. Give one of them.",
+        ),
+        (
+            {"heldout": "x.csv", "heldout_since": 1, "time": "time"},
+            "--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.",
+        ),
+    ],
+)
+def test_a_wrong_option_is_refused(tmp_path, log, options, message):
+    with pytest.raises(OptionError) as raised:
+        ingest(log[0], tmp_path / "ds", **options)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"since": 1000, "time": "time"}, "of 400 none is left by --since, --until and the minimums. Widen them."),
+        ({"min_user_items": 1000}, "the minimums or the parts set aside take all. Lower them."),
+        ({"heldout_since": 0, "time": "time"}, "the minimums or the parts set aside take all. Lower them."),
+    ],
+)
+def test_where_nothing_is_left_the_reason_is_said(tmp_path, log, options, why):
+    with pytest.raises(DataError) as raised:
+        ingest(log[0], tmp_path / "ds", **options)
+    assert str(raised.value) == f"{log[0]}: at least one interaction must be left; {why}"
+
+
+def test_a_moment_is_a_number_or_a_date_in_utc():
+    assert moment("--since", "12.5", 0) == 12.5
+    assert moment("--since", "1970-01-02", 0) == moment("--since", "1970-01-02T02:00+02:00", 0) == 86_400
+    assert moment("--since", None, 7) == 7

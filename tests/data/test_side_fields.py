@@ -1,0 +1,112 @@
+"""Further fields of users: categories, numbers and weights, from a file of users or from the interactions."""
+
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.data.split import split
+from widenet.errors import DataError, OptionError
+
+LOG = "user,item,shop\nb,x,north\na,x,south\na,y,north\nc,z,\na,z,south\nd,x,east\n"
+USERS = "id,country,tag,age,income,counts\na,at,3,30,1.5,2\nb,de,20,40,-2,0.5\nc,de,,50,0,1\nq,fr,7,1,1,1\n"
+
+
+@pytest.fixture
+def log(source):
+    return source("log.csv", LOG)
+
+
+@pytest.fixture
+def users(source):
+    return source("users.csv", USERS)
+
+
+def names_of(dataset, field):
+    batch = dataset.sparse(field, slice(None))
+    ids = dataset.vocabulary(field).ids(batch.indices.numpy())
+    starts = batch.indptr.tolist()
+    return [ids[start:stop] for start, stop in pairwise(starts)]
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memory):
+    given = pd.read_csv(users, dtype={"tag": "string"}) if in_memory else users
+    options = {"sparse": {"country": "country", "tag": "tag"}, "dense": {"profile": ["age", "income"]}, "weight": "counts"}
+    manifest = ingest(log, tmp_path / "whole", users=given, **options)
+    for folder in (tmp_path / "whole", tmp_path / "parts"):
+        if folder.name == "parts":
+            split(tmp_path / "whole", folder, heldout=0.3)
+        dataset = Dataset.open(folder)
+        assert list(dataset.fields) == ["items", "country", "tag", "profile"]
+        assert names_of(dataset, "country") == [["at"], ["de"], ["de"], []]
+        assert names_of(dataset, "tag") == [["3"], ["20"], [], []]
+        assert dataset.vocabulary("country").ids(range(2)) == ["de", "at"]
+        assert dataset.vocabulary("country").counts.tolist() == [2, 1]
+        assert dataset.vocabulary("tag").ids(range(2)) == ["3", "20"]
+        assert dataset.dense("profile", slice(None)).tolist() == [[30, 1.5], [40, -2], [50, 0], [0, 0]]
+        assert dataset.weights(slice(None)).tolist() == [2, 0.5, 1, 1]
+        dataset.manifest.verify(folder)
+    assert manifest.source["users_without_a_row"] == 1
+
+
+def test_a_column_of_the_interactions_gives_each_user_what_it_held(tmp_path, log):
+    ingest(log, tmp_path / "ds", sparse={"shop": "shop"})
+    dataset = Dataset.open(tmp_path / "ds")
+    assert names_of(dataset, "shop") == [["north", "south"], ["north"], [], ["east"]]
+    assert dataset.vocabulary("shop").counts.tolist() == [2, 1, 1]
+
+
+def test_columns_may_have_any_name(tmp_path, source, log):
+    users = source("users.csv", 'name,example,user,"a ""q"""\nx,1,a,7\n')
+    options = {"sparse": {"n": "name", "e": "example"}, "dense": {"q": ['a "q"', "example"]}}
+    ingest(log, tmp_path / "ds", users=users, **options)
+    dataset = Dataset.open(tmp_path / "ds")
+    assert (names_of(dataset, "n")[0], names_of(dataset, "e")[0], dataset.dense("q", slice(0, 1)).tolist()) == (["x"], ["1"], [[7, 1]])
+
+
+def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
+    users = source("tags.csv", "userid,tag\na,x\na,w\na,x\nb,x\n")
+    ingest(log, tmp_path / "ds", users=users, sparse={"tags": "tag"}, min_user_items=2)
+    assert names_of(Dataset.open(tmp_path / "ds"), "tags") == [["w", "x"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (USERS, {"dense": {"x": ["agee"]}}, 'users.csv: column "agee" does not exist; it has id, country, tag, age, income, counts.'),
+        (USERS, {"sparse": {"x": "where"}}, 'log.csv: column "where" does not exist; it has user, item, shop. Correct its name.'),
+        (USERS, {"users_id": "country", "weight": "counts"}, 'users.csv: column "country" must hold ids of users; none is one.'),
+        (USERS, {"dense": {"x": ["country"]}}, "users.csv: column \"country\" must be a number; user 'a' has at. Fix the row."),
+        (USERS, {"dense": {"x": ["tag"]}}, "users.csv: column \"tag\" must be a number; user 'c' has nothing. Fix the row."),
+        (USERS, {"weight": "income"}, "users.csv: column \"income\" must be a number of at least 0; user 'b' has -2. Fix the row."),
+        (USERS + "b,at,1,1,1,1\n", {"weight": "counts"}, "users.csv: a user must have one row where --dense or --weight is asked for; 'b'"),
+        (USERS, {"sparse": {"items": "country"}}, "the names of fields must differ; 'items' stands twice. Rename one."),
+        ("id,country\na,\n", {"sparse": {"x": "country"}}, 'column "country" must hold a category for somebody; it is empty.'),
+        ("id,country\na\n", {"sparse": {"x": "country"}}, "users.csv: line 2: must have 2 columns; got 1."),
+    ],
+)
+def test_wrong_users_are_refused(tmp_path, log, source, text, options, message):
+    with pytest.raises(DataError) as raised:
+        ingest(log, tmp_path / "ds", users=source("users.csv", text), **options)
+    assert str(raised.value).replace(f"{tmp_path}/", "").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dense": {"x": ["age"]}}, "--dense needs --users. Name the file of users."),
+        ({"weight": "w"}, "--weight needs --users. Name the file of users."),
+        (
+            {"sparse": {"shop": "shop"}, "time": "day", "until": 30},
+            "--sparse shop is of the interactions, and would also tell of those that --until leaves out. Give it in a file of --users.",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path, source, options, message):
+    log = source("log.csv", "user,item,shop,day\na,x,north,20\n")
+    with pytest.raises(OptionError) as raised:
+        ingest(log, tmp_path / "ds", **options)
+    assert str(raised.value) == message

@@ -1,0 +1,251 @@
+"""Sources: the same interactions give the same dataset, whatever they are written in and wherever they come from."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.errors import DataError, OptionError
+
+ROWS = [("0", "1", 2.5), ("0", "3", 1.0), ("1", "2", 4.0), ("2", "0", 3.0), ("2", "3", 0.5), ("2", "1", 2.5)]
+CSV = "user,item,value\n" + "".join(f"{user},{item},{value}\n" for user, item, value in ROWS)
+BARE = CSV.partition("\n")[2]
+BY_USER = {user: [row for row in ROWS if row[0] == user] for user in ("0", "1", "2")}
+
+
+def frame():
+    return {"user": [row[0] for row in ROWS], "item": [row[1] for row in ROWS], "value": [row[2] for row in ROWS]}
+
+
+def matrix():
+    numbers = [(int(user), int(item), value) for user, item, value in ROWS]
+    users, items, values = zip(*numbers, strict=True)
+    return scipy.sparse.coo_matrix((values, (users, items)), shape=(3, 5))
+
+
+def zstd(text):
+    stream = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(stream, "zstd") as file:
+        file.write(text.encode())
+    return stream.getvalue().to_pybytes()
+
+
+def npz(form):
+    stream = io.BytesIO()
+    scipy.sparse.save_npz(stream, matrix().asformat(form))
+    return stream.getvalue()
+
+
+def parquet(_=None):
+    stream = io.BytesIO()
+    pq.write_table(pa.table(frame()), stream)
+    return stream.getvalue()
+
+
+JSON = "".join(json.dumps({"user": int(user), "item": item, "value": value, "other": None}) + "\n" for user, item, value in ROWS)
+LISTS = "".join(
+    json.dumps({"user": user, "item": [r[1] for r in rows], "value": [r[2] for r in rows]}) + "\n" for user, rows in BY_USER.items()
+)
+DSSTNE = "".join(f"{user}\t" + ":".join(f"{item},{value}" for _, item, value in rows) + "\n" for user, rows in BY_USER.items())
+
+FILES = {
+    "a.tsv": (CSV.replace(",", "\t"), {}),
+    "b.txt": (CSV.replace(",", ";"), {}),
+    "c.dat": (BARE.replace(",", "::"), {"value": "3"}),
+    "d.csv": (BARE, {"columns": ["user", "item", "value"]}),
+    "e.csv": (BARE, {"header": False, "value": "3"}),
+    "f.csv": (CSV.replace(",", "\x01"), {"delimiter": "\x01"}),
+    "g.csv": (CSV.replace(",", " "), {"delimiter": "space"}),
+    "h.csv": (
+        '"x"," user ",item,"value, or so"\n' + "".join(f'"a ""q""\n",{line}\n' for line in BARE.splitlines()),
+        {"user": " user ", "value": "value, or so"},
+    ),
+    "i.csv": ("\ufeff" + "," + CSV.replace("\n", "\r\n7,").removesuffix("7,"), {}),
+    "j.csv.gz": (gzip.compress(BARE[:20].encode()) + gzip.compress(BARE[20:].encode()), {"value": "3"}),
+    "k.tsv.zst": (zstd(CSV.replace(",", "\t")), {}),
+    "l.csv": (zstd(CSV), {}),
+    "m.jsonl": (JSON, {}),
+    "n.jsonl.gz": (gzip.compress(JSON.encode()), {}),
+    "o": (LISTS, {}),
+    "p.txt": (DSSTNE, {}),
+    "q.dsstne.zst": (zstd(DSSTNE), {}),
+    "r.npz": (npz("csr"), {}),
+    "s.npz": (npz("csc"), {}),
+    "t": (npz("coo"), {}),
+    "u.parquet": (parquet(), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("csv")
+    (folder / "r.csv").write_text(CSV)
+    ingest([folder / "r.csv"], folder / "ds", value="value")
+    return contents(folder / "ds")
+
+
+def contents(folder):
+    dataset = Dataset.open(folder)
+    return dataset.digest, dataset.manifest.files["items.vocabulary.arrow"].sha256
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_kind_of_file_gives_the_dataset_of_the_csv(tmp_path, source, digest, name):
+    text, options = FILES[name]
+    ingest(str(source(name, text)), tmp_path / "ds", **{"value": "value"} | options)
+    assert contents(tmp_path / "ds") == digest
+
+
+TABLES = {
+    "pandas": lambda: pd.DataFrame(frame()),
+    "pandas numbers": lambda: pd.DataFrame(frame()).astype({"user": "int32", "item": "category"}),
+    "polars": lambda: pl.DataFrame(frame()),
+    "arrow": lambda: pa.table(frame()),
+    "record batch": lambda: pa.record_batch(frame()),
+    "csr matrix": lambda: matrix().tocsr(),
+    "coo array": lambda: scipy.sparse.coo_array(matrix()),
+    "tuple of arrays": lambda: tuple(np.array(column) for column in frame().values()),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_kind_of_table_gives_the_dataset_of_the_csv(tmp_path, digest, kind):
+    manifest = ingest(TABLES[kind](), tmp_path / "ds", value="value")
+    assert contents(tmp_path / "ds") == digest
+    assert (manifest.name, manifest.source["sources"]) == ("the table", ["the table"])
+
+
+def test_an_array_of_two_columns_is_users_and_items(tmp_path, source):
+    ingest(source("r.csv", "user,item\n5,7\n4,7\n"), tmp_path / "csv")
+    ingest([np.array([[5, 7], [4, 7]])], tmp_path / "array")
+    assert contents(tmp_path / "array") == contents(tmp_path / "csv")
+
+
+def test_rows_of_a_matrix_without_entries_are_users_without_items(tmp_path):
+    ingest(scipy.sparse.csr_matrix(np.array([[0, 1], [0, 0], [1, 1]])), tmp_path / "ds")
+    dataset = Dataset.open(tmp_path / "ds")
+    assert dataset.ids(slice(None)) == ["0", "1", "2"]
+    assert dataset.entry_counts("items", slice(None)).tolist() == [1, 0, 2]
+
+
+def test_a_session_is_named_by_its_line_which_goes_on_in_the_next_file(tmp_path, source):
+    first, second = source("a.txt", "x y\n\nx,z\n"), source("b.txt", "y")
+    ingest([first, second], tmp_path / "ds", format="sessions", heldout=source("c.txt", "w\n"))
+    dataset = Dataset.open(tmp_path / "ds")
+    assert dataset.ids(slice(None)) == ["1", "2", "3", "4"]
+    assert dataset.entry_counts("items", slice(None)).tolist() == [2, 0, 2, 1]
+    assert dataset.entry_counts("items", slice(None), "heldout").tolist() == [1, 0, 0, 0]
+
+
+def test_files_patterns_and_tables_are_one_pile(tmp_path, source, digest):
+    lines = BARE.splitlines(keepends=True)
+    for number in range(4):
+        source(f"part-{number}.csv", "user,item,value\n" + lines[number])
+    rest = pd.DataFrame(frame())[4:]
+    ingest([tmp_path / "part-*.csv", rest], tmp_path / "ds", value="value")
+    assert contents(tmp_path / "ds") == digest
+    with pytest.raises(DataError, match=r"none-\*\.csv: the pattern means no file\. Check it, or name the files\."):
+        ingest([tmp_path / "none-*.csv"], tmp_path / "other")
+
+
+@pytest.mark.parametrize("given", [CSV.encode(), zstd(CSV), parquet()])
+def test_standard_input_is_a_source(tmp_path, digest, given):
+    command = [sys.executable, "-m", "widenet", "data", "ingest", "-", "--value", "value", "--out", tmp_path / "ds"]
+    ended = subprocess.run(command, input=given, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.startswith(b"reading standard input as ")
+    assert contents(tmp_path / "ds") == digest
+    assert sorted(path.name for path in Path(tmp_path).iterdir()) == ["ds"]
+
+
+def test_standard_input_is_read_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
+    with pytest.raises(OptionError, match=r'"-" is standard input, which can be read once; got it twice\. Name it once\.'):
+        ingest(["-", "-"], tmp_path / "ds")
+
+
+def refused(tmp_path, given, **options):
+    with pytest.raises(DataError) as raised:
+        ingest(given, tmp_path / "ds", **options)
+    return str(raised.value).replace(f"{tmp_path}/", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", JSON + "{broken\n", "a.jsonl: line 7: must be a JSON object; Expecting property name"),
+        ("a.jsonl", "[1, 2]\n", "a.jsonl: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
+        ("a.jsonl", JSON + "[1]\n", "a.jsonl: line 7: must be a JSON object. Fix or remove the line."),
+        ("a.jsonl", JSON + '{"user": 1, "value": 2}\n', 'a.jsonl: line 7: column "item" must not be empty. Fix or remove the row.'),
+        ("a.jsonl", JSON + '{"user": 1, "item": [2]}\n', 'a.jsonl: line 7: "item" must be one value, as in the first lines.'),
+        ("a.jsonl", LISTS + '{"user": 1, "item": [2], "value": []}\n', "a.jsonl: line 4: the lists item, value must be of one length."),
+        ("a.dsstne", "a\tx,1\nb x\n", "a.dsstne: line 2: must be a name, a tab and features; it has no tab. Fix or remove the line."),
+        ("a.dsstne", "a\tx,1:,2\n", 'a.dsstne: line 1: column "item" must not be empty. Fix or remove the row.'),
+        ("a.dsstne", "a\tx,1:y\n", 'a.dsstne: line 1: column "value" must be a number. Fix or remove the row.'),
+        ("a.sessions", b"x\n\xff\n", 'a.sessions: column "value" does not exist; it has user, item. Choose with --value.'),
+        ("a.csv", "user;item;value\na;b;x\n", 'a.csv: line 2: column "value" must be a number; got "x". Fix or remove the row.'),
+        ("a.npz", "PK no archive", "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; "),
+    ],
+)
+def test_a_wrong_file_is_refused_with_place_rule_and_value(tmp_path, source, name, text, message):
+    assert refused(tmp_path, source(name, text), value="value").startswith(message)
+
+
+def test_a_session_that_is_no_text_is_refused(tmp_path, source):
+    assert refused(tmp_path, source("a.sessions", b"x\n\xff\n")).startswith("a.sessions: line 2: must be UTF-8 text.")
+
+
+def test_a_pickled_array_is_not_loaded(tmp_path):
+    np.savez(tmp_path / "a.npz", format=b"csr", shape=(1, 1), data=np.array([print], dtype=object), indices=[0], indptr=[0, 1])
+    assert "allow_pickle=False" in refused(tmp_path, tmp_path / "a.npz")
+
+
+def test_a_wrong_table_is_refused_by_its_row(tmp_path):
+    table = pa.table({"user": ["a", "b", None], "item": [1, 2, 3], "rating": ["1", "x", "2"]})
+    assert refused(tmp_path, table, value="rating") == 'the table: row 2: column "rating" must be a number; got "x". Fix or remove the row.'
+    assert refused(tmp_path, [table]) == 'the table: row 3: column "user" must not be empty. Fix or remove the row.'
+    assert refused(tmp_path, pd.DataFrame({"user": [1, "a"], "item": [1, 2]})).startswith("the table: every column must be of one type")
+    assert refused(tmp_path, (np.zeros(2), np.zeros(3))).startswith("the table: arrays must be users, items, and perhaps values and times")
+
+
+def test_a_header_is_not_taken_for_data_nor_data_for_a_header(tmp_path, source):
+    assert refused(tmp_path, source("a.csv", "alice,matrix\nbob,matrix\n")) == (
+        "a.csv: no column is obviously the user; it has alice, matrix. Name one with --user, or say --no-header if line 1 is data."
+    )
+    assert ingest(source("b.csv", "alice,matrix\nbob,matrix\n"), tmp_path / "b", header=False).num_examples == 2
+    assert ingest(source("c.csv", "user,item,2024\na,x,1\n"), tmp_path / "c").num_examples == 1
+    expected = "d.csv: line 1: must have the columns user, item, value; got 2. Correct --columns."
+    assert refused(tmp_path, source("d.csv", "1,2\n"), columns=["user", "item", "value"]) == expected
+
+
+def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
+    lines = BARE.splitlines(keepends=True)
+    bad = ['9,"open,1\n', "9,x\n", "9,x,five\n", ",x,1\n"]
+    text = "user,item,value\n" + "".join([bad[0], *lines[:3], *bad[1:], *lines[3:]])
+    path, said = source("r.csv", text), []
+    manifest = ingest(path, tmp_path / "ds", value="value", skip_bad_lines=4, on_progress=said.append)
+    first = f"{path}: line 2: must be CSV; unexpected end of data. Close the quotes, or remove them."
+    assert f"skipped 4 bad lines; the first: {first}" in said
+    assert manifest.source["train_lines_skipped"] == 4
+    assert contents(tmp_path / "ds") == digest
+    message = f"{first} More than 3 lines are bad: mend them, or raise --skip-bad-lines."
+    with pytest.raises(DataError) as raised:
+        ingest(path, tmp_path / "other", value="value", skip_bad_lines=3)
+    assert str(raised.value) == message
+
+
+def test_a_bad_line_of_sessions_does_not_rename_the_others(tmp_path, source):
+    ingest(source("a.sessions", b"x\n\xff\ny\n"), tmp_path / "ds", skip_bad_lines=1)
+    assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["1", "2", "3"]

@@ -1,0 +1,121 @@
+"""Datasets are written as DSSTNE's NetCDF data, and come back as they were."""
+
+import numpy as np
+import pytest
+
+from tests.interop.dsstne.files import dense_set, sparse_set
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, OptionError
+from widenet.interop.dsstne.data import import_data
+from widenet.interop.dsstne.export import export_data
+
+ROWS = [[1, 3], [], [0, 2, 7]]
+VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
+
+
+def imported(path, out, **options):
+    import_data([path], out, **options)
+    return Dataset.open(out)
+
+
+def test_a_dataset_comes_back_to_the_bit(tmp_path):
+    before = dataset_from_lists(
+        tmp_path / "before",
+        ROWS,
+        values=[[0.5, -1.0], [], [1e-30, 2.0, 3.0]],
+        heldout=[[0], [1], []],
+        weights=[1.0, 0.25, 2.0],
+        width=9,
+        sparse={"country": [[1], [0], [1]]},
+        dense={"age": [[1.5, 2], [3, 4], [5, 6]]},
+    )
+    export_data(before, tmp_path / "x.nc")
+    after = imported(tmp_path / "x.nc", tmp_path / "after")
+    assert after.digest == before.digest
+    assert after.vocabulary("items").counts.tolist() == before.vocabulary("items").counts.tolist()
+
+
+def test_another_library_reads_what_is_written(tmp_path, hdf5):
+    dataset_from_lists(tmp_path / "data", ROWS, values=VALUES, width=8, heldout=[[1], [], []], dense={"age": [[1.5], [2], [3]]})
+    export_data(tmp_path / "data", tmp_path / "x.nc")
+    attributes, variables = hdf5(tmp_path / "x.nc")
+    wanted = {"name": "items", "attributes": 1, "kind": 0, "dataType": 4, "dimensions": 1, "width": 8}
+    assert {name: attributes[f"{name}0"] for name in wanted} == wanted
+    assert [attributes[f"name{n}"] for n in range(attributes["datasets"])] == ["items", "items.heldout", "age"]
+    assert [attributes[f"attributes{n}"] for n in range(3)] == [1, 1, 0]
+    assert {name: variables[f"{name}0"].tolist() for name in ("sparseStart", "sparseEnd", "sparseIndex", "sparseData")} == {
+        "sparseStart": [0, 2, 2],
+        "sparseEnd": [2, 2, 5],
+        "sparseIndex": [1, 3, 0, 2, 7],
+        "sparseData": [3.0, 1.0, 5.0, 2.0, 1.0],
+    }
+    assert variables["sparseStart0"].dtype == variables["sparseIndex0"].dtype == np.uint32
+    assert variables["data2"].tolist() == [1.5, 2, 3]
+    assert {name: len(variables[name]) for name in ("examplesDim0", "uniqueExamplesDim0", "sparseDataDim0", "dataDim2")} == {
+        "examplesDim0": 3,
+        "uniqueExamplesDim0": 3,
+        "sparseDataDim0": 5,
+        "dataDim2": 3,
+    }
+
+
+@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "UChar", "Char"])
+def test_a_set_keeps_its_type_and_its_numbers(netcdf, tmp_path, hdf5, data_type):
+    marks = [[100, 1], [5, 7], [0, 3]]
+    sets = (
+        sparse_set(0, "items", ROWS, VALUES, data_type=data_type, flags=["SparseIgnoreZero", "Compressed"], sides=(4, 2)),
+        dense_set(1, "marks", marks, data_type=data_type, sides=(1, 1, 2), kind=1),
+        dense_set(2, "labels", marks, data_type=data_type, sides=(2,)),
+    )
+    before = netcdf("before.nc", *sets)
+    import_data([before], tmp_path / "data", targets=["labels"])
+    export_data(tmp_path / "data", tmp_path / "after.nc")
+    (attributes, variables), (attributes_after, variables_after) = hdf5(before), hdf5(tmp_path / "after.nc")
+    attributes.pop("_NCProperties")
+    assert {name: attributes_after[name] for name in attributes} == attributes
+    for name in ("sparseIndex0", "sparseData0", "data1", "data2"):
+        assert variables_after[name].dtype == variables[name].dtype
+        assert np.array_equal(variables_after[name], variables[name])
+
+
+def test_boolean_sets_stay_what_they_were(netcdf, tmp_path, hdf5):
+    hot = dense_set(0, "class", [2, 0, 9], data_type="Int", sides=(10,), flags=["Boolean"])
+    imported(netcdf("before.nc", hot, sparse_set(1, "items", ROWS)), tmp_path / "data")
+    export_data(tmp_path / "data", tmp_path / "after.nc")
+    attributes, variables = hdf5(tmp_path / "after.nc")
+    assert (attributes["attributes0"], attributes["attributes1"], attributes["dataType0"], attributes["dataType1"]) == (2, 3, 1, 0)
+    assert variables["data0"].tolist() == [2, 0, 9]
+    assert "sparseData1" not in variables
+
+
+def test_sums_that_a_type_cannot_hold_are_written_as_float(netcdf, tmp_path, hdf5):
+    imported(netcdf("x.nc", sparse_set(0, "items", [[1, 1]], [[200, 200]], data_type="UChar")), tmp_path / "data")
+    export_data(tmp_path / "data", tmp_path / "after.nc")
+    attributes, variables = hdf5(tmp_path / "after.nc")
+    assert (attributes["dataType0"], variables["sparseData0"].tolist()) == (4, [400.0])
+
+
+def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
+    dataset_from_lists(tmp_path / "data", ROWS, weights=[1, 2, 3], sparse={"next": ROWS})
+    export_data(tmp_path / "data", tmp_path / "x.nc", targets=["next"])
+    attributes, variables = hdf5(tmp_path / "x.nc")
+    assert (attributes["attributes0"], attributes["attributes1"]) == (3, 131)
+    assert variables["dataWeight1"].tolist() == [1, 2, 3]
+    with pytest.raises(OptionError, match=r'--targets must name fields; got \'nxt\'. Did you mean "next"\?'):
+        export_data(tmp_path / "data", tmp_path / "y.nc", targets=["nxt"])
+
+
+def test_a_field_without_entries_is_written_and_read(tmp_path):
+    before = dataset_from_lists(tmp_path / "before", [[], []], width=3)
+    export_data(before, tmp_path / "x.nc")
+    assert imported(tmp_path / "x.nc", tmp_path / "after").digest == before.digest
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
+    dataset_from_lists(tmp_path / "data", ROWS)
+    with pytest.raises(DataError, match="its folder must exist"):
+        export_data(tmp_path / "data", tmp_path / "missing" / "x.nc")
+    with pytest.raises(DataError, match="it is a directory"):
+        export_data(tmp_path / "data", tmp_path / "data")
+    assert [found.name for found in tmp_path.iterdir()] == ["data"]

@@ -1,0 +1,211 @@
+"""Networks that DSSTNE trained give the same scores as runs."""
+
+import netCDF4
+import numpy as np
+import pytest
+import torch
+
+from tests.interop.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, FitError, OptionError
+from widenet.interop.dsstne.model import import_model
+from widenet.predict.top_k import top_k
+from widenet.runs import Model
+from widenet.sparse import SparseBatch
+
+SPARSE, DENSE = 1, 0
+
+
+def random_rows(seed, rows, width, share=0.3):
+    rng = np.random.default_rng(seed)
+    return (rng.random((rows, width)) < share) * rng.normal(size=(rows, width)).astype("f4")
+
+
+def scores(model, inputs, output="Output"):
+    """What the output gives for dense rows by input layer, [E, units]."""
+    fields = {}
+    for layer in model.run.network.inputs:
+        rows = torch.from_numpy(np.asarray(inputs[layer.name], "f4"))
+        if model.run.fields[layer.field].kind == "sparse":
+            found = [torch.nonzero(row)[:, 0].tolist() for row in rows]
+            fields[layer.field] = SparseBatch.from_lists(found, [rows[n][row].tolist() for n, row in enumerate(found)])
+        else:
+            fields[layer.field] = rows
+    width = model.network.outputs[output].width
+    found, units = top_k(model.network, fields, output, width)
+    return np.take_along_axis(found.numpy(), np.argsort(units.numpy(), axis=1), axis=1)
+
+
+def autoencoder(hidden="Sigmoid", output="Sigmoid", width=10):
+    return [
+        fully("Input", "Input", width, data="gl_input", attributes=SPARSE),
+        fully("Hidden1", "Hidden", 6, ["Input"], activation=hidden, dropout=0.5),
+        fully("Output", "Output", width, ["Hidden1"], activation=output, data="gl_output"),
+    ]
+
+
+def assert_same(path, out, layers, connections, inputs, **options):
+    model = import_model(write_model(path, layers, connections, **options.pop("changes", {})), out, **options)
+    for layer in layers:
+        if layer["kind"] == "Output":
+            truth = forward(layers, connections, inputs)[layer["name"]]
+            np.testing.assert_allclose(scores(model, inputs, layer["name"]), truth, rtol=2e-5, atol=2e-6)
+    return model
+
+
+@pytest.mark.parametrize("activation", [name for name in ACTIVATIONS if name != "SoftMax"])
+def test_every_activation_gives_the_scores_of_its_formula(tmp_path, activation):
+    layers = autoencoder(hidden=activation)
+    assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)})
+
+
+def test_a_softmax_output_gives_the_scores_of_its_formula(tmp_path):
+    layers = autoencoder(hidden="Tanh", output="SoftMax")
+    assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)})
+
+
+def test_several_inputs_sources_and_outputs(tmp_path):
+    layers = [
+        fully("Items", "Input", 9, data="items", attributes=SPARSE),
+        fully("Age", "Input", 3, data="age", attributes=DENSE),
+        fully("First", "Hidden", 5, ["Items", "Age"], activation="Tanh"),
+        fully("Second", "Hidden", 4, ["First"], activation="RectifiedLinear"),
+        fully("Third", "Hidden", 4, ["Second", "First", "Age"], activation="Linear"),
+        fully("Next", "Output", 9, ["Third", "First"], activation="Sigmoid", data="items"),
+        fully("Class", "Output", 4, ["Third"], activation="Sigmoid", data="class"),
+    ]
+    inputs = {"Items": random_rows(3, 6, 9), "Age": np.random.default_rng(4).normal(size=(6, 3))}
+    model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(5, layers), inputs)
+    assert {name: (field.kind, field.width) for name, field in model.run.fields.items()} == {
+        "items": ("sparse", 9),
+        "age": ("dense", 3),
+        "class": ("sparse", 4),
+    }
+
+
+def shared(layers, seed, **links):
+    connections = connected(seed, layers)
+    for key, (owner, transposed) in links.items():
+        source, _, name = key.partition("_")
+        connections[source, name] = ((owner, transposed), connections[source, name][1])
+    return connections
+
+
+def test_a_tied_decoder_stays_tied(tmp_path):
+    layers = autoencoder()
+    connections = shared(layers, 3, Hidden1_Output=(("Input", "Hidden1"), True))
+    model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
+    assert sorted(model.network.wide) == ["Hidden1/Input", "Output bias"]
+
+
+def test_shared_weights_that_shards_cannot_share_are_copied(tmp_path):
+    layers = [
+        fully("Input", "Input", 10, data="x", attributes=DENSE),
+        fully("A", "Hidden", 6, ["Input"]),
+        fully("B", "Hidden", 6, ["A"]),
+        fully("C", "Hidden", 6, ["B"]),
+        fully("Output", "Output", 10, ["C", "B"], data="y"),
+    ]
+    connections = shared(layers, 4, B_C=(("A", "B"), False), C_Output=(("Input", "A"), True), B_Output=(("Input", "A"), True))
+    model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
+    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias"]
+    assert sorted(model.network.wide) == ["Output", "Output bias"]
+
+
+def test_files_of_older_versions_are_read(tmp_path):
+    layers = autoencoder()
+    kept = {"version": np.float32(0.8)} | dict.fromkeys(("decay", "SMCE_oneScale", "checkpoint_name", "deltaBoost_one", "maxout_k"))
+    assert_same(
+        tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 3, 10)}, changes=kept | {"old": True}
+    )
+
+
+def test_what_the_file_says_of_training_stands_in_the_documents(tmp_path):
+    layers = autoencoder()
+    changes = {"errorFunction": np.uint32(3), "SMCE_oneScale": np.float32(30), "SMCE_oneTarget": np.float32(0.8)}
+    model = import_model(write_model(tmp_path / "x.nc", layers, connected(1, layers), **changes), tmp_path / "run")
+    network, training = model.run.network, model.run.training
+    assert (network.layer("Input").denoise, network.layer("Input").denoise_rescale, network.layer("Hidden1").dropout) == (0.2, True, 0.5)
+    loss = network.layer("Output").loss
+    assert (loss.kind, loss.one_scale, loss.one_target, loss.zero_target) == ("scaled_marginal_cross_entropy", 30, 0.8, 0.1)
+    assert (training.shuffle, training.optimizer.kind, training.optimizer.learning_rate, training.l2) == (False, "sgd", 0.025, 0.0001)
+
+
+def test_index_files_name_features_and_padding_is_never_recommended(tmp_path):
+    (tmp_path / "names").write_text("c\t2\na\t0\nd\t3\nb\t1\n")
+    layers = autoencoder(width=128)
+    connections = connected(1, layers)
+    connections["Hidden1", "Output"][1][:] = np.linspace(-5, 5, 128)
+    model = assert_same(
+        tmp_path / "x.nc",
+        tmp_path / "run",
+        layers,
+        connections,
+        {"Input": random_rows(2, 7, 128)},
+        features=tmp_path / "names",
+        fields={"gl_input": "items", "gl_output": "items"},
+    )
+    found = Model.load(tmp_path / "run").recommend(["a"], 10)
+    truth = forward(layers, connections, {"Input": np.eye(1, 128)})["Output"][0]
+    assert [row.item for row in found] == sorted("bcd", key=lambda name: -truth["abcd".index(name)])
+    assert model.run.fields["items"].width == 4
+
+
+def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
+    dataset_from_lists(tmp_path / "data", [[0, 2], [1], [3, 4]], width=10, heldout=[[1], [2], [0]], item_ids=list("abcdefghij"))
+    path = write_model(tmp_path / "x.nc", autoencoder(), connected(1, autoencoder()))
+    names = {"gl_input": "items", "gl_output": "items"}
+    model = import_model(path, tmp_path / "run", data=tmp_path / "data", fields=names)
+    block = next(model.predict(tmp_path / "data", 3))
+    assert block.counts.tolist() == [3, 3, 3]
+    assert set(model.evaluate(tmp_path / "data", ks=[2])) >= {"ndcg@2"}
+    with pytest.raises(OptionError, match="--data and --features cannot go together"):
+        import_model(path, tmp_path / "other", data=tmp_path / "data", features="names")
+    with pytest.raises(FitError, match='the dataset has no field "gl_input"'):
+        import_model(path, tmp_path / "other", data=Dataset.open(tmp_path / "data"))
+    assert not (tmp_path / "other").exists()
+
+
+def share(source, layer):
+    """Makes the decoder use the weights of another connection."""
+    values = {"bShared": np.uint32(1), "sourceInputLayer": source, "sourceOutputLayer": layer}
+    return lambda file: [file.setncattr(f"weight1_{name}", value) for name, value in values.items()]
+
+
+def broken(path, layers, change):
+    with netCDF4.Dataset(write_model(path, layers, connected(1, layers)), "a") as file:
+        change(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda file: file.delncattr("layers"), "must hold a trained network; attribute 'layers' is missing."),
+        (lambda file: file.delncattr("layer1_name"), "attribute 'layer1_name' must be a text; it is missing."),
+        (lambda file: file.setncattr("layer1_name", "Input"), "the names of layers must differ; 'Input' stands twice."),
+        (lambda file: file.setncattr("layer1_kind", np.uint32(4)), "attribute 'layer1_kind' must be a code below 4; got 4."),
+        (lambda file: file.setncattr("layer1_activation", np.uint32(13)), "attribute 'layer1_activation' must be a code below 13; got 13."),
+        (lambda file: file.setncattr("layer1_activation", np.uint32(4)), "must be one that widenet has; got ParametricRectifiedLinear."),
+        (lambda file: file.setncattr("layer1_Nx", np.uint32(5)), "variable 'weight0_bias' must hold 5 numbers; its shape is [6]."),
+        (lambda file: file.setncattr("layer0_Nx", np.uint32(11)), "variable 'weight0_weights' must hold 66 numbers; its shape is [60]."),
+        (lambda file: file.setncattr("weights", np.uint32(1)), "must have weights from its source 'Hidden1'; they are missing."),
+        (lambda file: file.setncattr("weight1_inputLayer", "None"), "must name layers; got 'None'."),
+        (lambda file: file.variables["weight1_bias"].__setitem__(3, np.nan), 'the weights "Output bias" must be finite numbers.'),
+        (
+            share("x", "y"),
+            "the shared weights of 'Hidden1' to 'Output' must be those of a connection that has its own; got x to y.",
+        ),
+        (
+            share("Input", "Hidden1"),
+            "must have the shape [10, 6]; those of Input to Hidden1 have [6, 10].",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(tmp_path, change, message):
+    broken(tmp_path / "x.nc", autoencoder(), change)
+    with pytest.raises(DataError) as caught:
+        import_model(tmp_path / "x.nc", tmp_path / "run")
+    assert str(caught.value).startswith(str(tmp_path / "x.nc"))
+    assert message in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.nc"]

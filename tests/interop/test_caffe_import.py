@@ -1,0 +1,132 @@
+"""Caffe networks read: files written through the published field numbers score as torch computes them."""
+
+import numpy as np
+import pytest
+import torch
+from google.protobuf import text_format
+
+from tests.interop.outcomes import scored
+from widenet.errors import DataError, OptionError
+from widenet.interop.caffe_messages import message
+from widenet.interop.import_network import import_network
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(6, 5)).astype(np.float32)
+NET = """
+name: "net"
+input: "data" input_dim: 1 input_dim: 5 input_dim: 1 input_dim: 1
+layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" param { lr_mult: 1 }
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "ip1" top: "ip1" batch_norm_param { eps: 0.01 } }
+layer { name: "scale" type: "Scale" bottom: "ip1" top: "ip1" scale_param { bias_term: true } }
+layer { name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" relu_param { negative_slope: 0.25 } }
+layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1" dropout_param { dropout_ratio: 0.4 } include { phase: TRAIN } }
+layer { name: "ip2" type: "InnerProduct" bottom: "data" top: "ip2" inner_product_param { num_output: 3 bias_term: false transpose: true } }
+layer { name: "tanh" type: "TanH" bottom: "ip2" top: "tanh" }
+layer { name: "both" type: "Concat" bottom: "ip1" bottom: "tanh" top: "both" }
+layer { name: "ip3" type: "InnerProduct" bottom: "both" top: "ip3" inner_product_param { num_output: 2 } }
+layer { name: "prob" type: "Softmax" bottom: "ip3" top: "prob" }
+"""
+
+
+def numbers(*shape):
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+W1, B1, W2, W3, B3 = numbers(4, 5), numbers(4), numbers(5, 3), numbers(2, 7), numbers(2)
+BLOBS = {
+    "ip1": [W1, B1],
+    "bn": [numbers(4), np.abs(numbers(4)) + 0.1, np.array([2.0], np.float32)],
+    "scale": [numbers(4), numbers(4)],
+    "ip2": [W2],
+    "ip3": [W3, B3],
+}
+
+
+def truth():
+    mean, variance, factor = BLOBS["bn"]
+    scale, shift = BLOBS["scale"]
+    normal = (X @ W1.T + B1 - mean / factor) / np.sqrt(variance / factor + 0.01) * scale + shift
+    both = np.concatenate([np.where(normal > 0, normal, 0.25 * normal), np.tanh(X @ W2)], axis=1)
+    return torch.softmax(torch.from_numpy(both @ W3.T + B3), dim=1).numpy()
+
+
+def trained(path, blobs=BLOBS, net=None):
+    """A .caffemodel; net: the layers in full, otherwise their names and weights alone."""
+    found = message("NetParameter")() if net is None else text_format.Parse(net, message("NetParameter")(), allow_unknown_field=True)
+    layers = {layer.name: layer for layer in found.layer}
+    for name, arrays in blobs.items():
+        layer = layers[name] if name in layers else found.layer.add(name=name)
+        for array in arrays:
+            blob = layer.blobs.add(data=array.reshape(-1).tolist())
+            blob.shape.dim.extend(array.shape)
+    path.write_bytes(found.SerializeToString())
+    return path
+
+
+def written(path, text=NET):
+    path.write_text(text)
+    return path
+
+
+def test_a_prototxt_with_its_weights_scores_as_its_layers_do(tmp_path):
+    net, weights = written(tmp_path / "net.prototxt"), trained(tmp_path / "net.caffemodel")
+    model = import_network(net, tmp_path / "run", weights=weights)
+    assert np.allclose(scored(model, data=X)["prob"], truth(), atol=1e-5)
+
+
+def test_a_caffemodel_alone_holds_its_layers(tmp_path):
+    model = import_network(trained(tmp_path / "net.caffemodel", net=NET), tmp_path / "run")
+    assert np.allclose(scored(model, data=X)["prob"], truth(), atol=1e-5)
+
+
+def test_a_training_network_predicts_what_its_loss_compares(tmp_path):
+    text = """
+    layer { name: "examples" type: "Data" top: "data" top: "label" data_param { source: "lmdb" batch_size: 64 } include { phase: TEST } }
+    layer { name: "examples" type: "Data" top: "data" top: "label" include { phase: TRAIN } }
+    layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+    layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
+    layer { name: "loss" type: "SigmoidCrossEntropyLoss" bottom: "ip" bottom: "label" top: "loss" }
+    """
+    weight, bias = numbers(2, 5), numbers(2)
+    weights = trained(tmp_path / "net.caffemodel", {"ip": [weight, bias]})
+    model = import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=weights)
+    assert np.allclose(scored(model, data=X)["ip"], 1 / (1 + np.exp(-(X @ weight.T + bias))), atol=1e-5)
+    assert model.run.network.layer("ip").loss.kind == "cross_entropy"
+
+
+def test_packed_numbers_have_the_published_layout(tmp_path):
+    bits = trained(tmp_path / "net.caffemodel", {"ip": [np.array([1.5], np.float32)]}).read_bytes()
+    blob = b"\x2a\x04\x00\x00\xc0\x3f" + b"\x3a\x03\x0a\x01\x01"
+    layer = b"\x0a\x02ip" + b"\x3a" + bytes([len(blob)]) + blob
+    assert bits == b"\xa2\x06" + bytes([len(layer)]) + layer
+
+
+def test_everything_that_has_no_counterpart_is_named(tmp_path):
+    text = NET.replace('"TanH"', '"Python"').replace('"Concat"', '"Crop"')
+    with pytest.raises(DataError, match=r'2 layers have no counterpart: "tanh" \(Python\), "both" \(Crop\)\.'):
+        import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=trained(tmp_path / "net.caffemodel"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_file_is_one_sentence(tmp_path):
+    net, weights = written(tmp_path / "net.prototxt"), trained(tmp_path / "net.caffemodel")
+    for keep in (50, len(weights.read_bytes()) - 3):
+        cut = tmp_path / "cut.caffemodel"
+        cut.write_bytes(weights.read_bytes()[:keep])
+        with pytest.raises(DataError, match=r"cut\.caffemodel is no whole \.caffemodel: it ends too soon"):
+            import_network(net, tmp_path / "run", weights=cut)
+    with pytest.raises(DataError, match=r"wrong\.prototxt is no \.prototxt of a network"):
+        import_network(written(tmp_path / "wrong.prototxt", "layer {"), tmp_path / "run", weights=weights)
+    with pytest.raises(DataError, match='"ip3" must have 2 blobs of weights; got 0'):
+        import_network(net, tmp_path / "run", weights=trained(weights, {name: blobs for name, blobs in BLOBS.items() if name != "ip3"}))
+    with pytest.raises(OptionError, match=r"holds no weights\. Name the \.caffemodel with --weights"):
+        import_network(net, tmp_path / "run")
+
+
+def test_the_first_format_is_refused_with_its_remedy(tmp_path):
+    net = message("NetParameter")()
+    net.layers.add(name="old")
+    (tmp_path / "net.caffemodel").write_bytes(net.SerializeToString())
+    with pytest.raises(DataError, match="Convert it with Caffe's upgrade_net_proto_binary"):
+        import_network(tmp_path / "net.caffemodel", tmp_path / "run")

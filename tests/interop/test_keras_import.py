@@ -1,0 +1,172 @@
+"""Keras models read: files written by hand in Keras's layout, and by Keras itself where there is one."""
+
+import io
+import json
+import os
+import subprocess
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from tests.interop.outcomes import scored
+from widenet.errors import DataError
+from widenet.interop.import_network import import_network
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(6, 5)).astype(np.float32)
+
+
+def numbers(*shape):
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def layer(kind, name, sources=None, **config):
+    """A layer as config.json has it; sources: the layers it is called on, in a functional model."""
+    found = {"module": "keras.layers", "class_name": kind, "config": {"name": name, **config}, "registered_name": None, "name": name}
+    if sources is not None:
+        tensors = [{"class_name": "__keras_tensor__", "config": {"keras_history": [source, 0, 0]}} for source in sources]
+        args = [tensors if kind in ("Concatenate", "Add") else tensors[0]] if tensors else []
+        found["inbound_nodes"] = [{"args": args, "kwargs": {}}] if tensors else []
+    return found
+
+
+def dense(name, sources=None, activation="linear", use_bias=True):
+    return layer("Dense", name, sources, units=0, activation=activation, use_bias=use_bias)
+
+
+def save(path, kind, config, weights, names=True):
+    """weights: for each group, the layer's name and its arrays. names: as Keras 3.5 and later writes them beside."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("metadata.json", json.dumps({"keras_version": "3.15.1"}))
+        archive.writestr("config.json", json.dumps({"module": "keras", "class_name": kind, "config": {"name": "model", **config}}))
+        packed = io.BytesIO()
+        with h5py.File(packed, "w") as file:
+            file.create_group("layers")
+            for group, (name, arrays) in weights.items():
+                variables = file.create_group(f"layers/{group}/vars")
+                if names:
+                    variables.attrs["name"] = name
+                for place, array in enumerate(arrays):
+                    variables[str(place)] = array
+        archive.writestr("model.weights.h5", packed.getvalue())
+    return path
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_a_sequential_model_scores_as_its_layers_do(names, tmp_path):
+    w1, b1, w2, w3, b3 = numbers(5, 4), numbers(4), numbers(4, 3), numbers(3, 2), numbers(2)
+    layers = [
+        layer("InputLayer", "profile", batch_shape=[None, 5]),
+        layer("Rescaling", "rescaling", scale=0.5, offset=0.25),
+        dense("first", activation="tanh"),
+        layer("Dropout", "dropout", rate=0.4),
+        dense("second", use_bias=False),
+        layer("LeakyReLU", "leaky", negative_slope=0.3),
+        dense("third", activation="softmax"),
+    ]
+    weights = {"dense": ("first", [w1, b1]), "dense_1": ("second", [w2]), "dense_2": ("third", [w3, b3])}
+    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights, names)
+    model = import_network(path, tmp_path / "run")
+    hidden = np.tanh((X * 0.5 + 0.25) @ w1 + b1) @ w2
+    wanted = torch.softmax(torch.from_numpy(np.where(hidden > 0, hidden, 0.3 * hidden) @ w3 + b3), dim=1).numpy()
+    assert np.allclose(scored(model, profile=X)["third"], wanted, atol=1e-5)
+    assert model.run.network.layer("first").dropout == 0.4
+
+
+def test_a_functional_model_scores_as_its_layers_do(tmp_path):
+    table, w1, b1, w2, w3, b3 = numbers(9, 3), numbers(5, 4), numbers(4), numbers(7, 2), numbers(4, 2), numbers(2)
+    statistics = [numbers(4), numbers(4), numbers(4), np.abs(numbers(4)) + 0.1]
+    layers = [
+        layer("InputLayer", "profile", [], batch_shape=[None, 5]),
+        layer("InputLayer", "history", [], batch_shape=[None, 3]),
+        dense("first", ["profile"], activation="relu"),
+        layer("BatchNormalization", "normal", ["first"], scale=True, center=True, epsilon=0.001),
+        layer("Embedding", "table", ["history"], mask_zero=False),
+        layer("GlobalAveragePooling1D", "mean", ["table"]),
+        layer("Concatenate", "both", ["normal", "mean"], axis=-1),
+        dense("second", ["both"], use_bias=False),
+        dense("third", ["normal"]),
+        layer("Add", "total", ["second", "third"]),
+        layer("Activation", "end", ["total"], activation="elu"),
+    ]
+    config = {"layers": layers, "input_layers": [["profile", 0, 0], ["history", 0, 0]], "output_layers": ["end", 0, 0]}
+    weights = {"dense": ("first", [w1, b1]), "dense_1": ("second", [w2]), "dense_2": ("third", [w3, b3]), "embedding": ("table", [table])}
+    weights["batch_normalization"] = ("normal", statistics)
+    model = import_network(save(tmp_path / "model.keras", "Functional", config, weights), tmp_path / "run")
+    ids = RANDOM.integers(0, 9, (6, 3))
+    gamma, beta, mean, variance = statistics
+    normal = gamma * (np.maximum(X @ w1 + b1, 0) - mean) / np.sqrt(variance + 0.001) + beta
+    total = np.concatenate([normal, table[ids].mean(axis=1)], axis=1) @ w2 + normal @ w3 + b3
+    wanted = torch.nn.functional.elu(torch.from_numpy(total)).numpy()
+    assert np.allclose(scored(model, profile=X, history=ids.tolist())["end"], wanted, atol=1e-5)
+
+
+def test_everything_that_has_no_counterpart_is_named(tmp_path):
+    layers = [
+        layer("InputLayer", "x", batch_shape=[None, 5]),
+        layer("Lambda", "code", function={"class_name": "__lambda__", "config": {"code": "4wEA"}}),
+        layer("GRU", "memory"),
+        dense("end"),
+    ]
+    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, {"dense": ("end", [numbers(5, 2), numbers(2)])})
+    with pytest.raises(DataError, match=r'2 layers have no counterpart: "code" \(Lambda\), "memory" \(GRU\)\.'):
+        import_network(path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_file_is_one_sentence(tmp_path):
+    layers = [layer("InputLayer", "x", batch_shape=[None, 5]), dense("end")]
+    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, {"dense": ("end", [numbers(5, 2), numbers(2)])})
+    whole = path.read_bytes()
+    for damaged in (
+        whole[:0],
+        whole[: len(whole) // 2],
+        whole.replace(b"Sequential", b"Subclassed"),
+        whole.replace(b"class_name", b"class_game"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"model\.keras(:| is no whole Keras 3 model: )"):
+            import_network(path, tmp_path / "run")
+    save(path, "Sequential", {"layers": layers}, {"dense": ("end", [numbers(4, 2), numbers(2)])})
+    with pytest.raises(DataError, match='"end" must have a weight for each of its 5 inputs; got 4'):
+        import_network(path, tmp_path / "run")
+    save(path, "Sequential", {"layers": layers}, {"dense": ("end", [numbers(5, 2)])})
+    with pytest.raises(DataError, match='layer "end" must have 2 weights; got 1'):
+        import_network(path, tmp_path / "run")
+
+
+BY_KERAS = """
+import sys
+import keras
+import numpy as np
+from keras import layers as L
+
+keras.utils.set_random_seed(1)
+profile, history = keras.Input((5,), name="profile"), keras.Input((3,), dtype="int64", name="history")
+table = L.GlobalAveragePooling1D()(L.Embedding(9, 4)(history))
+hidden = L.Dropout(0.3)(L.BatchNormalization()(L.Dense(8, activation="gelu", name="first")(L.Rescaling(0.5, offset=0.1)(profile))))
+both = L.Concatenate()([hidden, table])
+left, right = L.Dense(7, activation="selu")(both), L.LeakyReLU(negative_slope=0.2)(L.Dense(6)(both))
+end = L.Dense(3, activation="softmax", name="end")(L.Concatenate()([left, right]))
+model = keras.Model([profile, history], end)
+random = np.random.default_rng(2)
+for weight in model.weights:
+    weight.assign(np.abs(random.normal(size=weight.shape)) + 0.1 if "variance" in weight.path else random.normal(size=weight.shape))
+model.save(sys.argv[1])
+ids, x = random.integers(0, 9, (6, 3)), random.normal(size=(6, 5)).astype("float32")
+np.savez(sys.argv[2], ids=ids, x=x, scores=np.array(model([x, ids], training=False)))
+"""
+
+
+@pytest.mark.skipif("WIDENET_KERAS_PYTHON" not in os.environ, reason="WIDENET_KERAS_PYTHON names no Python that has Keras")
+def test_a_model_that_keras_saved_scores_as_keras_says(tmp_path):
+    path, truth = tmp_path / "model.keras", tmp_path / "truth.npz"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [os.environ["WIDENET_KERAS_PYTHON"], "-c", BY_KERAS, str(path), str(truth)]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    with np.load(truth) as found:
+        model = import_network(path, tmp_path / "run")
+        assert np.allclose(scored(model, profile=found["x"], history=found["ids"].tolist())["end"], found["scores"], atol=1e-5)

@@ -1,0 +1,160 @@
+"""ONNX models read: they score as onnxruntime says, and what cannot be read is named."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.interop.networks import dataset, model_of, random_layers
+from tests.interop.outcomes import scored
+from widenet.errors import DataError
+from widenet.interop.import_network import import_network
+from widenet.interop.onnx_export import export_onnx
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(7, 5)).astype(np.float32)
+
+
+def numbers(*shape):
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+class Written:
+    """A model under construction: nodes, constants, and the inputs x [E, 5] and, where wanted, ids [E, 3]."""
+
+    def __init__(self, inputs=("x",)):
+        self.nodes, self.constants = [], []
+        kinds = {"x": (TensorProto.FLOAT, ["E", 5]), "ids": (TensorProto.INT64, ["E", 3])}
+        self.inputs = [helper.make_tensor_value_info(name, *kinds[name]) for name in inputs]
+
+    def constant(self, array):
+        self.constants.append(numpy_helper.from_array(np.asarray(array), f"c{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def op(self, kind, *inputs, **attributes):
+        inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        self.nodes.append(helper.make_node(kind, inputs, [f"v{len(self.nodes)}"], name=f"/{kind.lower()}/{len(self.nodes)}", **attributes))
+        return self.nodes[-1].output[0]
+
+    def save(self, path, **outputs):
+        self.nodes += [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
+        gives = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["E", None]) for name in outputs]
+        graph = helper.make_graph(self.nodes, "g", self.inputs, gives, self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        onnx.checker.check_model(model)
+        onnx.save(model, path)
+        return path
+
+
+def perceptron(w):
+    hidden = w.op("Relu", w.op("Gemm", "x", numbers(8, 5), numbers(8), transB=1))
+    return {"probabilities": w.op("Softmax", w.op("Gemm", hidden, numbers(8, 3), numbers(3), alpha=0.5, beta=2.0))}
+
+
+def bare_products(w):
+    hidden = w.op("Tanh", w.op("Add", w.op("MatMul", "x", numbers(5, 4)), numbers(4)))
+    return {"y": w.op("Sigmoid", w.op("Add", numbers(1, 2), w.op("MatMul", w.op("Dropout", hidden), numbers(4, 2))))}
+
+
+def branches(w):
+    first = w.op("Elu", w.op("Gemm", "x", numbers(5, 4)), alpha=0.7)
+    second = w.op("LeakyRelu", w.op("Gemm", "x", numbers(5, 6)), alpha=0.3)
+    both = w.op("Concat", first, second, axis=1)
+    total = w.op("Add", w.op("Gemm", both, numbers(10, 3)), w.op("Gemm", first, numbers(4, 3), numbers(3)))
+    return {"a": w.op("Selu", total), "b": w.op("Gemm", w.op("Flatten", both), numbers(10, 2))}
+
+
+def normalised(w):
+    x = w.op("Div", w.op("Sub", "x", numbers(5)), np.abs(numbers(5)) + 1)
+    before = w.op(
+        "BatchNormalization", w.op("Gemm", x, numbers(5, 4)), numbers(4), numbers(4), numbers(4), np.abs(numbers(4)), epsilon=0.01
+    )
+    after = w.op("BatchNormalization", w.op("Softplus", before), numbers(4), numbers(4), numbers(4), np.abs(numbers(4)))
+    return {"y": w.op("Mul", w.op("Gemm", after, numbers(4, 3), numbers(3)), numbers(3))}
+
+
+def gates(w):
+    product = w.op("Gemm", "x", numbers(5, 4))
+    gated = w.op("Mul", product, w.op("Sigmoid", product))
+    gaussian = w.op("Gelu", w.op("Gemm", w.op("Reshape", gated, np.array([-1, 4])), numbers(4, 4)))
+    turned = w.op("Transpose", numbers(2, 4), perm=[1, 0])
+    return {"y": w.op("Softsign", w.op("MatMul", gaussian, turned))}
+
+
+@pytest.mark.parametrize("build", [perceptron, bare_products, branches, normalised, gates])
+def test_an_imported_model_scores_as_onnxruntime_does(build, tmp_path):
+    written = Written()
+    path = written.save(tmp_path / "model.onnx", **build(written))
+    session = onnxruntime.InferenceSession(path)
+    wanted = dict(zip([output.name for output in session.get_outputs()], session.run(None, {"x": X}), strict=True))
+    found = scored(import_network(path, tmp_path / "run"), x=X)
+    assert found.keys() == wanted.keys()
+    for name, scores in found.items():
+        assert np.allclose(scores, wanted[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduce", ["ReduceSum", "ReduceMean"])
+def test_a_sum_of_gathered_rows_is_a_sparse_input(reduce, tmp_path):
+    written = Written(("x", "ids"))
+    rows = written.op(reduce, written.op("Gather", numbers(9, 4), "ids"), np.array([1]), keepdims=0)
+    dense = written.op("Gemm", "x", numbers(5, 4))
+    if reduce == "ReduceSum":
+        hidden = written.op("Relu", written.op("Add", dense, rows))
+    else:
+        hidden = written.op("Concat", rows, written.op("Relu", dense), axis=1)
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", hidden, numbers(4 if reduce == "ReduceSum" else 8, 2)))
+    ids = RANDOM.integers(0, 9, (7, 3))
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"x": X, "ids": ids})
+    model = import_network(path, tmp_path / "run")
+    assert model.run.fields["ids"].kind == "sparse"
+    assert np.allclose(scored(model, x=X, ids=ids.tolist())["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_widenet_wrote_comes_back_to_the_bit(seed, tmp_path):
+    model = model_of(random_layers(seed), dataset(tmp_path / "data"), tmp_path / "run", seed)
+    export_onnx(model, tmp_path / "model.onnx")
+    again = import_network(tmp_path / "model.onnx", tmp_path / "again")
+    assert again.fingerprint() == model.fingerprint()
+    assert again.run.network == model.run.network
+
+
+def test_everything_that_has_no_counterpart_is_named(tmp_path):
+    written = Written()
+    hidden = written.op("Gemm", "x", numbers(5, 4))
+    odd = written.op("Clip", written.op("Cos", hidden))
+    alone = written.op("Relu", "x")
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", odd, numbers(4, 2)), z=written.op("Gemm", alone, numbers(5, 2)))
+    with pytest.raises(DataError) as raised:
+        import_network(path, tmp_path / "run")
+    said = str(raised.value)
+    assert "3 layers have no counterpart" in said
+    assert '"/cos/1" (Cos), "/clip/2" (Clip)' in said
+    assert '"/relu/3" (an activation, relu, that follows no fully connected layer of its own)' in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_must_end_in_a_fully_connected_layer(tmp_path):
+    written = Written()
+    hidden = written.op("Gemm", "x", numbers(5, 4))
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", hidden, numbers(4, 2)), z=hidden)
+    with pytest.raises(DataError, match=r'output "z" \(a network must end in fully connected layers'):
+        import_network(path, tmp_path / "run")
+
+
+@pytest.mark.parametrize("keep", [0, 10, 150])
+def test_a_truncated_file_is_one_sentence(keep, tmp_path):
+    written = Written()
+    path = written.save(tmp_path / "model.onnx", **perceptron(written))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match=r"model\.onnx is no whole ONNX model: "):
+        import_network(path, tmp_path / "run")
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    written = Written()
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", "x", np.full((5, 2), np.nan, np.float32)))
+    with pytest.raises(DataError, match=r'the weights "y" must be finite numbers'):
+        import_network(path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

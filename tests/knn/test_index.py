@@ -1,0 +1,48 @@
+"""Approximate indexes: faiss reads them, their recall is what faiss finds, and one collection gives one index."""
+
+import faiss
+import numpy as np
+import pytest
+
+from widenet.errors import DataError, OptionError
+from widenet.knn import index as module
+from widenet.knn.index import export_index
+from widenet.knn.measures import MEASURES
+from widenet.knn.neighbours import Neighbours
+
+VECTORS = np.random.default_rng(3).standard_normal((900, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_recall_is_that_of_the_index_that_was_written(kind, measure, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "NUM_QUERIES", 100)
+    collection = Neighbours.of(VECTORS, measure=measure)
+    found = export_index(collection, tmp_path / "index", kind, 5)
+    index = faiss.read_index(str(tmp_path / "index"))
+    queries = VECTORS[::9] / (np.linalg.norm(VECTORS[::9], axis=1, keepdims=True) if measure == "cosine" else 1)
+    hits = 0
+    for row, near, exact in zip(range(0, 900, 9), index.search(queries, 6)[1], collection.search(VECTORS[::9], 6)[1], strict=True):
+        own = [position for position in near.tolist() if position != row][:5]
+        hits += len(set(own) & set([position for position in exact.tolist() if position != row][:5]))
+    assert (found.k, found.num_queries, found.num_bytes) == (5, 100, (tmp_path / "index").stat().st_size)
+    assert found.recall == pytest.approx(hits / 500)
+    assert found.recall > 0.3
+    assert (tmp_path / "index.keys").read_text() == "".join(f"{position}\n" for position in range(900))
+    first = (tmp_path / "index").read_bytes()
+    export_index(collection, tmp_path / "again", kind, 5)
+    assert (tmp_path / "again").read_bytes() == first
+
+
+def test_a_collection_of_one_has_nothing_to_miss(tmp_path):
+    assert export_index(Neighbours.of(VECTORS[:1]), tmp_path / "index", "hnsw", 5).recall == 1.0
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(OptionError, match="index must be one of hnsw, ivf; got 'tree'"):
+        export_index(Neighbours.of(VECTORS), tmp_path / "index", "tree")
+    with pytest.raises(DataError, match="keys must not hold a line break"):
+        export_index(Neighbours.of(VECTORS[:2], ["a", "b\nc"]), tmp_path / "index")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(OptionError, match="an index is built by one process"):
+        export_index(Neighbours.of_model, tmp_path / "index")

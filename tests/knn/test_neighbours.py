@@ -1,0 +1,225 @@
+"""The nearest vectors: those of float64 numpy, where everything is compared and sorted, and those of faiss's flat index."""
+
+import faiss
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widenet.errors import DataError, FitError, OptionError
+from widenet.knn import neighbours as module
+from widenet.knn.measures import MEASURES
+from widenet.knn.neighbours import Neighbours
+
+RANDOM = np.random.default_rng(0)
+VECTORS = RANDOM.standard_normal((700, 12)).astype(np.float32)
+QUERIES = RANDOM.standard_normal((21, 12)).astype(np.float32)
+
+
+def scores_of(measure, queries, vectors):
+    """Every score float64 [E, N], and what sorts the nearest first."""
+    queries, vectors = queries.astype(np.float64), vectors.astype(np.float64)
+    if measure == "l2":
+        difference = queries[:, None] - vectors[None]
+        distance = np.sqrt((difference**2).sum(axis=-1))
+        return distance, distance
+    product = (queries[:, None] * vectors[None]).sum(axis=-1)
+    if measure == "cosine":
+        length = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(vectors, axis=1)
+        product = np.divide(product, length, out=np.zeros_like(product), where=length > 0)
+    return product, -product
+
+
+def best_of(measure, queries, vectors, k):
+    """Scores and positions of the k nearest; of equal ones the lower position first."""
+    scores, order = scores_of(measure, queries, vectors)
+    positions = np.argsort(order, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, positions, axis=1), positions
+
+
+def assert_best(measure, queries, vectors, k, **options):
+    found = Neighbours.of(vectors, measure=measure, device="cpu", **options).search(queries, k)
+    scores, positions = best_of(measure, queries, vectors, k)
+    assert (found[0].dtype, found[1].dtype) == (np.float64, np.int64)
+    np.testing.assert_array_equal(found[1], positions)
+    np.testing.assert_allclose(found[0], scores, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("k", [1, 10, 699, 700, 5000])
+@pytest.mark.parametrize("shards", [1, 3, 8])
+def test_they_are_the_nearest_of_all(measure, k, shards):
+    assert_best(measure, QUERIES, VECTORS, k, shards=shards)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_some_shards_may_be_empty(measure):
+    assert_best(measure, QUERIES, VECTORS[:5], 3)
+
+
+@pytest.mark.parametrize("measure", ["dot", "l2"])
+def test_they_are_those_of_faiss(measure):
+    index = faiss.IndexFlatIP(12) if measure == "dot" else faiss.IndexFlatL2(12)
+    index.add(VECTORS)
+    np.testing.assert_array_equal(Neighbours.of(VECTORS, measure=measure).search(QUERIES, 20)[1], index.search(QUERIES, 20)[1])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("distance", [1e3, 1e5])
+def test_vectors_that_float32_products_cannot_tell_apart_are_in_order(measure, distance):
+    far = np.float32(distance) + VECTORS
+    queries = np.float32(distance) + QUERIES
+    direct = queries @ far.T - (0.5 * (far**2).sum(axis=1) if measure == "l2" else 0)
+    assert (np.argsort(-direct, axis=1)[:, :50] != best_of(measure, queries, far, 50)[1]).any()
+    assert_best(measure, queries, far, 50)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("size", [1e-42, 1e-30, 1e-20, 1e18, 3e37])
+def test_products_beyond_float32_do_no_harm(measure, size):
+    vectors, queries = VECTORS * np.float32(size), QUERIES * np.float32(size)
+    found = Neighbours.of(vectors, measure=measure).search(queries, 30)
+    scores, positions = best_of(measure, queries, vectors, 30)
+    np.testing.assert_array_equal(found[1], positions)
+    np.testing.assert_allclose(found[0], scores, rtol=1e-12)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_one_very_long_and_one_very_short_vector_do_no_harm(measure):
+    vectors = VECTORS.copy()
+    vectors[3] *= 1e8
+    vectors[5] *= 1e-30
+    found = Neighbours.of(vectors, measure=measure).search(QUERIES, 30)
+    np.testing.assert_array_equal(found[1], best_of(measure, QUERIES, vectors, 30)[1])
+
+
+numbers = st.integers(-2, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    vectors=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=60),
+    queries=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=4),
+    k=st.integers(1, 70),
+    measure=st.sampled_from(MEASURES),
+    shards=st.integers(1, 5),
+)
+def test_of_equally_near_vectors_the_lower_position_comes_first(vectors, queries, k, measure, shards):
+    vectors, queries = np.array(vectors, dtype=np.float32), np.array(queries, dtype=np.float32)
+    found = Neighbours.of(vectors, measure=measure, shards=shards).search(queries, k)
+    if measure == "cosine":  # a third of a product is not the same number everywhere: directions are compared whole
+        order = -np.round(scores_of(measure, queries, vectors)[0], 12)
+        got = np.take_along_axis(order, found[1], axis=1)
+        np.testing.assert_array_equal(got, np.sort(order, axis=1)[:, :k])
+    else:
+        np.testing.assert_array_equal(found[1], best_of(measure, queries, vectors, k)[1])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_vectors_of_the_same_numbers_in_another_order_are_equally_near_to_equal_numbers(measure):
+    vectors = np.stack([np.random.default_rng(seed).permutation(VECTORS[0]) for seed in range(200)])
+    query = np.full((1, 12), 1 / 3, dtype=np.float32)
+    assert len(np.unique(vectors @ query[0])) > 1
+    assert Neighbours.of(vectors, measure=measure).search(query, 190)[1].tolist() == [list(range(190))]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_of_many_equal_vectors_the_lowest_positions_are_given(measure):
+    vectors = np.tile(QUERIES[:1], (5000, 1))
+    vectors[::2] = 0
+    positions = Neighbours.of(vectors, measure=measure).search(QUERIES[:1], 40)[1]
+    assert positions.tolist() == [list(range(1, 80, 2))]
+
+
+@pytest.mark.parametrize("stored", ["bfloat16", "float16"])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_vectors_of_two_bytes_are_compared_as_they_are_stored(measure, stored):
+    rounded = torch.from_numpy(VECTORS).to(getattr(torch, stored)).float().numpy()
+    found = Neighbours.of(VECTORS, measure=measure, stored=stored)
+    np.testing.assert_array_equal(found.search(QUERIES, 20)[1], best_of(measure, QUERIES, rounded, 20)[1])
+    np.testing.assert_array_equal(found.vectors([5, 0, 699]), rounded[[5, 0, 699]])
+
+
+def hashed(shards=8, threads=1):
+    """The bits of some answers, computed with so many threads by as many processes as there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WIDENET_THREADS", str(threads))
+        found = []
+        for measure in MEASURES:
+            scores, positions = Neighbours.of(np.float32(100) + VECTORS, measure=measure, shards=shards, device="cpu").search(QUERIES, 25)
+            found.append((scores.tobytes(), positions.tobytes()))
+        return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_every_number_of_processes_threads_and_shards_gives_the_same_bits(size, groups):
+    expected = hashed()
+    assert groups(size)(hashed, 8, 1) == [expected] * size
+    assert groups(size)(hashed, 4, 2) == [expected] * size
+
+
+@pytest.mark.parametrize(("number", "value"), [("LARGEST_BLOCK", 3), ("_CANDIDATES_A_BLOCK", 1), ("_SPARE", 0)])
+def test_neither_blocks_nor_spare_candidates_change_the_bits(number, value, monkeypatch):
+    expected = hashed()
+    monkeypatch.setattr(module, number, value)
+    monkeypatch.setattr(module, "_SPARE_SHARE", 100)
+    assert hashed() == expected
+
+
+def reads_badly(folder):
+    """What one process says whose part of a file is bad, and another whose part is not."""
+    with pytest.raises(DataError) as caught:
+        Neighbours.of(folder / "bad.txt", device="cpu")
+    return str(caught.value)
+
+
+def test_what_one_process_cannot_read_all_refuse(groups, tmp_path):
+    lines = [f"k{row}\t1 2 3" for row in range(40)]
+    lines[33] = "k33\t1 x 3"
+    (tmp_path / "bad.txt").write_text("\n".join(lines))
+    place = tmp_path / "bad.txt"
+    expected = f"{place}: line 34: must hold numbers; got 'x'. Fix the line, or name other delimiters."
+    assert groups(2)(reads_badly, tmp_path) == [expected] * 2
+
+
+def test_a_collection_tells_what_it_holds():
+    found = Neighbours.of([[1, 2], [3, 4]], ["a", "b"], measure="l2")
+    assert repr(found) == "Neighbours(2 vectors of 2 numbers, 'l2')"
+    assert (len(found), found.keys.to_pylist()) == (2, ["a", "b"])
+    scores, positions = found.search([[1, 2], [3, 5]], 2)
+    assert positions.tolist() == [[0, 1], [1, 0]]
+    assert scores.tolist() == [[0, 8**0.5], [1, 13**0.5]]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "options"),
+    [
+        (OptionError, "measure must be one of dot, cosine, l2; got 'cosin'. Did you mean \"cosine\"?", {"measure": "cosin"}),
+        (OptionError, "stored must be one of float32, bfloat16, float16; got 'fp16'.", {"stored": "fp16"}),
+        (OptionError, "keys must be one for each of 3 vectors; got 1.", {"keys": ["a"]}),
+        (DataError, "vectors: row 1: numbers must be finite in float32; got inf. Leave the vector out.", {"vectors": [[1], [np.inf]]}),
+        (DataError, "vectors: row 0: numbers must be finite in float16; got 100000.0.", {"vectors": [[1e5]], "stored": "float16"}),
+        (DataError, "vectors: row 0: numbers must be finite in float32; got inf.", {"vectors": [[1e300]]}),
+        (DataError, "vectors: must be numbers of the shape [vectors, numbers of each]; got int64 [2].", {"vectors": [1, 2]}),
+        (DataError, "vectors: must hold at least one vector of at least one number; got 0 of 3.", {"vectors": np.zeros((0, 3))}),
+    ],
+)
+def test_what_cannot_be_a_collection_is_refused(error, message, options):
+    with pytest.raises(error) as caught:
+        Neighbours.of(**{"vectors": [[1], [2], [3]], **options})
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "arguments"),
+    [
+        (OptionError, "k must be a whole number of at least 1; got 0.", ([[1, 2]], 0)),
+        (FitError, "queries must have 2 numbers, as the vectors have; got 3.", ([[1, 2, 3]], 1)),
+        (DataError, "vectors: row 1: numbers must be finite in float32; got nan.", ([[1, 2], [1, np.nan]], 1)),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(error, message, arguments):
+    with pytest.raises(error) as caught:
+        Neighbours.of([[1, 2]]).search(*arguments)
+    assert str(caught.value).startswith(message)

@@ -1,0 +1,53 @@
+"""The units of a trained network's layers as vectors."""
+
+import numpy as np
+import pytest
+
+from tests.trainings import TIED, UNTIED, WIDTH, books
+from widenet.errors import FitError
+from widenet.knn.neighbours import Neighbours
+from widenet.runs import train
+
+TRAINING = {"epochs": 1, "batch_size": 5, "shards": 3}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    data = books(folder / "data")
+    roomy = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "units": WIDTH + 9}]}
+    documents = {"untied": UNTIED, "tied": TIED, "roomy": roomy}
+    return {name: train(network, TRAINING, data, folder / name, device="cpu") for name, network in documents.items()}
+
+
+def weights(model, name):
+    parts = model.network.wide[name].parts
+    return np.concatenate([parts[shard].weight.numpy() for shard in sorted(parts)])
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "weight"),
+    [
+        ("untied", None, "next"),
+        ("untied", "history", "taste/history"),
+        ("tied", "next", "taste/history"),
+        ("tied", "history", "taste/history"),
+        ("roomy", "next", "next"),
+    ],
+)
+def test_a_layer_gives_the_rows_of_its_weight_under_the_ids_of_its_field(name, layer, weight, models):
+    model = models[name]
+    found = Neighbours.of_model(model, layer)
+    assert (len(found), found.keys.to_pylist()) == (WIDTH, [f"{item}" for item in range(WIDTH)])
+    rows = weights(model, weight)[:WIDTH]
+    np.testing.assert_array_equal(found.vectors(np.arange(WIDTH)), rows)
+    expected = Neighbours.of(rows, measure="cosine").search(rows, 5)
+    for mine, theirs in zip(found.search(rows, 5), expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("layer", ["taste", "no such layer"])
+def test_other_layers_are_refused(layer, models):
+    with pytest.raises(FitError) as caught:
+        Neighbours.of_model(models["untied"], layer)
+    assert str(caught.value) == f'The network has no sparse input or output called "{layer}". Name one of history, next.'

@@ -1,0 +1,90 @@
+"""Limits and factors on the gradients by a layer's sums, against the dense twin."""
+
+import pytest
+import torch
+
+from tests.model.test_wide_loss import PAIRS, ROW_WISE, document, name_of, targets_of
+from tests.model.twin import Real, assert_step_matches_twin, random_batch, snapshot, sparse
+from widenet.model.delta import shortened, shortening
+from widenet.plan import tiles
+
+BOOST = {"delta_boost": {"target": 3.0, "other": 0.25}}
+UNIT_PAIRS = [pair for pair in PAIRS if name_of(pair[1]) not in ROW_WISE]
+
+
+def step(loss, activation, kind, output, training=None, hidden=None, weighted=True):
+    generator = torch.Generator().manual_seed(5)
+    facts, targets = targets_of(kind, generator, 7, 37, loss)
+    batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}
+    weights_E = torch.rand(7, generator=generator) * 3 if weighted else None
+    layers = document(loss, activation, **output)
+    layers["layers"][1].update(hidden or {})
+    return assert_step_matches_twin(layers, {"in": sparse(23), "out": facts}, batch, {"shards": 3, **(training or {})}, weights_E)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
+@pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
+def test_boosts_multiply_the_gradients_of_targets_and_of_others(loss, activation, kind):
+    step(loss, activation, kind, BOOST)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "sparse with values"])
+@pytest.mark.parametrize(("loss", "activation"), UNIT_PAIRS, ids=name_of)
+def test_where_others_are_ignored_only_stored_targets_count(loss, activation, kind):
+    step(loss, activation, kind, {"others": "ignore"})
+
+
+@pytest.mark.parametrize("output", [{"delta_norm": 0.3}, {"delta_norm": 0.3, **BOOST}, {"delta_norm": 1e6}], ids=str)
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+@pytest.mark.parametrize(
+    ("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "relu_max"), ("l1", "tanh")]
+)
+def test_each_examples_gradient_by_the_logits_is_kept_within_a_length(loss, activation, kind, output):
+    if "delta_boost" not in output:
+        step(loss, activation, kind, output)
+    step(loss, activation, kind, output, {"gradient_norm_limit": 0.1})
+
+
+@pytest.mark.parametrize("limit", [0.02, 1e6])
+@pytest.mark.parametrize("loss", ["cross_entropy", "l2"])
+def test_each_examples_gradient_by_a_hidden_layers_sums_is_kept_within_a_length(limit, loss):
+    step(loss, "softmax", "sparse", {}, hidden={"delta_norm": limit, "activation": "sigmoid", "sparseness": {}})
+
+
+@pytest.mark.parametrize(("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "linear_max")])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_limit_gives_the_same_bits_with_and_without_room_and_for_any_number_of_threads(loss, activation, threads, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
+    fields, generator = {"in": sparse(23), "out": sparse(431)}, torch.Generator().manual_seed(9)
+    batch = {"in": random_batch(generator, 6, 23, 6), "out": random_batch(generator, 6, 431, 6)}
+    found = []
+    for room in (tiles.KEPT_BYTES, 0):
+        monkeypatch.setattr(tiles, "KEPT_BYTES", room)
+        real = Real(document(loss, activation, delta_norm=0.1, **BOOST), {"shards": 4}, fields, num_threads=threads)
+        found.append((real.step(batch), real.bits()))
+    assert found[0] == found[1]
+
+
+def test_a_limit_is_for_the_gradient_of_an_examples_own_loss():
+    z_EH = torch.zeros(4, 3, requires_grad=True)
+    gradient_EH = torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [6.0, 8.0, 0.0]]) / 4
+    shortened(z_EH, 5.0).backward(gradient_EH)
+    torch.testing.assert_close(z_EH.grad * 4, torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [3.0, 4.0, 0.0]]))
+    assert shortening(torch.tensor([100.0, 1.0], dtype=torch.float64), 5.0, 1).tolist() == [0.5, 1.0]
+
+
+def test_without_a_limit_or_outside_training_the_sums_stay_what_they_are():
+    z_EH = torch.ones(2, 3, requires_grad=True)
+    assert shortened(z_EH, None) is z_EH
+    assert shortened(z_EH.detach(), 1.0).grad_fn is None
+
+
+def test_an_ignored_unit_keeps_its_weights():
+    generator = torch.Generator().manual_seed(5)
+    real = Real(document("l2", "linear", others="ignore"), {}, {"in": sparse(23), "out": sparse(37)})
+    batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 3)}
+    before = snapshot(real.network)["out", ""]
+    real.step(batch)
+    moved = (snapshot(real.network)["out", ""] != before).any(dim=0)
+    assert set(moved.nonzero().flatten().tolist()) == set(batch["out"].indices.tolist())

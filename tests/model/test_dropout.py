@@ -1,0 +1,108 @@
+"""Dropout, against the formulas written out number by number."""
+
+import math
+
+import pytest
+import torch
+
+from widenet.model.dropout import dropped
+from widenet.model.layers.hidden import forward, sparseness
+from widenet.spec.network import NetworkSpec
+
+P = 0.3
+NUMBERS = [-2.5, -0.7, -0.01, 0.0, 0.02, 0.4, 1.9]
+OF_DSSTNE = ["sigmoid", "tanh", "relu", "linear", "leaky_relu", "elu", "selu", {"kind": "elu", "alpha": 1.3, "scale": 1.2}]
+OTHERS = ["softplus", "softsign", "gelu", "silu", "softmax"]
+
+
+def layer(activation, dialect="dsstne", **more):
+    document = {
+        "dialect": dialect,
+        "layers": [
+            {"name": "in", "kind": "input", "field": "x"},
+            {"name": "h", "units": 7, "activation": activation, **more},
+            {"name": "out", "kind": "output", "field": "x"},
+        ],
+    }
+    return NetworkSpec.of(document).hidden[0]
+
+
+def of_dsstne(activation, x, kept):
+    """A unit after dropout and the slope that the way back takes, as DSSTNE's reference has them, in double precision."""
+    s = 1 / (1 - P)
+    match activation:
+        case "sigmoid":
+            unit = 1 / (1 + math.exp(-x)) if kept else 0.5
+            return unit, unit * (1 - unit)
+        case "tanh":
+            unit = s * math.tanh(x) if kept else 0.0
+            return unit, s * (1 - (unit / s) ** 2)
+        case "relu":
+            unit = s * max(x, 0) if kept else 0.0
+            return unit, float(unit > 0)
+        case "linear":
+            return (s * x if kept else 0.0), 1.0
+        case "leaky_relu":
+            unit = s * max(x, 0.01 * x) if kept else 0.0
+            return unit, 1.0 if unit > 0 else 0.01
+    alpha, scale = {"elu": (1.0, 1.0), "selu": (1.6732632423543772, 1.0507009873554805)}.get(str(activation), (1.3, 1.2))
+    floor, q = -scale * alpha, 1 - P
+    a = 1 / math.sqrt(q + floor * floor * P * q)
+    b = -a * P * floor
+    unit = a * ((scale * x if x > 0 else scale * alpha * (math.exp(x) - 1)) if kept else floor) + b
+    return unit, scale if unit > 0 else unit + scale * alpha
+
+
+@pytest.mark.parametrize("activation", OF_DSSTNE, ids=str)
+@pytest.mark.parametrize("kept", [True, False])
+def test_in_dsstnes_dialect_unit_and_slope_are_those_of_its_formulas(activation, kept):
+    z_EH = torch.tensor([NUMBERS], dtype=torch.float64, requires_grad=True)
+    found_EH = dropped(layer(activation).activation, z_EH, torch.full((1, 7), kept), P, "dsstne")
+    found_EH.sum().backward()
+    for position, x in enumerate(NUMBERS):
+        unit, slope = of_dsstne(activation, x, kept)
+        assert found_EH[0, position].item() == pytest.approx(unit, rel=1e-12, abs=1e-12)
+        assert z_EH.grad[0, position].item() == pytest.approx(slope, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("dialect", "activations"), [("widenet", [*OF_DSSTNE, *OTHERS]), ("dsstne", OTHERS)])
+def test_otherwise_it_is_a_mask_and_its_derivative(dialect, activations):
+    kept_EH = torch.tensor([[True, False, True, True, False, True, True]])
+    for activation in activations:
+        z_EH = torch.tensor([NUMBERS], dtype=torch.float64).add(0.005).requires_grad_()
+        assert torch.autograd.gradcheck(lambda z, a=activation: dropped(layer(a, dialect).activation, z, kept_EH, P, dialect), z_EH)
+        found = dropped(layer(activation, dialect).activation, z_EH, kept_EH, P, dialect)
+        whole = dropped(layer(activation, dialect).activation, z_EH, torch.ones_like(kept_EH), P, dialect)
+        assert torch.equal(found, whole * kept_EH)
+
+
+def test_alpha_dropout_keeps_mean_and_variance_of_a_selu_layer():
+    generator = torch.Generator().manual_seed(3)
+    z_EH = torch.randn(400, 500, generator=generator, dtype=torch.float64)
+    kept_EH = torch.rand(400, 500, generator=generator) >= P
+    found_EH = dropped(layer("selu").activation, z_EH, kept_EH, P, "dsstne")
+    assert abs(found_EH.mean().item()) < 0.01
+    assert found_EH.var().item() == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "relu", "tanh"])
+def test_outside_training_nothing_is_dropped_in_either_dialect(activation):
+    z_EH = torch.tensor([NUMBERS])
+    found = [forward(layer(activation, dialect, dropout=P), [z_EH], None, None, dialect)[0] for dialect in ("widenet", "dsstne")]
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 1.0, 4.0])
+def test_the_penalty_pulls_from_beyond_its_floor_in_dsstnes_dialect_alone(value):
+    target, weight, floor = 0.2, 2.0, 1e-6
+    for pulls_outside in (True, False):
+        a_EH = torch.full((5, 1), value, dtype=torch.float64, requires_grad=True)
+        penalty = sparseness(a_EH, target, weight, pulls_outside)
+        penalty.backward()
+        mean = min(max(value, floor), 1 - floor)
+        pull = weight * (-target / mean + (1 - target) / (1 - mean)) / 5
+        inside = floor <= value <= 1 - floor
+        assert penalty.item() == pytest.approx(
+            weight * (target * math.log(target / mean) + (1 - target) * math.log((1 - target) / (1 - mean)))
+        )
+        assert a_EH.grad[0, 0].item() == pytest.approx(pull if inside or pulls_outside else 0.0, rel=1e-9)

@@ -1,0 +1,379 @@
+"""DSSTNE's network documents: every key of its reference, said in this project's words or refused as there."""
+
+import json
+
+import pytest
+
+from widenet.errors import DocumentError
+from widenet.spec.dsstne.network import is_dsstne, translation, without_comments
+from widenet.spec.network import NetworkSpec
+
+INPUT = {"Kind": "Input", "Name": "In", "N": "auto", "DataSet": "gl_input", "Sparse": True}
+OUTPUT = {"Kind": "Output", "Name": "Out", "N": "auto", "DataSet": "gl_output", "Activation": "Sigmoid"}
+HALF_XAVIER = {"kind": "xavier", "scale": 0.5}
+IMAGE = {"Kind": "Input", "Name": "In", "N": [28, 24, 3], "DataSet": "pixels"}
+
+
+def config(*hidden, first=None, last=None, **network):
+    layers = [{**INPUT, **(first or {})}, *hidden, {**OUTPUT, **(last or {})}]
+    return {"Version": 0.9, "Name": "AE", "Layers": layers, **network}
+
+
+def hidden(**keys):
+    return {"Kind": "Hidden", "Name": "H", "N": 128, **keys}
+
+
+def spoken(document, dialect="dsstne"):
+    """The translation's network, which must also be a document of this project."""
+    found = translation(document, "config.json", dialect)
+    NetworkSpec.of(found.network)
+    return found
+
+
+def layers_of(document, dialect="dsstne"):
+    return spoken(document, dialect).network["layers"]
+
+
+def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
+    document = {
+        "Version": 0.7,
+        "Name": "AE",
+        "Kind": "FeedForward",
+        "SparsenessPenalty": {"p": 0.5, "beta": 2.0},
+        "ShuffleIndices": False,
+        "Denoising": {"p": 0.2},
+        "ScaledMarginalCrossEntropy": {"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 1.0, "zeroScale": 1.0},
+        "Layers": [
+            INPUT,
+            {"Name": "Hidden", "Kind": "Hidden", "Type": "FullyConnected", "N": 128, "Activation": "Sigmoid", "Sparse": True},
+            {**OUTPUT, "Type": "FullyConnected", "Sparse": True},
+        ],
+        "ErrorFunction": "ScaledMarginalCrossEntropy",
+    }
+    found = spoken(document)
+    margins = {"one_target": 1.0, "zero_target": 0.0, "one_scale": 1.0, "zero_scale": 1.0}
+    assert found.network == {
+        "name": "AE",
+        "dialect": "dsstne",
+        "layers": [
+            {"name": "In", "kind": "input", "field": "gl_input", "units": "auto", "denoise": 0.2, "denoise_rescale": True},
+            {
+                "name": "Hidden",
+                "units": 128,
+                "activation": "sigmoid",
+                "initializer": HALF_XAVIER,
+                "sparseness": {"target": 0.5, "weight": 2.0},
+            },
+            {
+                "name": "Out",
+                "kind": "output",
+                "field": "gl_output",
+                "units": "auto",
+                "activation": "sigmoid",
+                "loss": {"kind": "scaled_marginal_cross_entropy", **margins},
+                "values": "ignore",
+                "initializer": HALF_XAVIER,
+            },
+        ],
+    }
+    assert found.training == {"shuffle": False}
+    assert found.notes == ()
+
+
+def changed_case(values, change):
+    if isinstance(values, dict):
+        return {change(key): changed_case(value, change) for key, value in values.items()}
+    return [changed_case(value, change) for value in values] if isinstance(values, list) else values
+
+
+@pytest.mark.parametrize("change", [str.lower, str.upper])
+def test_keys_and_enumerated_values_are_taken_in_any_case(change):
+    document = config(hidden(Activation="Tanh", pDropout=0.5), ErrorFunction="CrossEntropy", Decay=0.1)
+    shouted = changed_case(document, change)
+    for layer in shouted[change("Layers")]:
+        for key in ("Kind", "Activation"):
+            if change(key) in layer:
+                layer[change(key)] = change(layer[change(key)])
+    assert translation(shouted) == translation(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Sigmoid", "sigmoid"),
+        ("Tanh", "tanh"),
+        ("Relu", "relu"),
+        ("RectifiedLinear", "relu"),
+        ("Linear", "linear"),
+        ("SoftPlus", "linear"),
+        ("SoftSign", "linear"),
+        ("RELUMax", "linear"),
+        ("LinearMax", "linear"),
+        ("SoftMax", "softmax"),
+        ("ELU", {"kind": "elu", "alpha": 1.0, "scale": 1.0}),
+        ("ExponentialLinear", {"kind": "elu", "alpha": 1.0, "scale": 1.0}),
+        ("LRelu", {"kind": "leaky_relu", "slope": 1.0}),
+        ("LeakyRectifiedLinear", {"kind": "leaky_relu", "slope": 1.0}),
+        ("SELU", {"kind": "elu", "alpha": 1.0, "scale": 1.050701}),
+        ("ScaledExponentialLinear", {"kind": "elu", "alpha": 1.0, "scale": 1.050701}),
+    ],
+)
+def test_activations_are_what_dsstnes_kernels_compute(name, expected):
+    assert layers_of(config(hidden(Activation=name)))[1]["activation"] == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("SoftPlus", "softplus"), ("RELUMax", "relu_max"), ("LinearMax", "linear_max")])
+def test_in_widenets_dialect_activations_are_what_their_names_say(name, expected):
+    assert layers_of(config(hidden(Activation=name)), "widenet")[1]["activation"] == expected
+    assert layers_of(config(hidden(Activation="LRelu")), "widenet")[1]["activation"]["slope"] == 0.01
+
+
+@pytest.mark.parametrize("alias", ["RELUSlope", "Slope"])
+def test_numbers_of_activations_stand_at_the_network_or_at_a_layer(alias):
+    network = {alias: 0.2, "ELUAlpha": 1.5, "SELULambda": 1.1}
+    found = [layers_of(config(hidden(Activation=name), **network))[1]["activation"] for name in ("LRelu", "ELU", "SELU")]
+    assert found == [
+        {"kind": "leaky_relu", "slope": 0.2},
+        {"kind": "elu", "alpha": 1.5, "scale": 1.0},
+        {"kind": "elu", "alpha": 1.5, "scale": 1.1},
+    ]
+    own = hidden(Activation="SELU", ELUAlpha=1.6, SELULambda=1.05)
+    assert layers_of(config(own, **network))[1]["activation"] == {"kind": "elu", "alpha": 1.6, "scale": 1.05}
+    assert layers_of(config(hidden(Activation="LRelu", **{alias: 0.3}), **network))[1]["activation"]["slope"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "dsstne", "widenet"),
+    [
+        ({}, HALF_XAVIER, {"kind": "xavier", "scale": 1.0}),
+        ({"Scheme": "Xavier", "Scale": 3}, {"kind": "xavier", "scale": 1.5}, {"kind": "xavier", "scale": 3.0}),
+        ({"Scheme": "CaffeXavier", "Scale": 2}, {"kind": "caffe_xavier", "scale": 2.0}, {"kind": "caffe_xavier", "scale": 2.0}),
+        ({"Scheme": "Gaussian", "Scale": 0.01}, {"kind": "gaussian", "deviation": 0.01}, {"kind": "gaussian", "deviation": 0.01}),
+        ({"Scheme": "Uniform", "Scale": 0.1}, {"kind": "uniform", "limit": 0.1}, {"kind": "uniform", "limit": 0.1}),
+        ({"Scheme": "UnitBall", "Scale": 0.1}, {"kind": "uniform", "limit": 0.1, "low": 0.0}, {"kind": "unit_ball", "radius": 0.1}),
+        ({"Scheme": "Constant", "Scale": 0.1}, {"kind": "constant", "value": -0.1}, {"kind": "constant", "value": 0.1}),
+        ({"Scheme": "SELU"}, {"kind": "reciprocal", "scale": 1.0}, {"kind": "selu", "scale": 1.0}),
+    ],
+)
+def test_weights_begin_as_dsstnes_code_draws_them_or_as_the_scheme_says(given, dsstne, widenet):
+    for dialect, expected in (("dsstne", dsstne), ("widenet", widenet)):
+        found = layers_of(config(hidden(WeightInit={**given, "Bias": -10.2})), dialect)[1]
+        assert (found["initializer"], found["bias_start"]) == (expected, -10.2)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "ignores"),
+    [
+        (None, "cross_entropy", True),
+        ("CrossEntropy", "cross_entropy", True),
+        ("cross entropy", "cross_entropy", True),
+        ("L1", "l1", True),
+        ("L2", "l2", False),
+        ("L2Hinge", "l2_hinge", False),
+        ("Hinge", "hinge", False),
+    ],
+)
+def test_every_output_has_the_networks_loss_with_values_where_dsstne_looks_at_them(function, expected, ignores):
+    found = layers_of(config(**({} if function is None else {"ErrorFunction": function})))[-1]
+    assert (found["loss"], found.get("values") == "ignore") == (expected, ignores)
+
+
+@pytest.mark.parametrize("key", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
+@pytest.mark.parametrize("function", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
+def test_both_spellings_of_the_margins_serve_both_losses(key, function):
+    found = layers_of(config(ErrorFunction=function, **{key: {"oneTarget": 0.8, "zeroScale": 0.3}}))[-1]
+    kind = "data_scaled_marginal_cross_entropy" if function.startswith("Data") else "scaled_marginal_cross_entropy"
+    assert found["loss"] == {"kind": kind, "one_target": 0.8, "zero_target": 0.1, "one_scale": 1.0, "zero_scale": 0.3}
+    assert ("values" in found) == (kind == "scaled_marginal_cross_entropy")
+
+
+@pytest.mark.parametrize(("function", "acts"), [("L2", True), ("L1", True), ("CrossEntropy", True), ("L2Hinge", False), ("Hinge", False)])
+def test_boosts_go_where_dsstne_applies_them(function, acts):
+    found = spoken(config(ErrorFunction=function, DeltaBoost={"one": 4, "zero": 0.5}))
+    expected = {"target": 4.0, "other": 0.5} if acts else None
+    assert found.network["layers"][-1].get("delta_boost") == expected
+    assert len(found.notes) == (0 if acts else 1)
+
+
+def test_limits_shares_and_sources_are_taken_over():
+    tied = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}
+    document = config(hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5), last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1})
+    found = layers_of(document)
+    assert (found[1]["weight_norm"], found[1]["delta_norm"], found[1]["dropout"]) == (2.0, 3.0, 0.5)
+    assert found[2]["weights"] == {"layer": "H", "layer_source": "In", "source": "H", "transposed": True}
+    assert (found[2]["source"], found[2]["delta_norm"]) == ("H", 1.0)
+    several = [hidden(Name=f"H{n}", N=4, Source="In") for n in range(6)]
+    wide = layers_of(config(*several, hidden(Name="All", Source=[f"H{n}" for n in range(6)])))
+    assert wide[-2]["source"] == [f"H{n}" for n in range(6)]
+
+
+def test_kind_type_and_name_have_dsstnes_defaults():
+    document = {"Layers": [{"DataSet": "a", "N": 5}, {"N": [4, 2]}, {"DataSet": "b", "N": 3}]}
+    found = layers_of(document)
+    assert [(layer["name"], layer.get("kind"), layer["units"]) for layer in found] == [
+        ("Input0", "input", 5),
+        ("Hidden1", None, 8),
+        ("Output2", "output", 3),
+    ]
+    assert found[1]["activation"] == found[2]["activation"] == "sigmoid"
+    assert spoken(document).training == {"shuffle": True}
+
+
+def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_them():
+    penalty = {"SparsenessPenalty": {"p": 0.2, "beta": 3}}
+    assert "sparseness" not in layers_of(config(hidden(), **penalty))[1]
+    assert layers_of(config(hidden(Sparse=True), **penalty))[1]["sparseness"] == {"target": 0.2, "weight": 3.0}
+    own = hidden(Sparse=True, SparsenessPenalty={"p": 0.4})
+    assert layers_of(config(own, **penalty))[1]["sparseness"] == {"target": 0.4, "weight": 3.0}
+    alone = spoken(config(own))
+    assert "sparseness" not in alone.network["layers"][1]
+    assert len(alone.notes) == 1
+    assert "denoise" not in layers_of(config(first={"Sparse": False}, Denoising={"p": 0.2}))[0]
+    assert layers_of(config(hidden(Sparse=True, Activation="Relu"), **penalty))[1]["activation"] == "relu"
+
+
+def test_dropout_of_an_input_is_for_dense_data():
+    assert layers_of(config(first={"Sparse": False, "pDropout": 0.2}))[0]["dropout"] == 0.2
+    found = spoken(config(first={"pDropout": 0.2}))
+    assert "dropout" not in found.network["layers"][0]
+    assert len(found.notes) == 1
+
+
+def test_convolutions_and_poolings_have_their_axes_turned_round():
+    layers = [
+        IMAGE,
+        {
+            "Name": "C",
+            "Type": "Convolutional",
+            "N": 8,
+            "Kernel": [5, 3],
+            "KernelStride": [2, 1],
+            "Activation": "Relu",
+            "BatchNormalization": True,
+        },
+        {"Name": "P", "Type": "Pooling", "Function": "Max", "Kernel": [2, 3], "KernelStride": [1, 2]},
+        {"Name": "L", "Type": "Pooling", "Function": "LRN"},
+        OUTPUT,
+    ]
+    found = layers_of({"Layers": layers, "LRN": {"k": 1, "n": 4}})
+    assert found[0]["shape"] == [3, 24, 28]
+    assert {key: found[1][key] for key in ("kind", "filters", "kernel", "stride", "padding", "batch_normalization")} == {
+        "kind": "convolution",
+        "filters": 8,
+        "kernel": [3, 5],
+        "stride": [1, 2],
+        "padding": "dsstne",
+        "batch_normalization": {"momentum": 1.0},
+    }
+    assert found[2] == {"name": "P", "kind": "pooling", "function": "max", "kernel": [3, 2], "stride": [2, 1], "padding": "dsstne"}
+    assert found[3] == {"name": "L", "kind": "pooling", "function": {"kind": "lrn", "k": 1.0, "n": 4, "alpha": 1e-4, "beta": 0.75}}
+
+
+@pytest.mark.parametrize(("function", "expected"), [("Maxout", "maxout"), ("DotProduct", "dot_product"), ("Cosine", "cosine")])
+def test_poolings_of_several_sources(function, expected):
+    towers = [hidden(Name=name, Source="In") for name in ("A", "B")]
+    pooled = {"Name": "P", "Type": "Pooling", "Function": function, "Source": ["A", "B"]}
+    assert layers_of(config(*towers, pooled))[3] == {"name": "P", "source": ["A", "B"], "kind": "pooling", "function": expected}
+
+
+def test_skips_and_normalization_of_hidden_layers():
+    document = config(hidden(Name="A"), hidden(Name="B", Skip="A", BatchNormalization=True))
+    found = layers_of(document)[2]
+    assert (found["skip"], found["batch_normalization"]) == ("A", {"momentum": 1.0})
+
+
+def test_what_belongs_to_training_is_told():
+    found = spoken(config(ShuffleIndices=False, Decay=0.01))
+    assert found.training == {"shuffle": False, "schedule": {"kind": "inverse", "decay": 0.01}}
+    notes = NetworkSpec.of(config(ShuffleIndices=False, Decay=0.01)).notes
+    assert [note.split(";")[0] for note in notes] == ["training.json decides on shuffle", "training.json decides on schedule"]
+    assert NetworkSpec.of(config()).notes == ()
+
+
+MISTAKES = [
+    (config(Versoin=0.8), 'config.json: Versoin is not a known key of DSSTNE\'s here. Did you mean "Version"?'),
+    (config(WeightData="x"), 'config.json: WeightData is not a known key of DSSTNE\'s here. DSSTNE calls it "WeightsData"'),
+    (config(L1Penalty=1), "config.json: L1Penalty is not a known key"),
+    (config(Recurrent=1), "config.json: Recurrent is not a known key"),
+    (config(CheckPointName="x"), 'config.json: CheckPointName is not a known key of DSSTNE\'s here. Write "checkpoints" in training.json.'),
+    (config(Version=0.6), "config.json: Version must be at least 0.7; got 0.6."),
+    (config(Kind="Recurrent"), 'config.json: Kind must be a known name; got "Recurrent".'),
+    (config(ErrorFunction="SMCE"), 'config.json: ErrorFunction must be a known name; got "SMCE".'),
+    (config(Denoising={"q": 1}), "config.json: Denoising.q is not a known key"),
+    (config(Denoising={"p": 2}), "config.json: Denoising.p must be from 0 to 1; got 2."),
+    (config(Decay=-1), "config.json: Decay must be at least 0; got -1."),
+    (config(ShuffleIndices="yes"), "config.json: ShuffleIndices must be true or false; got 'yes'."),
+    (config(Layers=[]), "config.json: Layers must be a list of layers"),
+    (config(hidden(ErrorFunction="L2")), "config.json: Layers[1].ErrorFunction is not a known key"),
+    (config(hidden(N="auto")), "config.json: Layers[1].N of a hidden layer must be a number; got 'auto'."),
+    (config(hidden(N=0)), "config.json: Layers[1].N must be a whole number of at least 1, or a list of up to 4; got 0."),
+    (config(hidden(Kind="Pooling")), 'config.json: Layers[1].Kind must be a known name; got "Pooling".'),
+    (config(hidden(Kind="Target")), "config.json: Layers[1].Kind must be Input, Hidden or Output"),
+    (
+        config(hidden(Type="Convolution")),
+        'config.json: Layers[1].Type must be a known name; got "Convolution". Did you mean "Convolutional"?',
+    ),
+    (config(hidden(Type="Pooling")), "config.json: Layers[1].Function must be one of Max"),
+    (config(hidden(Activation="ParametricRectifiedLinear")), "config.json: Layers[1].Activation must be a known name"),
+    (config(hidden(Activation="LRelu", Slope=2)), "config.json: Layers[1].Slope must be from 0 to 1; got 2."),
+    (config(hidden(pDropout=1)), "config.json: Layers[1].pDropout must be less than 1; got 1."),
+    (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
+    (config(hidden(WeightInit={"Scheme": "He"})), 'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".'),
+    (config(hidden(WeightNorm="big")), "config.json: Layers[1].WeightNorm must be a number; got 'big'."),
+    (config(hidden(SharedWeights=[{}, {}])), "config.json: Layers[1].SharedWeights must be one object"),
+    (config(last={"SharedWeights": {"Transpose": True}}), "config.json: Layers[1].SharedWeights.Transpose is not a known key"),
+    (config(last={"BatchNormalization": True}), "config.json: Layers[1].BatchNormalization is not a known key"),
+    (config(last={"pDropout": 0.5}), "config.json: Layers[1].pDropout of an output must be 0"),
+    (config(last={"Skip": "In"}), "config.json: Layers[1].Skip must be absent from an output"),
+    (config(last={"Type": "Pooling"}), "config.json: Layers[1].Type of an output must be FullyConnected"),
+    (config(last={"Source": 3}), "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3."),
+    ({**config(), "version": 1}, 'config.json: the key "version" stands twice, in another case. Keep one of them.'),
+]
+
+
+@pytest.mark.parametrize(("document", "message"), MISTAKES, ids=[message[:70] for _, message in MISTAKES])
+def test_a_mistake_gives_one_sentence_with_its_place(document, message):
+    with pytest.raises(DocumentError) as caught:
+        translation(document, "config.json")
+    assert str(caught.value).startswith(message)
+
+
+def test_what_this_project_cannot_do_is_told_in_its_words():
+    with pytest.raises(DocumentError, match=r"^config.json, in widenet's words: layers\[1\].loss \"cross_entropy\" needs the activation"):
+        NetworkSpec.of(config(last={"Activation": "Tanh"}), "config.json")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (config(), True),
+        (changed_case(config(), str.upper), True),
+        ({"Layers": {"dataset": "a"}}, True),
+        ({"layers": [{"name": "in", "kind": "input", "field": "a"}]}, False),
+        ({"layers": [{"name": "in", "kind": "input", "field": "a", "dataset": "b"}]}, False),
+        ({"Layers": [{"Kind": "Hidden"}]}, False),
+        ({"layers": 3}, False),
+        ({}, False),
+        ([], False),
+    ],
+)
+def test_a_document_is_dsstnes_where_a_layer_has_a_data_set_and_none_a_field(values, expected):
+    assert is_dsstne(values) is expected
+
+
+def test_comments_go_and_what_looks_like_one_in_text_stays():
+    text = '{"Name": "a // b /* c */ \\" // d", // e\n /* f\n g */ "Layers": []}'
+    assert json.loads(without_comments(text)) == {"Name": 'a // b /* c */ " // d', "Layers": []}
+    assert without_comments(text).count("\n") == text.count("\n")
+
+
+def test_a_file_with_comments_is_read_as_it_is(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("// DSSTNE\n" + json.dumps(config(hidden())), "utf-8")
+    network = NetworkSpec.read(path)
+    assert network == NetworkSpec.of(config(hidden()))
+    assert (network.dialect, network.where) == ("dsstne", str(path))
+    assert NetworkSpec.parse(network.to_json()) == network
+    path.write_text("// DSSTNE\n" + json.dumps(config())[:-3], "utf-8")
+    with pytest.raises(DocumentError, match=r"config.json: line 2, column"):
+        NetworkSpec.read(path)

@@ -1,0 +1,1 @@
+"""Amazon DSSTNE's commands, with its flags, and commands for its files."""

@@ -1,0 +1,81 @@
+"""`widenet dsstne knn-search`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from widenet.cli.processes import Processes, run_in_processes
+
+_SEVERAL = ("--data-files", "--input-files")
+
+
+class _Stored(StrEnum):
+    fp32 = "fp32"
+    fp16 = "fp16"
+
+
+class SeveralFiles(TyperCommand):
+    """Takes several files after one option, as DSSTNE does: --data-files a b c."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words that click knows: the option before each file."""
+        found: list[str] = []
+        option = ""
+        for word in args:
+            if word.startswith("--"):
+                option = word
+            elif option in _SEVERAL and found[-1] != option:
+                found.append(option)
+            found.append(word)
+        return super().parse_args(ctx, found)
+
+
+def knn_search(
+    context: typer.Context,
+    data_files: Annotated[list[Path], typer.Option(help="Files of the vectors to search: key, tab, numbers; several.")],
+    input_files: Annotated[list[Path], typer.Option(help="Files of the vectors to search for; several.")],
+    output_file: Annotated[Path | None, typer.Option(help="File to write; standard output if not given.")] = None,
+    k: Annotated[int, typer.Option(help="Neighbours of each vector.", min=1)] = 100,
+    batch_size: Annotated[int, typer.Option(help="Vectors that are searched for at once.", min=1)] = 128,
+    data_type: Annotated[_Stored, typer.Option(help="How the vectors to search are kept.")] = _Stored.fp32,
+    key_val_delim: Annotated[str, typer.Option(help="What stands after a key. A tab if not given.", show_default=False)] = "\t",
+    vec_delim: Annotated[str, typer.Option(help="What stands between numbers. A space if not given.", show_default=False)] = " ",
+    id_score_sep: Annotated[str, typer.Option(help="What is written between a key and its score.")] = ":",
+    score_precision: Annotated[int, typer.Option(help="Decimals of a score.", min=0)] = 3,
+    output_keys_only: Annotated[bool, typer.Option("--output-keys-only", help="Write no scores.")] = False,
+    report_interval: Annotated[int, typer.Option(help="Batches after which the speed is told.", min=1)] = 1000,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
+    processes: Processes = None,
+) -> None:
+    """Find the nearest vectors by product: key, tab, key:score key:score ..., best first."""
+    from time import perf_counter
+
+    from widenet.cli.lines import lines_to
+    from widenet.knn.neighbours import Neighbours
+    from widenet.knn.sources import read_vectors
+    from widenet.parallel.group import is_leader
+
+    run_in_processes(context, processes, device)
+    queries = read_vectors(input_files, key_val_delim, vec_delim)
+    searched = read_vectors(data_files, key_val_delim, vec_delim)
+    collection = Neighbours.of(searched, stored="float16" if data_type is _Stored.fp16 else "float32", device=device)
+
+    def neighbour(key: str, score: float) -> str:
+        return key if output_keys_only else f"{key}{id_score_sep}{score:.{score_precision}f}"
+
+    begun = perf_counter()
+    if not is_leader():
+        for _ in collection.search_all(queries, k, batch_size):
+            pass
+        return
+    with lines_to(output_file) as out:
+        for number, (keys, neighbours, scores) in enumerate(collection.search_all(queries, k, batch_size), start=1):
+            for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
+                found = vec_delim.join(neighbour(*each) for each in zip(own, own_scores, strict=True))
+                out.write(f"{key}{key_val_delim}{found}\n")
+            if number % report_interval == 0:
+                rate = min(number * batch_size, len(queries)) / (perf_counter() - begun)
+                typer.echo(f"{number:,} batches; {rate:,.0f} queries a second.", err=True)

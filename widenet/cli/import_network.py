@@ -1,0 +1,41 @@
+"""`widenet import-network`."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class _Dialect(StrEnum):
+    dsstne = "dsstne"
+    widenet = "widenet"
+
+
+def import_network(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="DSSTNE's network document.")],
+    out: Annotated[Path | None, typer.Option(help="The network.json to write. Printed if not given.")] = None,
+    dialect: Annotated[
+        _Dialect, typer.Option(help="dsstne does what DSSTNE's code does; widenet takes its names by what they say.")
+    ] = _Dialect.dsstne,
+) -> None:
+    """Say a DSSTNE network in widenet's words; what belongs in training.json is told on standard error."""
+    from widenet.errors import DocumentError
+    from widenet.spec.dsstne.network import is_dsstne, translation
+    from widenet.spec.network import NetworkSpec
+
+    values = NetworkSpec.read_values(config)
+    if not is_dsstne(values):
+        raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; got another document. Use it as it is.')
+    found = translation(values, str(config), dialect.value)
+    document = NetworkSpec.of(found.network, f"{config}, in widenet's words")
+    text = json.dumps(found.network, indent=2, ensure_ascii=False)
+    for note in found.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"For training.json: {json.dumps(found.training)}", err=True)
+    if out is None:
+        typer.echo(text)
+        return
+    out.write_text(text + "\n", encoding="utf-8")
+    typer.echo(f"{out}: {len(document.layers)} layers.")

@@ -1,0 +1,54 @@
+"""Commands that carry networks to other programs and from them: export, import."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from widenet.cli.model import Run
+
+
+def export(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The file to write: .onnx.")],
+    file_format: Annotated[str | None, typer.Option("--format", help="onnx. Known by the suffix.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Give the best units and their scores instead of all scores.", min=1)] = None,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="With --top-k: let units appear that the example has.")] = False,
+) -> None:
+    """Write a trained network for other programs. The names of its items are written beside it."""
+    from widenet.errors import OptionError
+    from widenet.optional import optional
+
+    if file_format not in (None, "onnx"):
+        raise OptionError(f'format must be "onnx"; got "{file_format}".')
+    with optional("onnx", "onnx"):
+        from widenet.interop.onnx_export import export_onnx
+    from widenet.runs import Model
+
+    for path in export_onnx(Model.load(run, "cpu"), out, top_k, not include_seen):
+        typer.echo(f"{path}: {path.stat().st_size:,} bytes")
+
+
+def import_network(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".onnx, .keras, .caffemodel, or .prototxt with --weights.")],
+    out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    weights: Annotated[Path | None, typer.Option(help="The .caffemodel of a .prototxt.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A dataset whose fields the network's inputs and outputs are.")] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(help="NAME=FIELD: what an input or output is called in the dataset; may be given several times.")
+    ] = None,
+) -> None:
+    """Make a run of a network that another program trained. It predicts at once; `widenet train --from` trains it further."""
+    from widenet.errors import OptionError
+    from widenet.interop.import_network import import_network as run
+
+    names = {}
+    for pair in field or []:
+        name, separator, chosen = pair.partition("=")
+        if not (name and separator and chosen):
+            raise OptionError(f'field must be NAME=FIELD; got "{pair}".')
+        names[name] = chosen
+    model = run(file, out, weights=weights, data=data, fields=names)
+    typer.echo(f"{out}: {', '.join(f'{layer.name} {model.network.units[layer.name]:,}' for layer in model.run.network.layers)}")
+    for name, record in model.run.fields.items():
+        typer.echo(f'  field "{name}": {record.kind}, {record.width:,}')

@@ -1,0 +1,129 @@
+"""`widenet knn`: nearest neighbours among the items of a run, or among vectors in files."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from widenet.cli.processes import Processes, run_in_processes
+
+app = typer.Typer(
+    help="Find the nearest of many vectors, exactly; or write an index that does so nearly.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
+Layer = Annotated[str | None, typer.Option(help="The sparse input or the output whose units are compared; the only output if not given.")]
+
+
+class _Measure(StrEnum):
+    dot = "dot"
+    cosine = "cosine"
+    l2 = "l2"
+
+
+class _Stored(StrEnum):
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class _Index(StrEnum):
+    hnsw = "hnsw"
+    ivf = "ivf"
+
+
+By = Annotated[_Measure, typer.Option(help="What is near: a large product, a large cosine, a small distance.")]
+
+
+@app.command("like")
+def like(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or a part of one.")],
+    layer: Layer = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="How many items.", min=1)] = 10,
+    measure: By = _Measure.cosine,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    device: Device = None,
+) -> None:
+    """Show the items that a run holds to be most like one: widenet knn like RUN "The Hobbit"."""
+    from dataclasses import asdict
+
+    from widenet.cli.tables import recommendations_table
+    from widenet.knn.neighbours import Neighbours
+    from widenet.knn.of_network import check_layer, features_of
+    from widenet.parallel.group import is_leader
+    from widenet.runs import Model, Recommendation
+
+    model = Model.load(run, device)
+    names = features_of(model, check_layer(model.network, layer))
+    collection = Neighbours.of_model(model, layer, measure.value)
+    position = names.find(item)[0]
+    (scores,), (positions,) = collection.search(collection.vectors([position]), k + 1)
+    kept = (positions != position).nonzero()[0][:k]
+    units = positions[kept]
+    found = [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores[kept].tolist(), strict=True)]
+    if not is_leader():
+        return
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
+        return
+    typer.echo(f"Like: {names.titles([position])[0]}", err=True)
+    typer.echo(recommendations_table(found))
+
+
+@app.command("search")
+def search(
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The vectors to search: text (key, tab, numbers), .npy or .parquet.")],
+    queries: Annotated[list[Path], typer.Option(help="A file of the vectors to search for; may be given several times.")],
+    out: Annotated[Path | None, typer.Option(help="The file of JSON lines to write; standard output if not given.")] = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each query, up to all.", min=1)] = 10,
+    measure: By = _Measure.dot,
+    stored: Annotated[_Stored, typer.Option(help="How vectors are kept; those of 2 bytes are rounded.")] = _Stored.float32,
+    device: Device = None,
+    processes: Processes = None,
+) -> None:
+    """Write the nearest vectors of every query: {"key": ..., "neighbours": [{"key": ..., "score": ...}]}, nearest first."""
+    from widenet.cli.lines import lines_to
+    from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
+    from widenet.knn.sources import read_vectors
+    from widenet.parallel.group import is_leader
+
+    run_in_processes(context, processes, device)
+    asked = read_vectors(queries)
+    collection = Neighbours.of(read_vectors(files), measure=measure.value, stored=stored.value, device=device)
+    if not is_leader():
+        for _ in collection.search_all(asked, k, LARGEST_BLOCK):
+            pass
+        return
+    with lines_to(out) as written:
+        for keys, neighbours, scores in collection.search_all(asked, k, LARGEST_BLOCK):
+            for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
+                found = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
+                written.write(json.dumps({"key": key, "neighbours": found}, ensure_ascii=False) + "\n")
+
+
+@app.command("export")
+def export(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A run directory, or a file of vectors.")],
+    out: Annotated[Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")],
+    index: Annotated[_Index, typer.Option(help="hnsw: a graph of neighbours. ivf: lists around centres.")] = _Index.hnsw,
+    layer: Layer = None,
+    measure: By = _Measure.cosine,
+    k: Annotated[int, typer.Option("-k", "--k", help="Length of the lists that are compared with the exact ones.", min=1)] = 10,
+    device: Device = None,
+) -> None:
+    """Write an approximate index for faiss, and measure how many of the exact neighbours it finds."""
+    from widenet.knn.index import export_index
+    from widenet.knn.neighbours import Neighbours
+    from widenet.runs import Model
+
+    if source.is_dir():
+        collection = Neighbours.of_model(Model.load(source, device), layer, measure.value)
+    else:
+        collection = Neighbours.of(source, measure=measure.value, device=device)
+    found = export_index(collection, out, index.value, k)
+    typer.echo(f"{out}: {len(collection):,} vectors, {found.num_bytes:,} bytes.")
+    typer.echo(f"recall@{found.k} {found.recall:.4f} over {found.num_queries:,} of its vectors, each without itself; {found.settings}.")

@@ -1,0 +1,54 @@
+"""DSSTNE's text: a line is NAME, a tab, and FEATURE,VALUE:FEATURE,VALUE; values may be absent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from widenet.data.formats import sql
+from widenet.data.formats.columns import Columns, first_broken
+from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.text import NO_UTF8, TextFile
+
+SUFFIXES: tuple[str, ...] = (".dsstne",)
+IS_TEXT = True
+
+
+def opened(path: Path, name: str, reading: Reading) -> "Dsstne":  # noqa: ARG001
+    """The source in a file."""
+    return Dsstne(name, "dsstne (NAME, tab, ITEM,VALUE:ITEM,VALUE)", ["user", "item", "value"], empty_users=True, file=TextFile(path))
+
+
+@dataclass
+class Dsstne(TextSource):
+    """A name without features is a user without items, and its value is 1."""
+
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of `user`, `item` and `value`."""
+        parted = 'split_part(line, chr(9), 1) AS "user", rtrim(substr(line, strpos(line, chr(9)) + 1), chr(13)) AS rest'
+        lines = f"SELECT line, {parted} FROM {sql.lines(self.file)} WHERE trim(line, chr(13)) <> ''"  # noqa: S608
+        has_tab = "contains(line, chr(9))"
+        pairs = f'SELECT CASE WHEN {has_tab} THEN "user" END AS "user", unnest(string_split(rest, \':\')) AS pair, rest FROM ({lines})'  # noqa: S608
+        item = "CASE WHEN rest <> '' THEN split_part(pair, ',', 1) END"
+        value = "CASE WHEN rest = '' THEN '1' WHEN contains(pair, ',') THEN substr(pair, strpos(pair, ',') + 1) END"
+        return f'(SELECT CASE WHEN {item} = \'\' THEN NULL ELSE "user" END AS "user", {item} AS item, {value} AS value FROM ({pairs}))'  # noqa: S608
+
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
+        """Lines without a tab, and those with a feature or a value that breaks a rule."""
+        for number, line in enumerate(self.file.lines(), start=1):
+            if (text := line.rstrip("\r\n")) and (rule := _rule_broken(text, columns)):
+                yield number, rule
+
+
+def _rule_broken(line: str, columns: Columns) -> str | None:
+    if "\ufffd" in line:
+        return NO_UTF8
+    user, tab, rest = line.partition("\t")
+    if not tab:
+        return "must be a name, a tab and features; it has no tab. Fix or remove the line."
+    for pair in rest.split(":") if rest else []:
+        item, _, value = pair.partition(",")
+        if broken := first_broken({"user": user, "item": item, "value": value}, columns):
+            return broken
+    return None if user else first_broken({"user": user, "item": "-", "value": "1"}, columns)

@@ -1,0 +1,90 @@
+"""JSON lines: each line is an object; a key that holds lists gives one interaction for each entry."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from widenet.data.formats import sql
+from widenet.data.formats.columns import Columns, first_broken
+from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.text import LONGEST_LINE_BYTES, NO_UTF8, TextFile
+from widenet.errors import DataError
+
+SUFFIXES: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
+IS_TEXT = True
+
+
+def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG001
+    """The source in a file; its columns are the keys of the first lines."""
+    file = TextFile(path)
+    found: dict[str, Any] = {}
+    for number, line in enumerate(file.sample(), start=1):
+        try:
+            read = json.loads(line)
+        except ValueError:
+            read = None
+        if isinstance(read, dict):
+            found = read | {key: value for key, value in found.items() if value is not None}
+        elif number == 1:
+            raise DataError(f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`.")
+    lists = frozenset(key for key, value in found.items() if isinstance(value, list))
+    kind = f"JSON lines{f' ({sorted(lists)[0]} holds lists)' if lists else ''}"
+    return JsonLines(name, kind, list(found), empty_users=bool(lists), file=file, lists=lists)
+
+
+@dataclass
+class JsonLines(TextSource):
+    """Where keys hold lists, the first entries belong together, and the second ones; an empty list is a user without items."""
+
+    lists: frozenset[str] = field(default=frozenset())
+
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of all keys, as text."""
+        kinds = ", ".join(f"{sql.literal(key)}: '{'VARCHAR[]' if key in self.lists else 'VARCHAR'}'" for key in self.columns)
+        options = f"columns = {{{kinds}}}, compression = '{self.file.compression}', maximum_object_size = {LONGEST_LINE_BYTES}"
+        table = sql.read("read_ndjson", self.file.path, options)
+        if not self.lists:
+            return table
+        listed = ", ".join(
+            f"unnest(CASE WHEN len({sql.name(key)}) > 0 THEN {sql.name(key)} ELSE [NULL] END) AS {sql.name(key)}"
+            if key in self.lists
+            else sql.name(key)
+            for key in self.columns
+        )
+        return f"(SELECT {listed} FROM {table})"  # noqa: S608
+
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
+        """Lines that are no JSON objects, and those with a value that breaks a rule."""
+        for number, line in enumerate(self.file.lines(), start=1):
+            if line.strip() and (rule := self._rule_broken(line, columns)):
+                yield number, rule
+
+    def _rule_broken(self, line: str, columns: Columns) -> str | None:
+        if "\ufffd" in line:
+            return NO_UTF8
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            return f"must be a JSON object; {error}. Fix or remove the line."
+        if not isinstance(found, dict):
+            return "must be a JSON object. Fix or remove the line."
+        for key in self.columns:
+            if isinstance(found.get(key), list) != (key in self.lists) and found.get(key) is not None:
+                return f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the first lines. Fix or remove the line.'
+        found |= {key: [] for key in self.lists if found.get(key) is None}
+        lengths = {len(found[key]) for key in self.lists}
+        if len(lengths) > 1:
+            return f"the lists {', '.join(sorted(self.lists))} must be of one length. Fix or remove the line."
+        for place in range(max(lengths, default=1)):
+            cells = {key: found[key][place] if key in self.lists else found.get(key) for key in self.columns}
+            if broken := first_broken({key: _text(value) for key, value in cells.items()}, columns):
+                return broken
+        return None
+
+
+def _text(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,61 @@
+"""Sessions: each line holds the items of one user, separated by spaces or commas; the line's number names the user."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from widenet.data.formats import sql
+from widenet.data.formats.adjacency import unreadable
+from widenet.data.formats.columns import Columns
+from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.text import TextFile
+
+SUFFIXES: tuple[str, ...] = (".sessions",)
+IS_TEXT = True
+
+_LINES_AT_ONCE = 2**16
+_SCHEMA = pa.schema([("number", pa.int64()), ("line", pa.string())])
+
+
+def opened(path: Path, name: str, reading: Reading) -> "Sessions":
+    """The source in a file."""
+    kind = f"sessions (items only; line {reading.first_line} is the user {reading.first_line})"
+    return Sessions(name, kind, ["user", "item"], empty_users=True, file=TextFile(path), first_line=reading.first_line)
+
+
+@dataclass
+class Sessions(TextSource):
+    """A line without items is a user without items."""
+
+    first_line: int = 1
+
+    @property
+    def num_lines(self) -> int:
+        """How many lines the file has."""
+        with self.file.opened() as file:
+            return sum(1 for _ in file)
+
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """The SQL table of `user` and `item`; DuckDB reads lines in any order, so that they are numbered before."""
+        table = f"sessions {self.file.path}"
+        connection.register(table, pa.RecordBatchReader.from_batches(_SCHEMA, self._numbered()))
+        words = "list_filter(string_split_regex(line, '[\\s,]+'), lambda word: word <> '')"
+        items = "unnest(CASE WHEN len(words) > 0 THEN words ELSE [NULL] END)"
+        listed = f'SELECT CAST(number AS VARCHAR) AS "user", {words} AS words FROM {sql.name(table)}'  # noqa: S608
+        return f'(SELECT "user", {items} AS item FROM ({listed}))'  # noqa: S608
+
+    def _numbered(self) -> Iterator[pa.RecordBatch]:
+        number = self.first_line
+        with self.file.opened() as file:
+            while lines := list(islice(file, _LINES_AT_ONCE)):
+                numbers = pa.array(range(number, number + len(lines)), pa.int64())
+                yield pa.RecordBatch.from_arrays([numbers, pa.array(lines, pa.string())], schema=_SCHEMA)
+                number += len(lines)
+
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
+        """Lines that are no UTF-8 or too long: every other text is right."""
+        yield from unreadable(self.file)

@@ -1,0 +1,80 @@
+"""What every kind of source gives: its columns, an SQL table of them, and its mistakes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+
+from widenet.data.formats.columns import Columns
+from widenet.data.formats.text import TextFile
+
+
+@dataclass
+class Source(ABC):
+    """One place that interactions are read from.
+
+    name: what messages call it. kind: its format, in words. columns: their names.
+    """
+
+    name: str
+    kind: str
+    columns: list[str]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """The columns of roles that need no name, where columns have no names of their own."""
+    empty_users: bool = False
+    """Whether a row without an item is right: it names a user who has none."""
+
+    doubt: str = ""
+    """What else may help where a column is not found: the end of a sentence."""
+
+    @abstractmethod
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """The SQL table of all columns, for one query of this connection."""
+
+    @abstractmethod
+    def first_mistake(self, columns: Columns) -> str | None:
+        """The first place that breaks a rule, as a sentence; None when there is none."""
+
+
+@dataclass
+class TextSource(Source):
+    """A source in lines of text; `bad_lines` can be left out of it."""
+
+    file: TextFile = field(kw_only=True)
+
+    @abstractmethod
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
+        """The numbers of the lines that break a rule, ascending, and the rule as a sentence."""
+
+    def first_mistake(self, columns: Columns) -> str | None:
+        """The first line that breaks a rule, as a sentence; None when there is none."""
+        return next((f"{self.name}: line {number}: {rule}" for number, rule in self.bad_lines(columns)), None)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read, as far as it was said; None is guessed.
+
+    format: for all files. delimiter, has_header, columns: of CSV. named: columns that options name, which a header must hold.
+    first_line: the number of the first line, which names the user of a session.
+    """
+
+    format: str | None = None
+    delimiter: str | None = None
+    has_header: bool | None = None
+    columns: tuple[str, ...] | None = None
+    named: frozenset[str] = frozenset()
+    first_line: int = 1
+
+
+class Format(Protocol):
+    """What the module of a file format gives."""
+
+    SUFFIXES: tuple[str, ...]
+    IS_TEXT: bool
+
+    def opened(self, path: Path, name: str, reading: Reading) -> Source:
+        """The source in a file; raises DataError when the file is not of this format."""

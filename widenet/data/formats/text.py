@@ -1,0 +1,66 @@
+"""Files of text, plain or compressed by gzip or zstd: their lines, and copies without some of them."""
+
+import gzip
+import io
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+COMPRESSED = (".gz", ".zst", ".zstd")
+LONGEST_LINE_BYTES = 2**26
+NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
+
+_SAMPLE_BYTES = 2**16
+_SAMPLE_LINES = 100
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file of text, whose first bytes tell whether it is compressed."""
+
+    path: Path
+
+    @property
+    def compression(self) -> str:
+        """DuckDB's name of the compression, or "none"."""
+        with self.path.open("rb") as file:
+            first = file.read(4)
+        return next((name for magic, name in _MAGIC.items() if first.startswith(magic)), "none")
+
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """The bytes, decompressed."""
+        match self.compression:
+            case "gzip":
+                with gzip.open(self.path, "rb") as file:
+                    yield io.BufferedReader(file)
+            case "zstd":
+                with pa.CompressedInputStream(pa.OSFile(str(self.path)), "zstd") as stream:
+                    yield io.BufferedReader(stream)
+            case _:
+                with self.path.open("rb") as plain:
+                    yield plain
+
+    def lines(self) -> Iterator[str]:
+        """The lines with their ends; bytes that are no UTF-8 become U+FFFD."""
+        with self.opened() as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="\n") as text:
+            yield from text
+
+    def sample(self) -> list[str]:
+        """The first lines, without the last one where it is cut off and not the only one."""
+        with self.opened() as file:
+            text = file.read(_SAMPLE_BYTES).decode("utf-8-sig", "replace")
+            is_whole = not file.read(1)
+        lines = text.splitlines(keepends=True)
+        return (lines if is_whole or len(lines) == 1 else lines[:-1])[:_SAMPLE_LINES]
+
+    def without(self, numbers: Container[int], copy: Path) -> "TextFile":
+        """A copy in which the lines of these numbers, counted from 1, are empty."""
+        with self.opened() as file, copy.open("wb") as kept:
+            kept.writelines(b"\n" if number in numbers else line for number, line in enumerate(file, start=1))
+        return TextFile(copy)

@@ -1,0 +1,99 @@
+"""Which interactions an ingest keeps, what becomes of repeated ones, and which are set aside by their time."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+from widenet.data.manifest import Part
+from widenet.errors import OptionError, did_you_mean
+
+Duplicates = Literal["last", "first", "max", "sum", "error"]
+Moment = float | str
+"""A number, or an ISO date or time."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is kept of interactions; raises OptionError for a rule that is wrong.
+
+    duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
+    since, until: times from the first on, and before the second, stay.
+    min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
+    last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
+    """
+
+    duplicates: Duplicates = "max"
+    min_value: float | None = None
+    since: float = -math.inf
+    until: float = math.inf
+    min_user_items: int = 0
+    min_item_users: int = 0
+    last: Mapping[Part, int] = field(default_factory=dict)
+    from_time: Mapping[Part, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.duplicates not in get_args(Duplicates):
+            known = get_args(Duplicates)
+            raise OptionError(
+                f"--duplicates must be one of {', '.join(known)}; got {self.duplicates!r}.{did_you_mean(self.duplicates, known)}"
+            )
+        if self.min_value is not None and not math.isfinite(self.min_value):
+            raise OptionError(f"--min-value must be a finite number; got {self.min_value}.")
+        if not self.since < self.until:
+            raise OptionError(f"--since must be before --until; got {self.since:g} and {self.until:g}.")
+        least = {"--min-user-items": self.min_user_items, "--min-item-users": self.min_item_users}
+        for option, number in {**least, **{f"--{part}-last": number for part, number in self.last.items()}}.items():
+            if number < 0:
+                raise OptionError(f"{option} must be at least 0; got {number}.")
+        for part in self.last:
+            if part in self.from_time:
+                raise OptionError(f"--{part}-last and --{part}-since exclude each other. Give one of them.")
+
+    @property
+    def drops(self) -> bool:
+        """Whether interactions may go, so that users without any are not kept either."""
+        return self.min_value is not None or self.has_window or self.has_minimums
+
+    @property
+    def has_window(self) -> bool:
+        """Whether some times are left out."""
+        return self.since > -math.inf or self.until < math.inf
+
+    @property
+    def has_minimums(self) -> bool:
+        """Whether small users or items are left out."""
+        return self.min_user_items > 0 or self.min_item_users > 0
+
+    @property
+    def divided(self) -> tuple[Part, ...]:
+        """The parts that are made of the sources of the train part, those that take first before others."""
+        parts: tuple[Part, ...] = ("heldout", "validation")
+        return tuple(part for part in parts if part in self.last or part in self.from_time)
+
+    @property
+    def splits_by_time(self) -> list[str]:
+        """The options that keep the interactions of some times from training."""
+        window = [name for name, is_given in (("--since", self.since > -math.inf), ("--until", self.until < math.inf)) if is_given]
+        return [*window, *(f"--{part}-last" for part in self.last), *(f"--{part}-since" for part in self.from_time)]
+
+    @property
+    def needs_time(self) -> list[str]:
+        """The options that were given and mean nothing without a time."""
+        return [*self.splits_by_time, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else [])]
+
+
+def moment(option: str, given: Moment | None, absent: float) -> float:
+    """A number, or the seconds since 1970 of an ISO date or time, taken as UTC where it names no zone; raises OptionError."""
+    if given is None:
+        return absent
+    try:
+        return float(given)
+    except ValueError:
+        pass
+    try:
+        read = datetime.fromisoformat(str(given))
+    except ValueError:
+        raise OptionError(f"{option} must be a number, or a date or time such as 2024-05-01; got {given!r}.") from None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

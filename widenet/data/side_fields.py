@@ -1,0 +1,151 @@
+"""Further fields of users: their categories, their numbers, and how much they count."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from widenet.data.assemble import SortedEntries
+from widenet.data.formats import sql
+from widenet.data.formats.columns import Columns, chosen, listed
+from widenet.data.formats.source import Reading, Source
+from widenet.data.rules import FieldLayout, check_field_name
+from widenet.data.selection import Selection
+from widenet.data.sources import Sources, mistake, opened
+from widenet.data.tables import ROWS_PER_STREAM, Tables
+from widenet.data.writer import ROWS_PER_BATCH
+from widenet.errors import DataError, OptionError
+
+_ENTRIES = "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY example, feature"
+
+
+@dataclass(frozen=True)
+class SideFields:
+    """What is asked for beside the interactions; raises OptionError for names or a combination that is wrong.
+
+    users: a file or a table of users. user: its column of their ids.
+    sparse: field name and column, of `users` if it has the column, or else of the interactions.
+    dense: field name and columns of `users`. weight: the column of `users` with the weight of an example.
+    """
+
+    users: object = None
+    user: str | None = None
+    sparse: Mapping[str, str] = field(default_factory=dict)
+    dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*self.sparse, *self.dense):
+            check_field_name(name)
+        for option, is_given in (("--dense", self.dense), ("--weight", self.weight), ("--users-id", self.user)):
+            if is_given and self.users is None:
+                raise OptionError(f"{option} needs --users. Name the file of users.")
+
+
+class SideTables:
+    """The tables of side fields for the examples that stay; raises DataError for a column or a cell that breaks a rule."""
+
+    def __init__(self, tables: Tables, asked: SideFields, interactions: Sources, selection: Selection, folder: Path) -> None:
+        self._tables, self._asked = tables, asked
+        self._connection = tables.connection
+        self._connection.execute(
+            "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example FROM examples"
+        )
+        self._numbers = [column for columns in asked.dense.values() for column in columns] + ([asked.weight] if asked.weight else [])
+        source = self._opened(folder)
+        for place, (name, column) in enumerate(asked.sparse.items()):
+            if source is not None and column in source.columns:
+                rows = f"SELECT name, {_known(column)} AS category FROM known_users"  # noqa: S608
+            else:
+                for option in selection.splits_by_time:
+                    rule = f"is of the interactions, and would also tell of those that {option} leaves out"
+                    raise OptionError(f"--sparse {name} {rule}. Give it in a file of --users.")
+                rows = interactions.categories(self._connection, column)
+            self._make_field(f"side_{place}", rows, column)
+
+    def _opened(self, folder: Path) -> Source | None:
+        """The source of users, if there is one, with the rows of those who are examples in the table `known_users`."""
+        if self._asked.users is None:
+            return None
+        [source] = opened([self._asked.users], Reading(), folder)
+        key = chosen(source.name, source.columns, "users-id", self._asked.user)
+        for column in self._numbers:
+            if column not in source.columns:
+                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+        wanted = [column for column in source.columns if column in (*self._numbers, *self._asked.sparse.values())]
+        columns = ", ".join(f"nullif(CAST(given.{sql.name(column)} AS VARCHAR), '') AS {_known(column)}" for column in wanted)
+        try:
+            matched = f"example_rows.name = CAST(given.{sql.name(key)} AS VARCHAR)"
+            self._connection.execute(
+                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "  # noqa: S608
+                f"FROM {source.scan(self._connection)} AS given JOIN example_rows ON {matched}"
+            )
+        except duckdb.Error as error:
+            raise mistake([(source, Columns(key, key))], str(error).split("\n", 1)[0].rstrip(".")) from error
+        self._check(source, key)
+        return source
+
+    def _check(self, source: Source, key: str) -> None:
+        """Somebody is known, nobody twice where numbers are asked for, and numbers are numbers."""
+        known = self._tables.count("SELECT count(DISTINCT name) FROM known_users")
+        if not known:
+            raise DataError(f'{source.name}: column "{key}" must hold ids of users; none is one. Name the column with --users-id.')
+        self._tables.facts |= {"users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known}
+        if self._numbers:
+            twice = "SELECT name FROM known_users GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
+            for (name,) in self._connection.execute(twice).fetchall():
+                raise DataError(f"{source.name}: a user must have one row where --dense or --weight is asked for; {name!r} has several.")
+        for column in self._numbers:
+            number = sql.number(_known(column))
+            wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._asked.weight else "")
+            first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"  # noqa: S608
+            for name, cell in self._connection.execute(first).fetchall():
+                rule = "a number of at least 0" if column == self._asked.weight else "a number"
+                raise DataError(f'{source.name}: column "{column}" must be {rule}; user {name!r} has {cell or "nothing"}. Fix the row.')
+
+    def _make_field(self, table: str, rows: str, column: str) -> None:
+        """The tables of one sparse field: each example's categories, and the features they are."""
+        self._connection.execute(
+            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "  # noqa: S608
+            "WHERE category IS NOT NULL"
+        )
+        if not self._tables.count(f"SELECT count(*) FROM {table}"):  # noqa: S608
+            raise DataError(f'column "{column}" must hold a category for somebody; it is empty. Name another with --sparse.')
+        counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"  # noqa: S608
+        order = f"count DESC, {self._tables.order(counted)}"
+        numbered = f"SELECT *, CAST(row_number() OVER (ORDER BY {order}) - 1 AS UINTEGER) AS feature FROM ({counted})"  # noqa: S608
+        self._connection.execute(f"CREATE TABLE {table}_features AS {numbered}")
+
+    @property
+    def layouts(self) -> list[FieldLayout]:
+        """The further fields, sparse ones first."""
+        widths = [self._tables.count(f"SELECT count(*) FROM side_{place}_features") for place in range(len(self._asked.sparse))]  # noqa: S608
+        sparse = [FieldLayout(name, width) for name, width in zip(self._asked.sparse, widths, strict=True)]
+        return sparse + [FieldLayout(name, len(columns), "dense") for name, columns in self._asked.dense.items()]
+
+    def entries(self) -> dict[str, SortedEntries]:
+        """The entries of each sparse field."""
+        tables = {name: f"side_{place}" for place, name in enumerate(self._asked.sparse)}
+        return {name: SortedEntries(self._tables.stream(_ENTRIES.format(table, table), ROWS_PER_STREAM)) for name, table in tables.items()}
+
+    def vocabularies(self) -> dict[str, Iterator[pa.RecordBatch]]:
+        """The rows of each sparse field's vocabulary, in order."""
+        named = "SELECT name AS id, CAST(NULL AS VARCHAR) AS title, count FROM side_{}_features ORDER BY feature"
+        return {name: self._tables.stream(named.format(place), ROWS_PER_BATCH) for place, name in enumerate(self._asked.sparse)}
+
+    def examples(self) -> Iterator[pa.RecordBatch]:
+        """The ids of the examples, in order, with their weights and dense fields; who has no row counts 1 and has zeros."""
+        numbers = [f"coalesce({sql.number(_known(self._asked.weight))}, 1) AS weight"] if self._asked.weight else []
+        for name, columns in self._asked.dense.items():
+            each = ", ".join(f"CAST(coalesce({sql.number(_known(column))}, 0) AS FLOAT)" for column in columns)
+            numbers.append(f"array_value({each}) AS {sql.name(name)}")
+        selected = ", ".join(["example_rows.name AS id", *numbers])
+        joined = "LEFT JOIN known_users USING (example)" if numbers else ""
+        return self._tables.stream(f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH)  # noqa: S608
+
+
+def _known(column: str) -> str:
+    """The column of the table `known_users` that holds one of the source's, whatever that is called."""
+    return sql.name(f"column {column}")

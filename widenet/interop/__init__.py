@@ -1,0 +1,1 @@
+"""Other worlds: what their files hold, as ours, and the other way round."""

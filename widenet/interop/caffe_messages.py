@@ -1,0 +1,68 @@
+"""The messages of Caffe's files, as far as they are read: names, numbers and types of fields, as caffe.proto publishes them."""
+
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_MESSAGES = """
+BlobShape: dim=1 int64*
+BlobProto: num=1 int64, channels=2 int64, height=3 int64, width=4 int64, data=5 float*, shape=7 BlobShape, double_data=8 double*
+NetStateRule: phase=1 Phase
+InnerProductParameter: num_output=1 uint32, bias_term=2 bool, axis=5 int32, transpose=6 bool
+ConcatParameter: concat_dim=1 uint32, axis=2 int32
+DropoutParameter: dropout_ratio=1 float
+EltwiseParameter: operation=1 EltwiseOp, coeff=2 float*
+ReLUParameter: negative_slope=1 float
+ELUParameter: alpha=1 float
+SoftmaxParameter: axis=2 int32
+BatchNormParameter: use_global_stats=1 bool, moving_average_fraction=2 float, eps=3 float
+ScaleParameter: axis=1 int32, num_axes=2 int32, bias_term=4 bool
+PowerParameter: power=1 float, scale=2 float, shift=3 float
+FlattenParameter: axis=1 int32
+InputParameter: shape=1 BlobShape*
+LayerParameter: name=1 string, type=2 string, bottom=3 string*, top=4 string*, blobs=7 BlobProto*, include=8 NetStateRule*, \
+exclude=9 NetStateRule*, phase=10 Phase, concat_param=104 ConcatParameter, dropout_param=108 DropoutParameter, eltwise_param=110 \
+EltwiseParameter, inner_product_param=117 InnerProductParameter, power_param=122 PowerParameter, relu_param=123 ReLUParameter, \
+softmax_param=125 SoftmaxParameter, flatten_param=135 FlattenParameter, batch_norm_param=139 BatchNormParameter, elu_param=140 \
+ELUParameter, scale_param=142 ScaleParameter, input_param=143 InputParameter
+V1LayerParameter: name=4 string
+NetParameter: name=1 string, layers=2 V1LayerParameter*, input=3 string*, input_dim=4 int64*, \
+input_shape=8 BlobShape*, layer=100 LayerParameter*
+"""
+"""One message a line; a type with * is repeated. Fields that are not here are passed over."""
+
+_ENUMS = {"Phase": ("TRAIN", "TEST"), "EltwiseOp": ("PROD", "SUM", "MAX")}
+_PACKED = ("float", "double", "int64")
+_Field = descriptor_pb2.FieldDescriptorProto
+
+
+@cache
+def message(name: str) -> Any:
+    """The class of a message, such as "NetParameter"."""
+    file = descriptor_pb2.FileDescriptorProto(name="widenet/caffe.proto", package="caffe", syntax="proto2")
+    for enum, values in _ENUMS.items():
+        described = file.enum_type.add(name=enum)
+        for number, value in enumerate(values):
+            described.value.add(name=value, number=number)
+    for line in _MESSAGES.strip().splitlines():
+        title, _, fields = line.partition(": ")
+        described = file.message_type.add(name=title)
+        for field in fields.split(", "):
+            _describe(described, *field.replace("=", " ").split())
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"caffe.{name}"))
+
+
+def _describe(owner: Any, name: str, number: str, kind: str) -> None:
+    plain = kind.rstrip("*")
+    label = _Field.LABEL_REPEATED if kind.endswith("*") else _Field.LABEL_OPTIONAL
+    field = owner.field.add(name=name, number=int(number), label=label)
+    if plain in _ENUMS or plain[0].isupper():
+        field.type = _Field.TYPE_ENUM if plain in _ENUMS else _Field.TYPE_MESSAGE
+        field.type_name = f".caffe.{plain}"
+    else:
+        field.type = getattr(_Field, f"TYPE_{plain.upper()}")
+    if label == _Field.LABEL_REPEATED and plain in _PACKED:
+        field.options.packed = owner.name.startswith("Blob")

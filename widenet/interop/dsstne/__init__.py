@@ -1,0 +1,1 @@
+"""Amazon DSSTNE: its data, its text and its trained networks."""

@@ -1,0 +1,55 @@
+"""DSSTNE's index files: a line for each name, `name<TAB>index`, in any order."""
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from widenet.durable import force_to_disk
+from widenet.errors import DataError
+
+
+def read_index(path: Path) -> dict[str, int]:
+    """The index of each name, in the order of the file; raises DataError for a line that is malformed, or repeats a name."""
+    if not path.is_file():
+        raise DataError(f"{path}: must be an index file; {'it is a directory' if path.is_dir() else 'it does not exist'}. Check the path.")
+    index_of: dict[str, int] = {}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                name, tab, index = line.decode().rstrip("\r\n").rpartition("\t")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}: line {number}: must be UTF-8 text; {error.reason}. Convert the file.") from error
+            if not tab or not name or not (index.isascii() and index.isdecimal()):
+                text = line.decode().rstrip("\r\n")[:60]
+                raise DataError(f"{path}: line {number}: must be a name, a tab and a whole number; got {text!r}. Correct the line.")
+            if name in index_of:
+                raise DataError(f"{path}: line {number}: names must differ; {name!r} stands twice. Remove one.")
+            index_of[name] = int(index)
+    return index_of
+
+
+def read_names(path: Path) -> list[str]:
+    """The names in the order of their indices, which must be 0, 1, 2 and so on; raises DataError."""
+    index_of = read_index(path)
+    names: list[str | None] = [None] * len(index_of)
+    for name, index in index_of.items():
+        if index >= len(names) or names[index] is not None:
+            why = "which stands twice" if index < len(names) else f"though it has {len(names):,} names"
+            raise DataError(f"{path}: indices must be 0, 1, 2 and so on, each once; got {index:,}, {why}. Correct the file.")
+        names[index] = name
+    if not names:
+        raise DataError(f"{path}: must hold at least one name; it is empty.")
+    return [name for name in names if name is not None]
+
+
+def write_index(path: Path, names: Sequence[str]) -> None:
+    """Write a line for each name, in order; the file appears whole, or stays as it was."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with beside.open("wb") as file:
+            for index, name in enumerate(names):
+                file.write(f"{name}\t{index}\n".encode())
+        force_to_disk(beside)
+        beside.rename(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,175 @@
+"""NetCDF files: opened and read with one sentence for whatever is wrong, written whole or not at all."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widenet.durable import force_to_disk
+from widenet.errors import DataError
+from widenet.interop.dsstne.signature import begins_as_netcdf
+from widenet.optional import optional
+
+with optional("netCDF4", "dsstne"):
+    import netCDF4
+
+AGAIN = "Write the file again."
+
+
+class NetcdfFile:
+    """An open file; every mistake in it becomes a DataError that names the file and the place."""
+
+    def __init__(self, path: Path, source: Any) -> None:
+        self.path = path
+        self._source = source
+        self._attributes = set(source.ncattrs())
+
+    def has(self, name: str) -> bool:
+        """Whether the file has an attribute of that name."""
+        return name in self._attributes
+
+    def _attribute(self, name: str, rule: str) -> Any:
+        if not self.has(name):
+            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it is missing. {AGAIN}")
+        return self._source.getncattr(name)
+
+    def whole(self, name: str, least: int = 0, default: int | None = None) -> int:
+        """A whole number of at least `least`; the default where it is missing, if there is one."""
+        if default is not None and not self.has(name):
+            return default
+        rule = f"a whole number of at least {least}"
+        found = self._attribute(name, rule)
+        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or found < least:
+            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {found}. {AGAIN}")
+        return int(found)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number, that of a float32 as its shortest decimal form says it; the default where it is missing, if there is one."""
+        if default is not None and not self.has(name):
+            return default
+        found = self._attribute(name, "a finite number")
+        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found):
+            raise DataError(f"{self.path}: attribute {name!r} must be a finite number; got {found}. {AGAIN}")
+        return float(str(found))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; the default where it is missing, if there is one."""
+        if default is not None and not self.has(name):
+            return default
+        found = self._attribute(name, "a text")
+        if not isinstance(found, str):
+            raise DataError(f"{self.path}: attribute {name!r} must be a text; got {found}. {AGAIN}")
+        return found
+
+    def choice(self, name: str, names: Sequence[str], default: str | None = None) -> str:
+        """What a code stands for; the default where it is missing, if there is one."""
+        code = self.whole(name, default=None if default is None else names.index(default))
+        if code >= len(names):
+            raise DataError(f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {AGAIN}")
+        return names[code]
+
+    def length(self, name: str) -> int | None:
+        """The length of a dimension; None where there is none of that name."""
+        found = self._source.dimensions.get(name)
+        return None if found is None else len(found)
+
+    def has_column(self, name: str) -> bool:
+        """Whether the file has a variable of that name."""
+        return name in self._source.variables
+
+    def column(self, name: str, length: int | None = None) -> "Column":
+        """A variable of one dimension, of this length if one is given."""
+        found = self._source.variables.get(name)
+        rule = "must have one dimension" if length is None else f"must hold {length:,} numbers"
+        if found is None:
+            raise DataError(f"{self.path}: variable {name!r} {rule}; it is missing. {AGAIN}")
+        if len(found.shape) != 1 or length not in (None, found.shape[0]):
+            raise DataError(f"{self.path}: variable {name!r} {rule}; its shape is {list(found.shape)}. {AGAIN}")
+        return Column(self.path, name, found)
+
+
+class Column:
+    """A variable of one dimension, read piece by piece."""
+
+    def __init__(self, path: Path, name: str, variable: Any) -> None:
+        self.path, self.name = path, name
+        self._variable = variable
+
+    def __len__(self) -> int:
+        return int(self._variable.shape[0])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds whole numbers."""
+        return np.issubdtype(self._variable.dtype, np.integer)
+
+    def texts(self) -> list[str]:
+        """All of it, which must be texts."""
+        found = self._read(slice(None))
+        if found.dtype != object:
+            raise DataError(f"{self.path}: variable {self.name!r} must hold texts; it holds {found.dtype}. {AGAIN}")
+        return [str(text) for text in found]
+
+    def numbers(self, start: int, stop: int) -> NDArray[Any]:
+        """The numbers from `start` to `stop`, as they are stored."""
+        found = self._read(slice(start, stop))
+        if found.dtype.kind not in "iuf":
+            raise DataError(f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}")
+        return found
+
+    def whole_numbers(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The numbers from `start` to `stop`, which must be whole numbers below 2^63."""
+        found = self.numbers(start, stop)
+        whole = found.astype(np.int64)
+        if not np.array_equal(whole, found) or (found.dtype.kind == "u" and len(whole) and int(whole.min()) < 0):
+            raise DataError(f"{self.path}: variable {self.name!r} must hold whole numbers below 2^63; it holds others. {AGAIN}")
+        return whole
+
+    def _read(self, wanted: slice) -> NDArray[Any]:
+        try:
+            return np.asarray(self._variable[wanted])
+        except (RuntimeError, OSError) as error:
+            raise DataError(f"{self.path}: variable {self.name!r} cannot be read: {error}. Copy or write the file again.") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[NetcdfFile]:
+    """A NetCDF file, open within; raises DataError where it is none, or is damaged."""
+    if not path.is_file():
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise DataError(f"{path}: must be a NetCDF file; it {what}. Check the path.")
+    if not begins_as_netcdf(path):
+        raise DataError(f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path.")
+    try:
+        source = netCDF4.Dataset(path, "r")
+    except OSError as error:
+        raise DataError(f"{path}: must be a whole NetCDF file; {error.strerror or error}. Copy or write it again.") from error
+    with source:
+        source.set_auto_maskandscale(False)
+        yield NetcdfFile(path, source)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Any]:
+    """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it fails."""
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: its folder must exist; {path.parent} does not. Make it first.")
+    if path.is_dir():
+        raise DataError(f"{path}: must be a file to write; it is a directory. Choose another name.")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with netCDF4.Dataset(beside, "w", format="NETCDF4") as target:
+            target.set_auto_maskandscale(False)
+            target.set_fill_off()
+            yield target
+        force_to_disk(beside)
+        beside.rename(path)
+        force_to_disk(path.parent)
+    except RuntimeError as error:
+        raise DataError(f"{path}: cannot be written: {error}. Free some space, or choose another place.") from error
+    finally:
+        beside.unlink(missing_ok=True)

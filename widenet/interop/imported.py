@@ -1,0 +1,133 @@
+"""A network that was trained elsewhere, and the run that it becomes."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from widenet.data.dataset import Dataset
+from widenet.data.rules import FieldLayout
+from widenet.data.writer import VOCABULARY_SCHEMA, write_dataset
+from widenet.errors import DataError, FitError, OptionError, did_you_mean
+from widenet.model.build import build
+from widenet.model.network import Network
+from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import FieldFacts, Width
+from widenet.plan.weights import weights_of
+from widenet.runs import Model
+from widenet.spec.layers import HiddenLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.run_directory import RunDirectory
+
+_NAMES_A_BLOCK = 65_536
+
+
+@dataclass
+class Imported:
+    """A network as its file describes it.
+
+    layers: as in a network document. fields: what its inputs and outputs are, by name.
+    weights: float32, by the names of `weights_of`; matrices are [units, inputs], biases [units]. factors: of an input's features.
+    settings: what the network document says beside its layers.
+    """
+
+    name: str
+    layers: list[dict[str, Any]]
+    fields: dict[str, Width]
+    weights: dict[str, np.ndarray]
+    factors: dict[str, np.ndarray] = field(default_factory=dict)
+    training: TrainingSpec = field(default_factory=TrainingSpec)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def with_fields(self, names: Mapping[str, str]) -> "Imported":
+        """The same network over fields of other names; raises OptionError for a field that it has not."""
+        for name in names:
+            if name not in self.fields:
+                raise OptionError(f'{self.name} has no field "{name}" to call otherwise.{did_you_mean(name, self.fields)}')
+        fields: dict[str, Width] = {}
+        for name, facts in self.fields.items():
+            chosen = names.get(name, name)
+            if fields.get(chosen, facts).width != facts.width:
+                widths = f"{fields[chosen].width:,} and {facts.width:,} wide"
+                raise OptionError(f'{self.name}: what is called "{chosen}" must be of one width; got two, {widths}. Give them two names.')
+            fields[chosen] = facts if chosen not in fields or facts.kind == "sparse" else fields[chosen]
+        layers = [{**layer, "field": names.get(layer["field"], layer["field"])} if "field" in layer else layer for layer in self.layers]
+        return replace(self, fields=fields, layers=layers)
+
+
+def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Model:
+    """A run that holds an imported network, finished: it predicts at once, and trainings may begin with its weights.
+
+    data: the dataset whose fields, and names of features, are the network's; without it features are named by their index.
+    Raises DataError, FitError, CheckpointError; then nothing is left.
+    """
+    spec = NetworkSpec.of({**imported.settings, "layers": imported.layers}, imported.name)
+    with TemporaryDirectory() as folder:
+        dataset = data or _described(Path(folder) / "data", imported.fields)
+        for name, facts in imported.fields.items():
+            found = dataset.fields.get(name)
+            if found is not None and found.width != facts.width:
+                widths = f"{found.width:,} features; {imported.name} needs {facts.width:,}"
+                raise FitError(f'{dataset.path}: field "{name}" has {widths}. Take the dataset that the network was trained on.')
+        exchange = LocalExchange(imported.training.shards)
+        network = build(spec, imported.training, dataset.fields, exchange, "cpu")
+        fill(network, imported, dataset.fields)
+        with RunDirectory.begin(out, spec, imported.training, dataset) as run:
+            try:
+                run.save_model("model", network, {"imported": imported.name})
+            except BaseException:
+                shutil.rmtree(out, ignore_errors=True)
+                raise
+    return Model(run, network)
+
+
+def fill(network: Network, imported: Imported, fields: Mapping[str, FieldFacts]) -> None:
+    """Give a network its weights; raises DataError where one is missing, has another shape, or holds a number that is not finite."""
+    layout = weights_of(network.spec, fields)
+    for name, weight in layout.weights.items():
+        is_turned = weight.wide and weight.columns is not None and isinstance(network.spec.layer(weight.layer), HiddenLayer)
+        wanted = (weight.rows,) if weight.columns is None else (weight.rows, weight.columns)
+        rows = _checked(imported, imported.weights.get(name), name, wanted[::-1] if is_turned else wanted)
+        rows = rows.T if is_turned else rows
+        if not weight.wide:
+            network.trunk[name].tensor.copy_(rows)
+            continue
+        wide = network.wide[name]
+        for shard, part in wide.parts.items():
+            part.weight.copy_(rows[wide.shards.start(shard) : wide.shards.stop(shard)])
+    for name, factors in network.damping.items():
+        factors.copy_(_checked(imported, imported.factors.get(name), f"{name} damping", tuple(factors.shape)))
+
+
+def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tuple[int, ...]) -> Tensor:
+    if array is None:
+        raise DataError(f'{imported.name}: the weights "{name}" are missing. Write the file again.')
+    if array.shape != shape:
+        raise DataError(f'{imported.name}: the weights "{name}" must have the shape {list(shape)}; got {list(array.shape)}.')
+    if not np.isfinite(array).all():
+        raise DataError(f'{imported.name}: the weights "{name}" must be finite numbers. Train the network again.')
+    return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
+
+
+def _described(path: Path, fields: Mapping[str, Width]) -> Dataset:
+    """A dataset without examples, whose features are named by their index."""
+    layouts = [FieldLayout(name, facts.width, "sparse" if facts.kind == "sparse" else "dense") for name, facts in fields.items()]
+    names = {layout.name: _indices(layout.width) for layout in layouts if layout.kind == "sparse"}
+    write_dataset(path, layouts=layouts, batches=[], vocabularies=names)
+    return Dataset.open(path)
+
+
+def _indices(width: int) -> Any:
+    for start in range(0, width, _NAMES_A_BLOCK):
+        ids = [str(index) for index in range(start, min(start + _NAMES_A_BLOCK, width))]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(ids), pa.nulls(len(ids), pa.string()), pa.array(np.zeros(len(ids), np.int64))], schema=VOCABULARY_SCHEMA
+        )

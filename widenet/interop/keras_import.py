@@ -1,0 +1,203 @@
+"""Keras models (.keras, the format of Keras 3) read: a zip of config.json and model.weights.h5. Nothing in it is run or unpickled."""
+
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from widenet.errors import DataError
+from widenet.interop.folding import folded
+from widenet.interop.imported import Imported
+from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_LARGEST_CONFIG = 2**26
+_ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "softmax", "gelu", "silu")
+
+
+def read_keras(path: Path) -> Imported:
+    """The network of a .keras file; raises DataError for one that is damaged, or that holds what has no counterpart."""
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
+            raise DataError(f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again.")
+        config = json.loads(archive.read(_CONFIG))
+        with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as weights:
+            operations = _Reader(config, weights).run()
+    return folded(str(path), operations)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What is not there, or is of another form, becomes one sentence about the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, EOFError) as error:
+        reason = str(error).strip("'\" .").partition("\n")[0] or type(error).__name__
+        raise DataError(f"{path} is no whole Keras 3 model: {reason}. Save it again with model.save(...).") from None
+
+
+class _Reader:
+    def __init__(self, config: dict[str, Any], weights: Any) -> None:
+        self.kind, self.config, self.weights = config["class_name"], config["config"], weights
+        self.layers: list[dict[str, Any]] = self.config["layers"]
+        self.groups = self._groups()
+        self.steps: list[Operation] = []
+        self.bags: dict[str, np.ndarray] = {}
+
+    def run(self) -> Operations:
+        if self.kind not in ("Sequential", "Functional"):
+            return Operations([Unknown(str(self.config.get("name", "model")), f"a model of the class {self.kind}")], {})
+        previous, ended = "", dict[str, str]()
+        for layer in self.layers:
+            name, before = layer["config"]["name"], len(self.steps)
+            nodes = layer.get("inbound_nodes", [])
+            sources = [previous] if self.kind == "Sequential" else list(_tensors(nodes[0])) if nodes else []
+            if len(nodes) > 1:
+                self.steps.append(Unknown(name, f"{layer['class_name']} that is used {len(nodes)} times"))
+            else:
+                self._read(name, layer, [ended.get(source, source) for source in sources])
+            ended[name] = self.steps[-1].name if len(self.steps) > before else name
+            previous = ended[name]
+        last = [name for name, _, _ in _triples(self.config["output_layers"])] if self.kind == "Functional" else [name]
+        return Operations(self.steps, {each: ended[each] for each in last})
+
+    def _groups(self) -> dict[str, str]:
+        """Where each layer's weights are: a group is called by its class, and those of one class are numbered."""
+        seen: Counter[str] = Counter()
+        groups = {}
+        for layer in self.layers:
+            plain = re.sub(r"\W+", "", layer["class_name"])
+            snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", plain)).lower()
+            groups[layer["config"]["name"]] = f"layers/{snake}" + (f"_{seen[snake]}" if seen[snake] else "")
+            seen[snake] += 1
+        by_name = {
+            str(group["vars"].attrs.get("name", "")): f"layers/{key}" for key, group in self.weights["layers"].items() if "vars" in group
+        }
+        return {**groups, **{name: group for name, group in by_name.items() if name in groups}}
+
+    def _numbers(self, name: str, count: int) -> list[np.ndarray]:
+        """A layer's weights, in the order in which Keras made them."""
+        found = self.weights[f"{self.groups[name]}/vars"]
+        if len(found) != count:
+            raise DataError(f'{self.weights.filename}: layer "{name}" must have {count} weights; got {len(found)}.')
+        return [np.asarray(found[str(place)][()], np.float32) for place in range(count)]
+
+    def _read(self, name: str, layer: dict[str, Any], sources: list[str]) -> None:
+        """Add what a layer does."""
+        kind, config = layer["class_name"], layer["config"]
+        source = sources[0] if sources else ""
+        is_pooled = source in self.bags
+        if is_pooled != (kind == "GlobalAveragePooling1D"):
+            self.steps.append(Unknown(name, f"{kind} of an Embedding" if is_pooled else kind))
+        elif kind == "InputLayer":
+            shape = config.get("batch_shape") or config["batch_input_shape"]
+            self.steps.append(Input(name, int(np.prod(shape[1:])) if len(shape) > 1 and all(shape[1:]) else None))
+        elif kind == "Dense":
+            self._dense(name, layer, source)
+        elif kind == "Embedding":
+            self._embedding(name, config, source)
+        elif kind == "GlobalAveragePooling1D":
+            self.steps.append(Dense(name, source, self.bags[source].T))
+        elif kind == "BatchNormalization":
+            self._batch_normalization(name, layer, source)
+        else:
+            self.steps.append(_plain(name, kind, config, sources))
+
+    def _dense(self, name: str, layer: dict[str, Any], source: str) -> None:
+        config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
+        if len(shape) != 2:
+            self.steps.append(Unknown(name, f"Dense over {len(shape) - 1} axes"))
+            return
+        kernel, *bias = self._numbers(name, 2 if config["use_bias"] else 1)
+        self.steps.append(Dense(name, source, kernel.T, bias[0] if bias else None))
+        activation = config["activation"]
+        if activation != "linear":
+            self.steps.append(_activation(f"{name} activation", activation))
+            if isinstance(self.steps[-1], Activate):
+                self.steps[-1] = Activate(f"{name} activation", name, self.steps[-1].activation)
+
+    def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
+        given = self.steps[-1] if self.steps and self.steps[-1].name == source else next(s for s in self.steps if s.name == source)
+        if config.get("mask_zero") or not isinstance(given, Input):
+            self.steps.append(Unknown(name, "Embedding with mask_zero" if config.get("mask_zero") else "Embedding of other than an input"))
+            return
+        (self.bags[name],) = self._numbers(name, 1)
+        self.steps[self.steps.index(given)] = Input(source, len(self.bags[name]), is_sparse=True, scale="mean")
+        self.steps.append(Same(name, source))
+
+    def _batch_normalization(self, name: str, layer: dict[str, Any], source: str) -> None:
+        config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
+        if len(shape) != 2:
+            self.steps.append(Unknown(name, f"BatchNormalization over {len(shape) - 1} axes"))
+            return
+        numbers = iter(self._numbers(name, 2 + config["scale"] + config["center"]))
+        scale = next(numbers) if config["scale"] else np.float32(1)
+        shift = next(numbers) if config["center"] else np.float32(0)
+        mean, variance = numbers
+        factor = scale / np.sqrt(variance + np.float32(config["epsilon"]))
+        self.steps.append(Affine(name, source, factor, shift - mean * factor))
+
+
+def _activation(name: str, activation: Any) -> Operation:
+    """An activation by its Keras name; its source is to be set."""
+    activation = {"swish": "silu", "leaky_relu": {"kind": "leaky_relu", "slope": 0.2}}.get(str(activation), activation)
+    known = activation in _ACTIVATIONS if isinstance(activation, str) else "kind" in activation
+    if activation == "elu":
+        return Activate(name, "", {"kind": "elu", "alpha": 1.0})
+    return Activate(name, "", activation) if known else Unknown(name, f"the activation {activation}")
+
+
+def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str]) -> Operation:
+    """A layer without weights."""
+    source = sources[0] if sources else ""
+    match kind:
+        case "Activation":
+            found = _activation(name, config["activation"])
+            return Activate(name, source, found.activation) if isinstance(found, Activate) else found
+        case "ReLU" if not config.get("max_value") and not config.get("threshold"):
+            slope = float(config.get("negative_slope", 0))
+            return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
+        case "LeakyReLU":
+            return Activate(name, source, {"kind": "leaky_relu", "slope": float(config["negative_slope"])})
+        case "ELU":
+            return Activate(name, source, {"kind": "elu", "alpha": float(config["alpha"])})
+        case "Softmax" if config.get("axis", -1) in (-1, 1):
+            return Activate(name, source, "softmax")
+        case "Dropout":
+            return Drop(name, source, float(config["rate"]))
+        case "Flatten":
+            return Same(name, source)
+        case "Concatenate" if config.get("axis", -1) in (-1, 1):
+            return Join(name, tuple(sources))
+        case "Add":
+            return Add(name, tuple(sources))
+        case "Rescaling" if isinstance(config["scale"], int | float) and isinstance(config["offset"], int | float):
+            return Affine(name, source, float(config["scale"]), float(config["offset"]))
+        case _:
+            return Unknown(name, kind)
+
+
+def _tensors(value: Any) -> Iterator[str]:
+    """The layers whose values stand in the arguments of a call."""
+    if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
+        yield str(value["config"]["keras_history"][0])
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _tensors(inner)
+
+
+def _triples(value: Any) -> list[tuple[str, int, int]]:
+    """Outputs as (layer, node, tensor): one is written without the list around it."""
+    return [tuple(value)] if value and isinstance(value[0], str) else [tuple(each) for each in value]

@@ -1,0 +1,140 @@
+"""An ONNX graph under construction."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from widenet.model.activations import SELU_ALPHA, SELU_SCALE
+from widenet.spec.activations import Activation, Elu, LeakyRelu
+
+OPSET, IR_VERSION = 18, 9
+"""What a model asks of a runtime: ONNX 1.14, onnxruntime 1.14 (2023) and later."""
+
+_FLOAT, _INT = TensorProto.FLOAT, TensorProto.INT64
+_TINY = np.finfo(np.float32).tiny
+_END = 2**62
+
+
+def weight_name(name: str) -> str:
+    """What a weight of the network is called among a model's initializers."""
+    return f"weights/{name}"
+
+
+class Graph:
+    """Nodes in order, each named by what it gives. A body of a loop is a graph that sees the values of the graph around it.
+
+    Names within have a "/", which no field and no layer has, so that what the caller gives and gets keeps its own name.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.nodes: list[Any] = []
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+
+    def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """The name of a node's value; of several outputs, a list of names."""
+        names = [f"{self.prefix}/{kind}_{len(self.nodes)}" + (f".{number}" if number else "") for number in range(outputs)]
+        self.nodes.append(helper.make_node(kind, inputs, names, name=names[0], **attributes))
+        return names[0] if outputs == 1 else names
+
+    def constant(self, value: Any, dtype: type = np.float32) -> str:
+        """The name of a small constant; equal ones are one."""
+        array: np.ndarray = np.asarray(value, dtype)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self.constants:
+            self.constants[key] = numpy_helper.from_array(array, f"{self.prefix}/constant_{len(self.constants)}")
+        return str(self.constants[key].name)
+
+    def whole(self, *values: int) -> str:
+        """A constant list of whole numbers."""
+        return self.constant(values, np.int64)
+
+    def input(self, name: str, dimensions: Sequence[int | str], is_whole: bool = False) -> str:
+        """A value that the caller gives: float32, or int64."""
+        self.inputs.append(helper.make_tensor_value_info(name, _INT if is_whole else _FLOAT, dimensions))
+        return name
+
+    def output(self, name: str, value: str, dimensions: Sequence[int | str], is_whole: bool = False) -> None:
+        """A value that the caller gets under a name: float32, or int64."""
+        self.nodes.append(helper.make_node("Identity", [value], [name], name=name))
+        self.outputs.append(helper.make_tensor_value_info(name, _INT if is_whole else _FLOAT, dimensions))
+
+    def slice(self, value: str, start: str, stop: str, axis: int = 0) -> str:
+        """The entries [start, stop) along an axis."""
+        return str(self.op("Slice", value, start, stop, self.whole(axis)))
+
+    def ends(self, offsets: str) -> str:
+        """Where each example's entries end, int64 [E], from offsets [E + 1]."""
+        return self.slice(offsets, self.whole(1), self.whole(_END))
+
+    def starts(self, offsets: str) -> str:
+        """Where each example's entries start, int64 [E], from offsets [E + 1]."""
+        return self.slice(offsets, self.whole(0), self.whole(-1))
+
+    def per_example(self, offsets: str, body: Callable[["Graph", Callable[[str], str]], str]) -> str:
+        """One value [H] an example, stacked to [E, H], from the entries that belong to it.
+
+        offsets: int64 [E + 1]. body: adds to a graph what gives the value, from a function that gives an example's share of [Z] entries.
+        A loop: onnxruntime adds up what ScatterND scatters in an order that changes from run to run; and no [Z, H] is ever held.
+        """
+        inner = Graph(f"{self.prefix}/Loop_{len(self.nodes)}")
+        number, go_on = f"{inner.prefix}/example", f"{inner.prefix}/go_on"
+        here = inner.op("Unsqueeze", number, inner.whole(0))
+        following = inner.op("Add", here, inner.whole(1))
+        start = inner.slice(offsets, here, following)
+        stop = inner.slice(offsets, following, inner.op("Add", following, inner.whole(1)))
+        value = body(inner, lambda entries: inner.slice(entries, start, stop))
+        still = inner.op("Identity", go_on)
+        scalars = [helper.make_tensor_value_info(number, _INT, []), helper.make_tensor_value_info(go_on, TensorProto.BOOL, [])]
+        gives = [helper.make_tensor_value_info(still, TensorProto.BOOL, []), helper.make_tensor_value_info(value, _FLOAT, None)]
+        graph = helper.make_graph(inner.nodes, "example", scalars, gives, list(inner.constants.values()))
+        count = self.op("Squeeze", self.op("Shape", self.ends(offsets)))
+        return str(self.op("Loop", count, self.constant(True, np.bool_), body=graph))
+
+    def example_of_entry(self, offsets: str, indices: str) -> str:
+        """The example that owns each entry, int64 [Z]: how many examples have ended before it."""
+        room = self.op("Add", self.op("Shape", indices), self.whole(1))
+        zeros = self.op("ConstantOfShape", room, value=helper.make_tensor("zero", _INT, [1], [0]))
+        ends = self.ends(offsets)
+        ones = self.op("ConstantOfShape", self.op("Shape", ends), value=helper.make_tensor("one", _INT, [1], [1]))
+        ended = self.op("CumSum", self.op("ScatterElements", zeros, ends, ones, axis=0, reduction="add"), self.constant(0, np.int64))
+        return self.slice(ended, self.whole(0), self.whole(-1))
+
+    def column(self, values: str) -> str:
+        """A list [E] as a column [E, 1]."""
+        return str(self.op("Unsqueeze", values, self.whole(1)))
+
+    def activate(self, spec: Activation, logits: str) -> str:
+        """The activation of some logits [E, N]."""
+        match spec:
+            case LeakyRelu(slope=slope):
+                return str(self.op("LeakyRelu", logits, alpha=slope))
+            case Elu(alpha=alpha):
+                return str(self.op("Elu", logits, alpha=alpha))
+        match spec.kind:
+            case "linear":
+                return logits
+            case "selu":
+                return str(self.op("Selu", logits, alpha=SELU_ALPHA, gamma=SELU_SCALE))
+            case "softmax":
+                return str(self.op("Softmax", logits, axis=-1))
+            case "silu":
+                return str(self.op("Mul", logits, self.op("Sigmoid", logits)))
+            case "gelu":
+                normal = self.op("Add", self.op("Erf", self.op("Mul", logits, self.constant(0.5**0.5))), self.constant(1))
+                return str(self.op("Mul", self.op("Mul", logits, self.constant(0.5)), normal))
+            case "relu_max":
+                return self._share(*[self.op("Relu", logits)] * 2)
+            case "linear_max":
+                return self._share(logits, self.op("Abs", logits))
+            case kind:
+                return str(self.op(kind.capitalize(), logits))
+
+    def _share(self, parts: str, magnitudes: str) -> str:
+        total = self.op("ReduceSum", magnitudes, self.whole(1))
+        shares = self.op("Div", parts, self.op("Max", total, self.constant(_TINY)))
+        return str(self.op("Where", self.op("Equal", total, self.constant(0)), self.constant(0), shares))

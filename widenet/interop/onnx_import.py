@@ -1,0 +1,261 @@
+"""ONNX models read: those that widenet wrote by their documents, others node by node."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import helper, numpy_helper
+
+from widenet.errors import DataError
+from widenet.interop.folding import folded
+from widenet.interop.imported import Imported
+from widenet.interop.onnx_graph import weight_name
+from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.plan.binding import Width
+from widenet.plan.weights import weights_of
+from widenet.spec.layers import HiddenLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "silu"}
+_SELU = (1.6732632, 1.0507010)
+
+
+def read_onnx(path: Path) -> Imported:
+    """The network of an ONNX file; raises DataError for one that is damaged, or that holds what has no counterpart."""
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model if model.ByteSize() < 2**31 else str(path))
+        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        shapes = _shapes(model)
+    except (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, TypeError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DataError(f"{path} is no whole ONNX model: {reason.rstrip('.')}. Export it again.") from None
+    documents = {entry.key: entry.value for entry in model.metadata_props}
+    if "widenet.network" in documents:
+        return _own(path, documents, constants)
+    return folded(str(path), _Reader(model, constants, shapes).run())
+
+
+def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]) -> Imported:
+    """A network that widenet wrote, by the documents in it."""
+    spec = NetworkSpec.parse(documents["widenet.network"], f"{path}: widenet.network")
+    training = TrainingSpec.parse(documents.get("widenet.training", "{}"), f"{path}: widenet.training")
+    try:
+        records = json.loads(documents["widenet.fields"])
+        fields = {
+            str(name): Width(*(record[key] for key in ("width", "kind", "min_value", "max_value"))) for name, record in records.items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(f"{path}: widenet.fields must describe the network's fields. Export it again.") from None
+    weights = {}
+    for name, weight in weights_of(spec, fields).weights.items():
+        found = constants.get(weight_name(name))
+        if found is not None:
+            is_turned = weight.wide and weight.columns is not None and isinstance(spec.layer(weight.layer), HiddenLayer)
+            weights[name] = found.T if is_turned else found
+    factors = {f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
+    known = {name.removesuffix(" damping"): found for name, found in factors.items() if found is not None}
+    layers = spec.model_dump(mode="json")["layers"]
+    return Imported(str(path), layers, fields, weights, known, training)
+
+
+def _shapes(model: Any) -> dict[str, tuple[int | None, ...]]:
+    """The dimensions of every value of which they are known; None for one that is not."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    found = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            dims = value.type.tensor_type.shape.dim
+            found[value.name] = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
+    return found
+
+
+class _Reader:
+    def __init__(self, model: Any, constants: dict[str, np.ndarray], shapes: dict[str, tuple[int | None, ...]]) -> None:
+        self.graph, self.constants, self.shapes = model.graph, constants, shapes
+        self.opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+        self.steps: dict[str, Operation] = {}
+        self.step_of: dict[str, str] = {}
+        self.bags: dict[str, tuple[np.ndarray, str]] = {}
+        self.gates: dict[str, str] = {}
+        self.users: dict[str, list[Any]] = defaultdict(list)
+        for node in self.graph.node:
+            for name in node.input:
+                self.users[name].append(node)
+
+    def run(self) -> Operations:
+        for value in self.graph.input:
+            if value.name not in self.constants and value.type.tensor_type.elem_type in (1, 10, 11):
+                self._add(value.name, Input(value.name, self._width(value.name)))
+        for node in self.graph.node:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+            elif not self._is_constant(node) and not self._waits(node):
+                name = self._free_name(node)
+                known = all(source in self.step_of or source in self.constants or source in self.bags for source in node.input if source)
+                self._add(node.output[0], self._operation(name, node) if known else self._lost(name, node))
+        outputs = {value.name: self.step_of.get(value.name, value.name) for value in self.graph.output}
+        for value, name in outputs.items():
+            if name not in self.steps:
+                self._add(value, Unknown(name, "an output that is constant"))
+        return Operations(list(self.steps.values()), outputs)
+
+    def _add(self, value: str, step: Operation) -> None:
+        self.steps[step.name] = step
+        self.step_of[value] = step.name
+
+    def _free_name(self, node: Any) -> str:
+        candidates = [node.name, *node.output]
+        return next((name for name in candidates if name and name not in self.steps), f"{node.op_type} {len(self.steps)}")
+
+    def _lost(self, name: str, node: Any) -> Operation:
+        """A node that takes what is not read: an integer input that is used otherwise than as a bag of features."""
+        return Unknown(name, node.op_type)
+
+    def _width(self, name: str) -> int | None:
+        """Numbers an example, the first dimension being the examples."""
+        dims = self.shapes.get(name, ())[1:]
+        if not dims or any(not dim for dim in dims):
+            return None
+        return int(np.prod([dim or 0 for dim in dims]))
+
+    def _is_constant(self, node: Any) -> bool:
+        """Whether a node only turns a constant into another, which is then known."""
+        if not node.input or any(name not in self.constants for name in node.input):
+            return False
+        array, attributes = self.constants[node.input[0]], _attributes(node)
+        turns: dict[str, Callable[[], np.ndarray]] = {
+            "Identity": lambda: array,
+            "Cast": lambda: array.astype(helper.tensor_dtype_to_np_dtype(attributes["to"])),
+            "Transpose": lambda: array.transpose(attributes.get("perm")),
+        }
+        if node.op_type in turns:
+            self.constants[node.output[0]] = turns[node.op_type]()
+        return node.op_type in turns
+
+    def _waits(self, node: Any) -> bool:
+        """Whether a node is the first of two that make one operation: a gathering before its sum, a gate before its product."""
+        users = self.users[node.output[0]]
+        if node.op_type == "Gather" and node.input[0] in self.constants and _attributes(node).get("axis", 0) == 0:
+            matrix, indices = self.constants[node.input[0]], node.input[1]
+            is_bag = matrix.ndim == 2 and indices not in self.constants and len(self.shapes.get(indices, ())) == 2
+            if is_bag and indices not in self.step_of and users and all(user.op_type in ("ReduceSum", "ReduceMean") for user in users):
+                self.bags[node.output[0]] = (matrix, indices)
+                return True
+        if node.op_type == "Sigmoid" and len(users) == 1 and users[0].op_type == "Mul" and node.input[0] in users[0].input:
+            self.gates[node.output[0]] = node.input[0]
+            self.step_of[node.output[0]] = self.step_of.get(node.input[0], node.input[0])
+            return True
+        return False
+
+    def _operation(self, name: str, node: Any) -> Operation:
+        attributes = _attributes(node)
+        kind = node.op_type
+        if any(source in self.bags for source in node.input):
+            return self._bag(name, node, attributes)
+        if kind in _ACTIVATIONS or kind in ("Softmax", "LeakyRelu", "Elu", "Selu", "Gelu"):
+            return self._activation(name, node, attributes)
+        if kind in ("Gemm", "MatMul"):
+            return self._dense(name, node, attributes)
+        if kind in ("Add", "Sub", "Mul", "Div"):
+            return self._arithmetic(name, node)
+        if kind in ("Identity", "Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"):
+            return self._same(name, node, attributes)
+        source = self.step_of.get(node.input[0], "")
+        if kind == "Dropout":
+            ratio = self.constants.get(node.input[1]) if len(node.input) > 1 else None
+            return Drop(name, source, float(attributes.get("ratio", 0.5) if ratio is None else ratio))
+        if kind == "Concat" and self._is_last_axis(node, attributes["axis"]) and all(each in self.step_of for each in node.input):
+            return Join(name, tuple(self.step_of[each] for each in node.input))
+        if kind == "BatchNormalization" and all(each in self.constants for each in node.input[1:]) and self._rank(node.input[0]) == 2:
+            scale, shift, mean, variance = (self.constants[each].astype(np.float32) for each in node.input[1:5])
+            factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+            return Affine(name, source, factor, shift - mean * factor)
+        return Unknown(name, kind)
+
+    def _bag(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
+        matrix, indices = self.bags[node.input[0]]
+        axes = attributes.get("axes") if len(node.input) < 2 else self.constants.get(node.input[1], np.zeros(0)).tolist()
+        scale = "mean" if node.op_type == "ReduceMean" else "none"
+        found = Input(indices, len(matrix), is_sparse=True, scale=scale)
+        if axes not in ([1], [-2]) or attributes.get("keepdims", 1) or self.steps.get(indices, found) != found:
+            return Unknown(name, f"Gather and {node.op_type}")
+        self._add(indices, found)
+        return Dense(name, indices, matrix.T.astype(np.float32))
+
+    def _activation(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
+        source, kind = self.step_of[node.input[0]], node.op_type
+        if kind in _ACTIVATIONS:
+            is_plain = kind != "Swish" or attributes.get("alpha", 1.0) == 1
+            return Activate(name, source, _ACTIVATIONS[kind]) if is_plain else Unknown(name, "Swish with alpha")
+        if kind == "LeakyRelu":
+            return Activate(name, source, {"kind": "leaky_relu", "slope": float(attributes.get("alpha", 0.01))})
+        if kind == "Elu":
+            return Activate(name, source, {"kind": "elu", "alpha": float(attributes.get("alpha", 1.0))})
+        if kind == "Softmax" and self._is_last_axis(node, attributes.get("axis", -1 if self.opset >= 13 else 1)):
+            return Activate(name, source, "softmax")
+        if kind == "Selu" and np.allclose([attributes.get("alpha", _SELU[0]), attributes.get("gamma", _SELU[1])], _SELU, rtol=1e-6):
+            return Activate(name, source, "selu")
+        if kind == "Gelu" and attributes.get("approximate", b"none") == b"none":
+            return Activate(name, source, "gelu")
+        return Unknown(name, f"{kind} of another form")
+
+    def _dense(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
+        value, matrix, *more = node.input
+        bias = self.constants.get(more[0]) if more and more[0] else None
+        if value not in self.step_of or matrix not in self.constants or self.constants[matrix].ndim != 2 or self._rank(value) != 2:
+            return Unknown(name, f"{node.op_type} of other than a matrix [examples, width] and constant weights")
+        if attributes.get("transA", 0) or (more and more[0] and bias is None):
+            return Unknown(name, "Gemm of another form")
+        weight = self.constants[matrix].astype(np.float32) * np.float32(attributes.get("alpha", 1.0))
+        weight = weight if attributes.get("transB", 0) else weight.T
+        if bias is not None:
+            if bias.size not in (1, len(weight)):
+                return Unknown(name, "Gemm of another form")
+            bias = np.broadcast_to(bias.astype(np.float32).reshape(-1), len(weight)) * np.float32(attributes.get("beta", 1.0))
+        return Dense(name, self.step_of[value], weight, bias)
+
+    def _arithmetic(self, name: str, node: Any) -> Operation:
+        kind, (first, second) = node.op_type, node.input
+        if kind == "Mul" and self.gates.get(second, self.gates.get(first)) in (first, second):
+            return Activate(name, self.step_of[first], "silu")
+        if first in self.step_of and second in self.step_of:
+            sources = (self.step_of[first], self.step_of[second])
+            return Add(name, sources) if kind == "Add" else Unknown(name, kind)
+        value, constant = (second, first) if first in self.constants else (first, second)
+        source, array = self.step_of[value], self.constants[constant].astype(np.float32)
+        if array.ndim and array.size != array.shape[-1]:
+            return Unknown(name, f"{kind} with a constant of several rows")
+        if kind == "Add":
+            return Affine(name, source, shift=array)
+        if kind == "Mul":
+            return Affine(name, source, scale=array)
+        if kind == "Sub":
+            return Affine(name, source, shift=-array) if value == first else Affine(name, source, scale=-1.0, shift=array)
+        return Affine(name, source, scale=1 / array) if value == first and array.all() else Unknown(name, kind)
+
+    def _same(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
+        """A node that only changes the shape or the type, where every example keeps its numbers in their order."""
+        kind, value = node.op_type, node.input[0]
+        widths = (self._width(value), self._width(node.output[0]))
+        is_flat = kind == "Flatten" and attributes.get("axis", 1) == 1
+        keeps = kind == "Identity" or (kind == "Cast" and attributes["to"] in (1, 10, 11)) or is_flat
+        if value in self.step_of and (keeps or (widths[0] is not None and widths[0] == widths[1])):
+            return Same(name, self.step_of[value])
+        return Unknown(name, kind)
+
+    def _rank(self, name: str) -> int:
+        return len(self.shapes.get(name, ()))
+
+    def _is_last_axis(self, node: Any, axis: int) -> bool:
+        return self._rank(node.input[0]) == 2 and axis in (1, -1)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}

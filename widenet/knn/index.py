@@ -1,0 +1,118 @@
+"""Approximate indexes of a collection for faiss, each measured against the exact answer."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widenet.durable import force_to_disk
+from widenet.errors import DataError, OptionError
+from widenet.knn.neighbours import Neighbours, checked, checked_k
+from widenet.optional import optional
+from widenet.parallel.group import num_processes
+
+Kind: TypeAlias = Literal["hnsw", "ivf"]
+
+NUM_QUERIES = 1000
+"""Vectors of the collection that are asked for, at most, to measure an index."""
+
+_LINKS, _LOOKED_AT_IN_BUILDING, _LOOKED_AT = 32, 200, 64
+_VECTORS_A_CENTRE, _VISITED_SHARE = 39, 16
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An index that was written.
+
+    recall: the share of the exact k nearest that it finds, of each query without itself. settings: in words.
+    """
+
+    k: int
+    recall: float
+    num_queries: int
+    num_bytes: int
+    settings: str
+
+
+def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10) -> Exported:
+    """Write an index that faiss reads, and `out`.keys with the keys by position, one a line; measure it.
+
+    For "cosine" the index holds directions, and takes queries of length 1; positions and order of scores are those of `search`.
+    It is built in one thread, so that the same vectors give the same index. Raises DataError, OptionError.
+    """
+    checked("index", kind, get_args(Kind))
+    k = checked_k(k)
+    if num_processes() > 1:
+        raise OptionError("an index is built by one process; start the command without --processes or torchrun.")
+    names = collection.keys.to_pylist()
+    if any("\n" in name for name in names):
+        raise DataError("keys must not hold a line break, for they are written one a line. Give other keys.")
+    with optional("faiss", "knn"):
+        import faiss
+    positions = np.arange(len(collection))
+    vectors = _prepared(collection, positions)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        index, settings = _built(faiss, collection, vectors, kind)
+        asked = positions[:: math.ceil(len(collection) / NUM_QUERIES)]
+        recall = _recall(collection, index, asked, vectors[asked], k)
+        _write(faiss, index, out, names)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return Exported(k, recall, len(asked), out.stat().st_size, settings)
+
+
+def _prepared(collection: Neighbours, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+    vectors = collection.vectors(positions)
+    if collection.measure != "cosine":
+        return vectors
+    length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    directions: NDArray[np.float64] = np.divide(vectors, length, out=np.zeros(vectors.shape), where=length > 0)
+    return directions.astype(np.float32)
+
+
+def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kind: str) -> tuple[Any, str]:
+    """An index of vectors, and its settings in words."""
+    metric = faiss.METRIC_L2 if collection.measure == "l2" else faiss.METRIC_INNER_PRODUCT
+    if kind == "hnsw":
+        index = faiss.IndexHNSWFlat(collection.columns, _LINKS, metric)
+        index.hnsw.efConstruction, index.hnsw.efSearch = _LOOKED_AT_IN_BUILDING, _LOOKED_AT
+        settings = f"{_LINKS} links, {_LOOKED_AT_IN_BUILDING} looked at in building, {_LOOKED_AT} in searching"
+    else:
+        centres = max(1, min(round(4 * math.sqrt(len(vectors))), len(vectors) // _VECTORS_A_CENTRE))
+        centre_index = faiss.IndexFlat(collection.columns, metric)
+        index = faiss.IndexIVFFlat(centre_index, collection.columns, centres, metric)
+        index.nprobe = math.ceil(centres / _VISITED_SHARE)
+        index.cp.min_points_per_centroid = 1  # without this faiss warns of few vectors on standard error
+        index.train(vectors)
+        settings = f"{centres:,} centres, {index.nprobe:,} visited in searching"
+    index.add(vectors)
+    return index, settings
+
+
+def _recall(collection: Neighbours, index: Any, asked: NDArray[np.int64], queries: NDArray[np.float32], k: int) -> float:
+    """The share of the exact k nearest that an index finds, of each vector without itself."""
+    exact = _without_itself(collection.search(collection.vectors(asked), k + 1)[1], asked, k)
+    found = _without_itself(index.search(queries, k + 1)[1], asked, k)
+    return float((exact[:, :, None] == found[:, None, :]).any(axis=2)[exact >= 0].mean()) if (exact >= 0).any() else 1.0
+
+
+def _without_itself(positions: NDArray[np.int64], asked: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The first k positions of each row that are not the row's own; -1 where there are fewer."""
+    other = positions != asked[:, None]
+    order = np.argsort(~other, axis=1, kind="stable")
+    return np.take_along_axis(np.where(other, positions, -1), order, axis=1)[:, :k]
+
+
+def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
+    """Both files, each whole or not at all."""
+    keys = out.with_name(f"{out.name}.keys")
+    for path, data in ((keys, "".join(f"{name}\n" for name in names).encode()), (out, faiss.serialize_index(index).tobytes())):
+        beside = path.with_name(f".{path.name}.partial")
+        beside.write_bytes(data)
+        force_to_disk(beside)
+        beside.replace(path)

@@ -1,0 +1,88 @@
+"""The vectors of one shard, and their float32 products with queries."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.kernels import RunningTopK
+from widenet.knn.measures import Measure, lengths, nearness
+
+_TILE_CELLS = {"cpu": 2**19, "cuda": 2**24}
+"""Products in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
+
+_FEWEST = 16
+"""Fewer queries than these have no larger tiles: the vectors of a tile are to stay small too."""
+
+_ROWS_NUMBERS = 2**22
+
+
+@dataclass(frozen=True)
+class Part:
+    """The vectors [N, D] of the positions from `start` on, as they are stored.
+
+    offset_N: float32, minus half the squared lengths, for "l2".
+    factor_N: float32, one over the lengths, for "cosine"; 0 where there is none.
+    longest, shortest: the largest length, and the smallest above 0.
+    """
+
+    measure: Measure
+    start: int
+    vectors_ND: Tensor
+    offset_N: Tensor | None
+    factor_N: Tensor | None
+    longest: float
+    shortest: float
+
+    @classmethod
+    def of(cls, measure: Measure, start: int, vectors_ND: Tensor) -> "Part":
+        """A shard of finite vectors."""
+        rows = max(1, _ROWS_NUMBERS // vectors_ND.shape[1])
+        length_N = torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)]) if len(vectors_ND) else torch.zeros(0).double()
+        there = length_N[length_N > 0]
+        return cls(
+            measure,
+            start,
+            vectors_ND,
+            offset_N=(-0.5 * length_N.square()).float() if measure == "l2" else None,
+            factor_N=torch.where(length_N > 0, 1 / length_N, 0.0).float() if measure == "cosine" else None,
+            longest=float(length_N.max()) if len(there) else 0.0,
+            shortest=float(there.min()) if len(there) else torch.inf,
+        )
+
+    def rows(self, positions_P: Tensor) -> Tensor:
+        """The vectors at some positions, float32 [P, D]; zeros for those of other shards."""
+        found_PD = torch.zeros(len(positions_P), self.vectors_ND.shape[1], device=positions_P.device)
+        own_P = self._has(positions_P)
+        found_PD[own_P] = self.vectors_ND[positions_P[own_P] - self.start].float()
+        return found_PD
+
+    def _has(self, positions: Tensor) -> Tensor:
+        return (positions >= self.start) & (positions < self.start + len(self.vectors_ND))
+
+    def products(self, direct_ED: Tensor, start: int, stop: int) -> Tensor:
+        """float32 [E, stop - start], more is nearer, but for rounding: of "l2" the product less half the squared length."""
+        tile_TD = self.vectors_ND[start:stop].float()
+        if self.offset_N is not None:
+            return torch.addmm(self.offset_N[start:stop], direct_ED, tile_TD.T)
+        product_ET = direct_ED @ tile_TD.T
+        return product_ET if self.factor_N is None else product_ET.mul_(self.factor_N[start:stop])
+
+    def best(self, direct_ED: Tensor, number: int, floor_E: Tensor) -> Tensor:
+        """The keys of the positions with the largest products, int64 [E, number]; see `RunningTopK`."""
+        running = RunningTopK(number, floor_E)
+        step = max(64, _TILE_CELLS[direct_ED.device.type] // max(len(direct_ED), _FEWEST))
+        for start in range(0, len(self.vectors_ND), step):
+            stop = min(start + step, len(self.vectors_ND))
+            running.add(self.products(direct_ED, start, stop), self.start + start)
+        return running.result()
+
+    def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
+        """The nearness of those candidates that lie in this shard, float64 [E, C]; -inf for the others."""
+        found_EC = torch.full(positions_EC.shape, -torch.inf, dtype=torch.float64, device=positions_EC.device)
+        rows_P, columns_P = self._has(positions_EC).nonzero().unbind(1)
+        step = max(1, _ROWS_NUMBERS // queries_ED.shape[1])
+        for row_P, column_P in zip(torch.split(rows_P, step), torch.split(columns_P, step), strict=True):
+            vectors_PD = self.vectors_ND[positions_EC[row_P, column_P] - self.start]
+            found_EC[row_P, column_P] = nearness(self.measure, queries_ED[row_P], vectors_PD)
+        return found_EC

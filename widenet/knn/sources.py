@@ -1,0 +1,257 @@
+"""Where vectors with keys come from: arrays, text (`key<TAB>v v v`), .npy and Parquet files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from widenet.errors import DataError, FitError, OptionError
+
+KEY, VECTOR = "key", "vector"
+"""The columns of a Parquet file: texts, and lists of equally many numbers."""
+
+
+class Source(Protocol):
+    """N vectors of D numbers that can be read piece by piece, N and D at least 1."""
+
+    @property
+    def columns(self) -> int:
+        """D."""
+
+    @property
+    def keys(self) -> pa.Array:
+        """N texts."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, start: int, stop: int) -> NDArray[np.float32]:
+        """The vectors at the positions from `start` up to `stop`, float32 [stop - start, D], in memory of their own."""
+
+    def place(self, position: int) -> str:
+        """Where a person finds a vector."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """Vectors in memory, or mapped into it: numbers [N, D]."""
+
+    name: str
+    numbers: NDArray[Any]
+    given_keys: pa.Array | None = None
+
+    @property
+    def columns(self) -> int:
+        """See `Source`."""
+        return int(self.numbers.shape[1])
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """See `Source`; positions, where nobody gave keys."""
+        return pa.array(np.arange(len(self.numbers))).cast(pa.string()) if self.given_keys is None else self.given_keys
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def rows(self, start: int, stop: int) -> NDArray[np.float32]:
+        """See `Source`."""
+        with np.errstate(over="ignore"):
+            return np.array(self.numbers[start:stop], dtype=np.float32, order="C")
+
+    def place(self, position: int) -> str:
+        """See `Source`."""
+        return f"{self.name}: row {position}"
+
+
+class TextFile:
+    """A file of lines `key<TAB>v v v`. The places of its lines are kept; numbers are read when they are asked for."""
+
+    def __init__(self, path: Path, key_delimiter: str = "\t", delimiter: str = " ") -> None:
+        for name, text in (("the delimiter after the key", key_delimiter), ("the delimiter of numbers", delimiter)):
+            if not text:
+                raise OptionError(f"{name} must not be empty.")
+        self.path, self.key_delimiter, self.delimiter = path, key_delimiter, delimiter
+        keys, starts = list[str](), [0]
+        with _opened(path) as file:
+            for line in file:
+                keys.append(self._parted(line, len(keys))[0])
+                starts.append(starts[-1] + len(line))
+            self.keys, self.starts = pa.array(keys, pa.string()), np.array(starts)
+            self.columns = len(self._cells(file, 0)) if keys else 0
+        _check_size(str(path), len(self), self.columns)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def rows(self, start: int, stop: int) -> NDArray[np.float32]:
+        """See `Source`."""
+        found = np.empty((stop - start, self.columns), dtype=np.float32)
+        with _opened(self.path) as file, np.errstate(over="ignore"):
+            for row in range(start, stop):
+                found[row - start] = self._numbers(self._cells(file, row), row)
+        return found
+
+    def place(self, position: int) -> str:
+        """See `Source`."""
+        return f"{self.path}: line {position + 1}"
+
+    def _cells(self, file: Any, row: int) -> list[str]:
+        if file.tell() != self.starts[row]:
+            file.seek(self.starts[row])
+        return self._parted(file.readline(), row)[1].strip(self.delimiter).split(self.delimiter)
+
+    def _parted(self, line: bytes, row: int) -> tuple[str, str]:
+        try:
+            key, found, rest = line.decode().rstrip("\r\n").partition(self.key_delimiter)
+        except UnicodeDecodeError:
+            raise DataError(f"{self.place(row)}: must be UTF-8 text. Save the file as UTF-8.") from None
+        if not found:
+            shape = f"KEY{self.key_delimiter!r}NUMBER{self.delimiter!r}NUMBER..."
+            raise DataError(f"{self.place(row)}: must be {shape}; got {key[:60]!r}. Fix the line, or name other delimiters.")
+        return key, rest
+
+    def _numbers(self, cells: list[str], row: int) -> NDArray[np.float32]:
+        if len(cells) != self.columns:
+            raise DataError(f"{self.place(row)}: must have {self.columns:,} numbers, as line 1 has; got {len(cells):,}. Fix the line.")
+        try:
+            return np.array(cells, dtype=np.float32)
+        except ValueError:
+            wrong = next(cell for cell in cells if not _is_number(cell))
+            raise DataError(f"{self.place(row)}: must hold numbers; got {wrong!r}. Fix the line, or name other delimiters.") from None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several sources, one after the other."""
+
+    parts: Sequence[Source]
+
+    @property
+    def columns(self) -> int:
+        """See `Source`."""
+        return self.parts[0].columns
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """See `Source`."""
+        return pa.concat_arrays([part.keys for part in self.parts])
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def rows(self, start: int, stop: int) -> NDArray[np.float32]:
+        """See `Source`."""
+        found, first = [np.empty((0, self.columns), dtype=np.float32)], 0
+        for part in self.parts:
+            low, high = max(start - first, 0), min(stop - first, len(part))
+            if low < high:
+                found.append(part.rows(low, high))
+            first += len(part)
+        return np.concatenate(found)
+
+    def place(self, position: int) -> str:
+        """See `Source`."""
+        for part in self.parts:
+            if position < len(part):
+                return part.place(position)
+            position -= len(part)
+        raise AssertionError("a position is below the number of vectors")
+
+
+def source_of(vectors: Any, keys: Iterable[str] | None) -> Source:
+    """Vectors from wherever: a source, numbers [N, D], a file, or several files. keys: N texts for numbers that have none."""
+    source = _source(vectors)
+    if keys is None:
+        return source
+    if not isinstance(source, Array):
+        raise OptionError("keys go with numbers in memory or in a .npy file; text and several files have their own.")
+    named = pa.array([str(key) for key in keys], pa.string())
+    if len(named) != len(source):
+        raise OptionError(f"keys must be one for each of {len(source):,} vectors; got {len(named):,}.")
+    return Array(source.name, source.numbers, named)
+
+
+def _source(vectors: Any) -> Source:
+    if isinstance(vectors, str | PathLike):
+        return read_vectors([Path(vectors)])
+    if isinstance(vectors, list | tuple) and vectors and all(isinstance(each, str | PathLike) for each in vectors):
+        return read_vectors([Path(each) for each in vectors])
+    if isinstance(vectors, Array | TextFile | Joined):
+        return vectors
+    numbers = vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else np.asarray(vectors)
+    return _array("vectors", numbers)
+
+
+def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
+    """The vectors of some files, one after the other: .npy of [N, D], .parquet of columns key and vector, and else text.
+
+    Raises DataError, FitError where files have vectors of different lengths.
+    """
+    if not paths:
+        raise OptionError("name at least one file of vectors.")
+    parts = [_read(path, key_delimiter, delimiter) for path in paths]
+    for path, part in zip(paths, parts, strict=True):
+        if part.columns != parts[0].columns:
+            raise FitError(f"{path}: vectors must have {parts[0].columns:,} numbers, as those of {paths[0]}; got {part.columns:,}.")
+    return parts[0] if len(parts) == 1 else Joined(parts)
+
+
+def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
+    if path.suffix.lower() == ".npy":
+        _opened(path).close()
+        try:
+            return _array(str(path), np.load(path, mmap_mode="r"))
+        except ValueError as error:
+            raise DataError(f"{path}: must be a .npy file of numbers; {error}. Write it by numpy.save.") from None
+    if path.suffix.lower() == ".parquet":
+        return _parquet(path)
+    return TextFile(path, key_delimiter, delimiter)
+
+
+def _parquet(path: Path) -> Source:
+    _opened(path).close()
+    try:
+        table = pq.read_table(path, columns=[KEY, VECTOR])
+        keys = table[KEY].cast(pa.string()).combine_chunks()
+        lists = table[VECTOR].cast(pa.list_(pa.float32())).combine_chunks()
+    except pa.ArrowException as error:
+        wanted = f'columns "{KEY}", texts, and "{VECTOR}", lists of numbers'
+        raise DataError(f"{path}: must be a Parquet file with {wanted}; {str(error).splitlines()[0]}.") from None
+    sizes = np.diff(lists.offsets.to_numpy())
+    if keys.null_count or lists.null_count or lists.flatten().null_count or len(set(sizes.tolist())) > 1:
+        raise DataError(f"{path}: every row must have a key, and as many numbers as the first one; none may be missing.")
+    _check_size(str(path), len(keys), int(sizes[0]) if len(sizes) else 0)
+    return Array(str(path), lists.flatten().to_numpy().reshape(len(keys), -1), keys)
+
+
+def _array(name: str, numbers: NDArray[Any]) -> Array:
+    if numbers.ndim != 2 or numbers.dtype.kind not in "fiub":
+        raise DataError(f"{name}: must be numbers of the shape [vectors, numbers of each]; got {numbers.dtype} {list(numbers.shape)}.")
+    _check_size(name, *numbers.shape)
+    return Array(name, numbers)
+
+
+def _check_size(name: str, count: int, columns: int) -> None:
+    if not count or not columns:
+        raise DataError(f"{name}: must hold at least one vector of at least one number; got {count:,} of {columns:,}.")
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path}: must be a file of vectors that can be read; got: {error.strerror}. Check the path.") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        np.float32(text)
+    except ValueError:
+        return False
+    return True

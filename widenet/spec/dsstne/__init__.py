@@ -1,0 +1,1 @@
+"""DSSTNE's network documents, said in this project's words: plain values in, plain values out."""
