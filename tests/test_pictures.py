@@ -21,7 +21,7 @@ DIGITS = {
         {"name": "digit", "kind": "output", "field": "items"},
     ]
 }
-TRAINING = {"epochs": 6, "batch_size": 25, "optimizer": {"kind": "adam", "learning_rate": 0.005}}
+TRAINING = {"epochs": 4, "batch_size": 25, "optimizer": {"kind": "adam", "learning_rate": 0.005}}
 
 
 def digits(folder, part, num):
