@@ -16,7 +16,7 @@ from widenet.training.run_directory import RunDirectory
 ITEMS, TAGS, PROFILE = 23, 7, 5
 ROWS = [[0, 3, 5], [], [1], [2, 3, 7, 11, 22], [4, 9]]
 ACTIVATIONS = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
-ACTIVATIONS += [{"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 0.7}]
+ACTIVATIONS += [{"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
 WIDE = {"kind": "uniform", "limit": 0.7}
 
 

@@ -139,7 +139,8 @@ class Twin:
                 found, shape = pooled(layer, [values[source] for source in sources], [shapes[source] for source in sources])
                 shapes[layer.name], values[layer.name] = shape, sum((values[name] for name in layer.skip or ()), found)
                 continue
-            a = activation(layer.activation, limited(self._sums(layer, weights, values, shapes), layer.delta_norm))
+            z = self._sums(layer, weights, values, shapes)
+            a = activation(layer.activation, limited(z, getattr(layer, "delta_norm", None)))
             if getattr(layer, "sparseness", None) is not None:
                 p, mean = layer.sparseness.target, a.mean(dim=0)
                 penalty += layer.sparseness.weight * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()

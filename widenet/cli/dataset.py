@@ -1,6 +1,7 @@
 """What a person sees of a dataset."""
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,3 +15,20 @@ def show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
     for fact, count in manifest.source.items():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
+
+
+def show_description(path: Path, described: dict[str, Any]) -> None:
+    """Say what a dataset is like, field by field and part by part."""
+    weights = ", with weights" if described["has_weights"] else ""
+    typer.echo(f"{path}: {described['num_examples']:,} examples{weights}")
+    for name, field in described["fields"].items():
+        values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
+        typer.echo(f"{name}: {field['kind']}, {field['width']:,} wide{values}")
+        for part, found in field["parts"].items():
+            typer.echo(f"  {part}: {found['entries']:,} entries, density {found['density']:.3%}")
+            for title, what in (("entries of an example", "activity"), ("entries of a feature", "popularity")):
+                spread = found[what]
+                quantiles = ", ".join(f"{name} {count:,}" for name, count in spread["quantiles"].items())
+                typer.echo(f"    {title}: mean {spread['mean']:.1f}, {quantiles}")
+                top = f"top 1 % have {spread['top_1_percent']:.1%}, top 10 % {spread['top_10_percent']:.1%}"
+                typer.echo(f"      {top}, Gini {spread['gini']:.3f}")

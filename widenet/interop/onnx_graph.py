@@ -113,8 +113,8 @@ class Graph:
         match spec:
             case LeakyRelu(slope=slope):
                 return str(self.op("LeakyRelu", logits, alpha=slope))
-            case Elu(alpha=alpha):
-                return str(self.op("Elu", logits, alpha=alpha))
+            case Elu(alpha=alpha, scale=scale):
+                return str(self.op("Selu", logits, alpha=alpha, gamma=scale))
         match spec.kind:
             case "linear":
                 return logits

@@ -1,15 +1,20 @@
-"""Sparse input on any device through torch's embedding bag: one thread or warp adds up each row, in storage order."""
+"""Sparse input: by Triton's kernel where a device has it, elsewhere by torch's embedding bag; either adds up each row in storage order."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from widenet.kernels.devices import runs_triton
 from widenet.sparse import SparseBatch
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     """See `reference.gather_sum`."""
+    if runs_triton(weight_FH.device):
+        from widenet.kernels.triton.gather_sum import gather_sum as launched
+
+        return launched(batch, weight_FH)
     if batch.num_entries == 0:
         return weight_FH.new_zeros(batch.num_examples, weight_FH.shape[1])
     return _bag_sum(batch.indices, batch.indptr, batch.values, weight_FH)

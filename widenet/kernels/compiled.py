@@ -59,7 +59,7 @@ class Compiled:
         weight_RH: Tensor,
         touched: RowGradient,
         states: Sequence[Tensor],
-        fade_U: np.ndarray,
+        fade_U: Tensor,
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
@@ -67,7 +67,7 @@ class Compiled:
         values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
         entries = [tensor.long().contiguous().numpy() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)]
         arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
-        self._rows(*arrays, *entries, values_Z, fade_U, penalties.numbers(), np.array(constants, dtype=np.float32))
+        self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), np.array(constants, dtype=np.float32))
 
 
 def _once(make: Callable[..., T]) -> Callable[..., T]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.compiled import compiled_add
+from widenet.kernels.devices import runs_triton
 from widenet.plan.tiles import blocks
 
 _BITS = 62
@@ -38,6 +39,10 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
     """The sum of equally shaped terms in units of 1 / scale, int64."""
+    if runs_triton(terms[0].device):
+        from widenet.kernels.triton.fixed_point import fixed_sum as launched
+
+        return launched(terms, scales)
     add = compiled_add(str(terms[0].dtype).rpartition(".")[2]) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
     if add is None:
         total = to_fixed(terms[0], scales)

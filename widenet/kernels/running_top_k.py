@@ -1,14 +1,38 @@
 """The k best units of every example, met tile by tile."""
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from widenet.kernels.devices import runs_triton
 
 _BLOCK = 16
 """Units of a tile that are first seen through their peak."""
 
 _LAST = 2**32 - 1
 _MAGNITUDE = 2**31 - 1
+
+
+class Running(Protocol):
+    """The k best units so far."""
+
+    def add(self, logits_ET: Tensor, first_unit: int) -> None:
+        """See `RunningTopK.add`."""
+
+    def result(self) -> Tensor:
+        """See `RunningTopK.result`."""
+
+
+def running_top_k(k: int, floor_E: Tensor) -> Running:
+    """A `RunningTopK` as the device has it."""
+    if runs_triton(floor_E.device):
+        from widenet.kernels.triton import running_top_k as launched
+
+        if k <= launched.LARGEST:
+            return launched.RunningTopK(k, floor_E)
+    return RunningTopK(k, floor_E)
 
 
 class RunningTopK:
@@ -23,7 +47,7 @@ class RunningTopK:
     def __init__(self, k: int, floor_E: Tensor) -> None:
         self.k, self.floor_E = k, floor_E
         self.least_E = torch.full_like(floor_E, -torch.inf)
-        self.keys_EN = torch.full((len(floor_E), k), _MISSING, device=floor_E.device)
+        self.keys_EN = torch.full((len(floor_E), k), MISSING, device=floor_E.device)
         self.num_E = torch.full((len(floor_E),), k, device=floor_E.device)
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
@@ -38,7 +62,7 @@ class RunningTopK:
         self.num_E += counts_E
         most, room = int(self.num_E.max()), self.keys_EN.shape[1]
         if most > room:
-            self.keys_EN = pad(self.keys_EN, (0, max(most, 3 * self.k) - room), value=_MISSING)
+            self.keys_EN = pad(self.keys_EN, (0, max(most, 3 * self.k) - room), value=MISSING)
         column_Z = start_E[examples_Z] + torch.arange(len(examples_Z), device=examples_Z.device)
         self.keys_EN[examples_Z, column_Z] = keys(logits_Z, places_Z + first_unit)
         if most > 3 * self.k:
@@ -51,7 +75,7 @@ class RunningTopK:
     def _choose(self, most: int) -> None:
         """Keep the k best of each example so far, and ask of others to be better."""
         best_EK = self.keys_EN[:, :most].topk(self.k, dim=1, sorted=False).values
-        self.keys_EN[:, :most] = _MISSING
+        self.keys_EN[:, :most] = MISSING
         self.keys_EN[:, : self.k] = best_EK
         self.num_E.fill_(self.k)
         self.least_E = unpacked(best_EK.amin(dim=1))[0]
@@ -79,7 +103,7 @@ def unpacked(found: Tensor) -> tuple[Tensor, Tensor]:
     return logits, torch.where(logits == -torch.inf, -1, _LAST - (found & _LAST))
 
 
-_MISSING = int(keys(torch.tensor(-torch.inf), torch.tensor(_LAST)))
+MISSING = int(keys(torch.tensor(-torch.inf), torch.tensor(_LAST)))
 
 
 def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -99,6 +99,10 @@ class RowActivation:
 
     def _sums(self, shard: int) -> tuple[Tensor, Tensor]:
         """A shard's largest logit [E] (softmax) and its sum of f [E], float64, of exp(z - largest) for softmax."""
+        if self.step.fused is not None:
+            self.entry_logits[shard] = torch.empty(self._num_entries(shard), device=self.step.direct_EH.device)
+            found: tuple[Tensor, Tensor] = self.step.fused.softmax_sums(shard, self.entry_logits[shard])
+            return found
         num, device = self.step.num_examples, self.step.direct_EH.device
         peak_E = torch.full((num,), -torch.inf, device=device)
         total_E = torch.zeros(num, dtype=torch.float64, device=device)

@@ -38,11 +38,13 @@ class SampledLoss(WideLoss):
     language model", IEEE Transactions on Neural Networks 19(4), 2008.
     """
 
+    counts_samples = True
+
     def __init__(self, output: WideOutput, choice: Choice, direct_EH: Tensor, weight_E: Tensor) -> None:
         """output: of the chosen units alone. Others as of `WideLoss`."""
         super().__init__(output, direct_EH, choice.targets, weight_E)
         self.choice = choice
-        self.keeps = are_kept(self.num_examples, min(output.width, choice.most))
+        self.keeps = are_kept(self.num_examples, min(output.width, choice.most), direct_EH.device.type)
         self.rows_of_weight = _room(choice, output.weight)
         self.rows_of_bias = None if output.bias is None else _room(choice, output.bias)
 

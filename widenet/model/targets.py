@@ -70,6 +70,12 @@ class Targets:
         assert self.sparse is not None
         return self.sparse[shard].edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
 
+    def starts(self, shard: int, tile: tuple[int, int]) -> Tensor:
+        """Where each of a tile's units begins among the shard's sparse targets in order of units, int64 [T + 1]."""
+        assert self.sparse is not None
+        units_Z = self.sparse[shard].units_Z
+        return torch.searchsorted(units_Z, torch.arange(tile[0], tile[1] + 1, device=units_Z.device))
+
     def entries(self, shard: int, tile: tuple[int, int], span: slice) -> TileEntries:
         """The sparse targets inside one tile, which stand at `span` among those of the shard."""
         assert self.sparse is not None

@@ -9,6 +9,7 @@ from widenet.kernels import exact_sum
 from widenet.model.activations import activate, slope
 from widenet.model.delta import shortening
 from widenet.model.exchange import Pending
+from widenet.model.fused_tiles import FusedTiles
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.row_activation import RowActivation
 from widenet.model.targets import Targets, TileEntries
@@ -22,6 +23,9 @@ OnTile = Callable[[int, int, int, Tensor, Tensor], None]
 class WideLoss:
     """The passes of one step over one output."""
 
+    counts_samples = False
+    """Whether units count otherwise than `loss` says."""
+
     def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor) -> None:
         """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size)."""
         self.output, self.direct_EH, self.targets = output, output.operand(direct_EH), targets
@@ -29,12 +33,14 @@ class WideLoss:
         self.num_examples = len(direct_EH)
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
-        self.keeps = are_kept(self.num_examples, output.width)
+        device, shards = direct_EH.device.type, output.weight.shards
+        self.keeps = are_kept(self.num_examples, output.width, device)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
+        self.tiles = [list(tiles(shards.size(shard), self.num_examples, device)) for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
+        self.fused = FusedTiles.where_possible(self)
         self.exact: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.shortening_E: Tensor | None = None
 
@@ -54,17 +60,18 @@ class WideLoss:
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
-        tile = self._tile(shard, index)
+        tile = self.tile(shard, index)
         kept = self.deltas.pop((shard, index), None)
         delta_ET, bias_T = kept or self._delta(shard, index, tile)[1:]
         return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
 
     def tile_logits(self, shard: int, index: int, tile: Tile | None = None) -> Tensor:
-        """Logits [E, T] of a tile, kept or computed again."""
+        """Logits [E, T] of a tile, kept or computed again; where tiles are fused, without the biases."""
         kept = self.logits.pop((shard, index), None)
         if kept is not None:
             return kept
-        return self.fresh_logits(shard, index, tile or self._tile(shard, index))
+        tile = tile or self.tile(shard, index)
+        return self.fresh_logits(shard, index, tile) if self.fused is None else tile.products(self.direct_EH)
 
     def fresh_logits(self, shard: int, index: int, tile: Tile) -> Tensor:
         """Logits [E, T] of a tile, computed."""
@@ -130,7 +137,7 @@ class WideLoss:
         loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)
         gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
         for index, (start, stop) in enumerate(self.tiles[shard]):
-            tile = self._tile(shard, index)
+            tile = self.tile(shard, index)
             tile_loss, delta_ET, bias_T = self._delta(shard, index, tile)
             loss += tile_loss
             tile.add_direct_gradient(gradient_EH, delta_ET)
@@ -140,11 +147,14 @@ class WideLoss:
                 self.deltas[shard, index] = delta_ET, bias_T
         return loss, gradient_EH
 
-    def _tile(self, shard: int, index: int) -> Tile:
+    def tile(self, shard: int, index: int) -> Tile:
+        """A tile's units, as the products of this step take them."""
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
     def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
         """Loss float64 [] of a tile, the gradient [E, T] to its logits as products take it, and that to its biases, float32 [T]."""
+        if self.fused is not None:
+            return self.fused.delta(shard, index, tile)
         loss, delta_ET = self._exact_delta(shard, index, tile)
         return loss, self.output.operand(delta_ET), delta_ET.sum(dim=0)
 
@@ -189,7 +199,7 @@ class WideLoss:
         """A shard's part of the squared length of each example's gradient by its logits, float64 [E]."""
         total_E = torch.zeros(self.num_examples, dtype=torch.float64, device=self.direct_EH.device)
         for index in range(len(self.tiles[shard])):
-            loss, delta_ET = self._boosted_delta(shard, index, self._tile(shard, index))
+            loss, delta_ET = self._boosted_delta(shard, index, self.tile(shard, index))
             total_E += delta_ET.double().square().sum(dim=1)
             if self.keeps:
                 self.exact[shard, index] = loss, delta_ET

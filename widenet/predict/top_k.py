@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import RunningTopK, exact_sum
+from widenet.kernels import exact_sum, running_top_k
 from widenet.kernels.running_top_k import unpacked
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
@@ -16,7 +16,7 @@ from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
-_TILE_CELLS = {"cpu": 2**19, "cuda": 2**21}
+_TILE_CELLS = {"cpu": 2**19, "cuda": 2**26}
 """Logits in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
 
 _FEWEST = 16
@@ -101,7 +101,7 @@ class _Ranking:
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, "_Sum"]:
         """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the sum over its units."""
-        running, summed = RunningTopK(self.k, floor_E), _Sum(self.activation.kind, self.direct_EH)
+        running, summed = running_top_k(self.k, floor_E), _Sum(self.activation.kind, self.direct_EH)
         first = self.shards.start(shard)
         for start, stop in self._tiles(shard):
             ranked_ET = self.output.tile(shard, start, stop).logits(self.direct_EH)

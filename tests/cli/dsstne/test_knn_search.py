@@ -17,7 +17,7 @@ def search(tmp_path, monkeypatch, capsys):
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(["dsstne", "knn-search", *words])
-        return ended.value.code, *capsys.readouterr()
+        return ended.value.code or 0, *capsys.readouterr()
 
     return run
 

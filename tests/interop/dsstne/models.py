@@ -65,6 +65,15 @@ def write_model(path, layers, connections, *, old=False, **changes):
                     "ELUAlpha": np.float32(0.7),
                     "SELULambda": np.float32(1.050701),
                 }
+            values |= {f"skip{place}": name for place, name in enumerate(layer.get("skip", ()))} | {
+                "skips": np.uint32(len(layer.get("skip", ())))
+            }
+            values |= {name: np.uint32(value) for name, value in layer.get("more", {}).items()}
+            if "normalization" in layer:
+                values["attributes"] = np.uint32(layer["attributes"] | 4)
+                file.createDimension(f"layer{number}_bnDim", len(next(iter(layer["normalization"].values()))))
+                for name, numbers in layer["normalization"].items():
+                    file.createVariable(f"layer{number}_{name}", "f4", (f"layer{number}_bnDim",))[:] = numbers
             values |= {f"source{place}": source for place, source in enumerate(layer["source"])}
             for name, value in values.items():
                 file.setncattr(f"layer{number}_{name}", value)

@@ -8,10 +8,11 @@ import torch
 from tests.interop.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import FitError, OptionError, WidenetError
 from widenet.interop.dsstne.model import import_model
+from widenet.interop.dsstne.model_export import export_model
 from widenet.predict.top_k import top_k
-from widenet.runs import Model
+from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
 
 SPARSE, DENSE = 1, 0
@@ -105,12 +106,71 @@ def test_shared_weights_that_shards_cannot_share_are_copied(tmp_path):
         fully("A", "Hidden", 6, ["Input"]),
         fully("B", "Hidden", 6, ["A"]),
         fully("C", "Hidden", 6, ["B"]),
-        fully("Output", "Output", 10, ["C", "B"], data="y"),
+        fully("D", "Hidden", 6, ["B", "C"]),
+        fully("Output", "Output", 10, ["D", "B"], data="y"),
     ]
-    connections = shared(layers, 4, B_C=(("A", "B"), False), C_Output=(("Input", "A"), True), B_Output=(("Input", "A"), True))
+    inner, turned = (("A", "B"), False), (("Input", "A"), True)
+    connections = shared(layers, 4, B_C=inner, B_D=inner, C_D=inner, D_Output=turned, B_Output=turned)
     model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
-    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias"]
+    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias", "D bias", "D/B", "D/C"]
     assert sorted(model.network.wide) == ["Output", "Output bias"]
+
+
+def convolved(image, weights, bias, stride):
+    """Cross-correlation of [C, Y, X] as DSSTNE places it: at stride 1 with a margin of half the kernel, else without."""
+    filters, _, height, width = weights.shape
+    if stride == 1:
+        image = np.pad(image, ((0, 0), (height // 2, height // 2), (width // 2, width // 2)))
+    rows, columns = ((size - kernel) // stride + 1 for size, kernel in zip(image.shape[1:], (height, width), strict=True))
+    out = np.zeros((filters, rows, columns))
+    for y in range(rows):
+        for x in range(columns):
+            window = image[:, y * stride : y * stride + height, x * stride : x * stride + width]
+            out[:, y, x] = np.tensordot(weights, window, 3) + bias
+    return out
+
+
+def spatial():
+    """Convolution with batch normalization, max pooling, a skip around a second convolution, and an output."""
+    window = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
+    pool = {"type": 2, "poolingfunction": 1, "kernelX": 2, "kernelY": 2, "kernelStrideX": 2, "kernelStrideY": 2, "kernelDimensions": 2}
+    volume = {"Ny": 6, "Nz": 4, "dimensions": 3}
+    rng = np.random.default_rng(11)
+    normalization = {name: rng.uniform(0.5, 2, size=4).astype("f4") for name in ("scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN")}
+    layers = [
+        fully("Image", "Input", 8, data="image", more={"Ny": 6, "Nz": 2, "dimensions": 3}),
+        fully(
+            "Edges", "Hidden", 8, ["Image"], activation="RectifiedLinear", more={"type": 1, **window, **volume}, normalization=normalization
+        ),
+        fully("Again", "Hidden", 8, ["Edges"], activation="Tanh", skip=["Edges"], more={"type": 1, **window, **volume}),
+        fully("Small", "Hidden", 4, ["Again"], more={**pool, "Ny": 3, "Nz": 4, "dimensions": 3}),
+        fully("Class", "Output", 5, ["Small"], data="class"),
+    ]
+    shapes = {("Image", "Edges"): ((4, 2, 3, 3), 4), ("Edges", "Again"): ((4, 4, 3, 3), 4), ("Small", "Class"): ((48, 5), 5)}
+    connections = {
+        key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4")) for key, (shape, units) in shapes.items()
+    }
+    return layers, connections, normalization
+
+
+def test_convolutions_pooling_skips_and_batch_normalization(tmp_path):
+    layers, connections, normalization = spatial()
+    images = np.random.default_rng(1).normal(size=(3, 96)).astype("f4")
+    truth = []
+    for image in images.astype(float):
+        edges = convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1)
+        scale, shift, mean, variance = (numbers[:, None, None].astype(float) for numbers in normalization.values())
+        edges = np.maximum((edges - mean) / np.sqrt(variance + 1e-5) * scale + shift, 0)
+        again = np.tanh(convolved(edges, *connections["Edges", "Again"], 1) + edges)
+        small = again.reshape(4, 3, 2, 4, 2).max((2, 4)).ravel()
+        weights, bias = connections["Small", "Class"]
+        truth.append(1 / (1 + np.exp(-(small @ weights.astype(float) + bias))))
+    before = import_model(write_model(tmp_path / "x.nc", layers, connections), tmp_path / "run")
+    np.testing.assert_allclose(scores(before, {"Image": images}, "Class"), truth, rtol=2e-5, atol=2e-6)
+    export_model(before, tmp_path / "y.nc")
+    after = import_model(tmp_path / "y.nc", tmp_path / "again")
+    assert after.fingerprint() == before.fingerprint()
+    assert after.run.network.layers == before.run.network.layers
 
 
 def test_files_of_older_versions_are_read(tmp_path):
@@ -167,6 +227,18 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_a_training_may_begin_with_the_weights(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1], [3, 4]], width=10)
+    names = {"gl_input": "items", "gl_output": "items"}
+    begun = import_model(
+        write_model(tmp_path / "x.nc", autoencoder(), connected(1, autoencoder())), tmp_path / "run", data=dataset, fields=names
+    )
+    documents = tmp_path / "run" / "network.json", {"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 1e-30}}
+    same = train(*documents, dataset, tmp_path / "further", start_from=tmp_path / "run")
+    assert same.fingerprint() == begun.fingerprint()
+    assert train(*documents, dataset, tmp_path / "anew").fingerprint() != begun.fingerprint()
+
+
 def share(source, layer):
     """Makes the decoder use the weights of another connection."""
     values = {"bShared": np.uint32(1), "sourceInputLayer": source, "sourceOutputLayer": layer}
@@ -186,7 +258,7 @@ def broken(path, layers, change):
         (lambda file: file.setncattr("layer1_name", "Input"), "the names of layers must differ; 'Input' stands twice."),
         (lambda file: file.setncattr("layer1_kind", np.uint32(4)), "attribute 'layer1_kind' must be a code below 4; got 4."),
         (lambda file: file.setncattr("layer1_activation", np.uint32(13)), "attribute 'layer1_activation' must be a code below 13; got 13."),
-        (lambda file: file.setncattr("layer1_activation", np.uint32(4)), "must be one that widenet has; got ParametricRectifiedLinear."),
+        (lambda file: file.setncattr("layer1_activation", np.uint32(4)), 'a known name; got "ParametricRectifiedLinear".'),
         (lambda file: file.setncattr("layer1_Nx", np.uint32(5)), "variable 'weight0_bias' must hold 5 numbers; its shape is [6]."),
         (lambda file: file.setncattr("layer0_Nx", np.uint32(11)), "variable 'weight0_weights' must hold 66 numbers; its shape is [60]."),
         (lambda file: file.setncattr("weights", np.uint32(1)), "must have weights from its source 'Hidden1'; they are missing."),
@@ -204,7 +276,7 @@ def broken(path, layers, change):
 )  # fmt: skip
 def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(tmp_path, change, message):
     broken(tmp_path / "x.nc", autoencoder(), change)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(WidenetError) as caught:
         import_model(tmp_path / "x.nc", tmp_path / "run")
     assert str(caught.value).startswith(str(tmp_path / "x.nc"))
     assert message in str(caught.value)

@@ -59,6 +59,6 @@ def sparseness(a_EH: Tensor, target: float, weight: float, pulls_outside: bool =
     """weight * sum over units of KL(target || mean activation of the batch). pulls_outside: units beyond the floor have its gradient."""
     mean_H = a_EH.mean(dim=0)
     inside_H = mean_H.clamp(_FLOOR, 1 - _FLOOR)
-    mean_H = mean_H + (inside_H - mean_H).detach() if pulls_outside else inside_H
+    mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if pulls_outside else inside_H
     divergence_H = target * torch.log(target / mean_H) + (1 - target) * torch.log((1 - target) / (1 - mean_H))
     return weight * divergence_H.sum()

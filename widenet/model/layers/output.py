@@ -93,11 +93,15 @@ class Tile:
         """The vectors as the products take them."""
         return rounded(self.vector_TH) if self.half else self.vector_TH
 
+    def products(self, direct_EH: Tensor) -> Tensor:
+        """The logits without the biases [E, T], of the operands' type."""
+        return direct_EH @ self.operand.T
+
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
         if self.bias_T is not None and not self.half:
             return torch.addmm(self.bias_T, direct_EH, self.operand.T)
-        logits_ET = (direct_EH @ self.operand.T).float()
+        logits_ET = self.products(direct_EH).float()
         return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:

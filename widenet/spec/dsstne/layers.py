@@ -127,6 +127,8 @@ def _output(found: Settings, name: str, units: int | str, whole: Whole) -> dict[
         raise found.wrong("pDropout", "of an output must be 0: its units are compared with the targets")
     activation = _activation(found, whole)
     spoken = {"kind": "output", "field": found.text("DataSet") or name, "units": units, "activation": activation, **whole.outputs}
+    if activation == "softmax" and spoken.pop("delta_boost", None):
+        whole.notes.append(f"DeltaBoost has no effect on {found.place}, a SoftMax, in DSSTNE as here: left out.")
     return spoken | _learnt(found, whole)
 
 

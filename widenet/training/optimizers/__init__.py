@@ -1,7 +1,7 @@
 """Optimizers: one file each, named for the kind in the training document; penalties and rows that idle are the same for all."""
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -9,14 +9,20 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
 from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
+from widenet.kernels.devices import has_triton, runs_triton
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 
+if TYPE_CHECKING:
+    from widenet.kernels.triton.steps import Steps
+
+Numbers = TypeVar("Numbers", np.ndarray, Tensor)
+
 
 def is_compiled(device: str) -> bool:
-    """Whether the steps on a kind of device are compiled by Numba; torch rounds elsewhere."""
-    return device == "cpu" and can_compile()
+    """Whether the steps on a kind of device are compiled, by Numba or by Triton; torch rounds elsewhere."""
+    return can_compile() if device == "cpu" else has_triton()
 
 
 class Formula(Protocol):
@@ -40,8 +46,8 @@ class Idling(Formula, Protocol):
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
 
-    def fade(self, steps_U: np.ndarray) -> np.ndarray:
-        """What so many idle steps leave of each state, float64 [U]: all that they do where weights stand still."""
+    def fade(self, steps_U: Numbers) -> Numbers:
+        """What so many idle steps, float64, leave of each state, float64 [U]: all that they do where weights stand still."""
 
 
 class Optimizer:
@@ -50,6 +56,7 @@ class Optimizer:
     def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
         module = import_module(f"{__name__}.{spec.kind}")
         formula = module.formula(spec)
+        self.kind = spec.kind
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None
         self.state = spec.state
@@ -94,11 +101,8 @@ class Optimizer:
         idled = None if self.idle_weights_move else since
         steps = self._compiled_for(weight)
         if steps is not None:
-            fade_U = np.ones(len(touched), dtype=np.float32)
-            if idled is not None and self.idling is not None:
-                fade_U = self.idling.fade(step.number - 1 - idled[touched.features_U].numpy().astype(np.int64)).astype(np.float32)
             constants = self.formula.constants(step.rate, step.number)
-            steps.rows(weight, touched, list(state.values()), fade_U, penalties, constants)
+            steps.rows(weight, touched, list(state.values()), self._fade(touched, idled, step.number - 1), penalties, constants)
             return
         self._apply_to_blocks(weight, touched, state, idled, step, penalties)
 
@@ -121,9 +125,24 @@ class Optimizer:
             for name, tensor in own_state.items():
                 state[name].index_copy_(0, rows_U, tensor)
 
-    def _compiled_for(self, weight: Tensor) -> Compiled | None:
+    def _fade(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
+        """What idling up to a step left of the states of touched rows, float32 [U]."""
+        if idled is None or self.idling is None:
+            return torch.ones(len(touched), device=touched.features_U.device)
+        steps_U = (until - idled.index_select(0, touched.features_U).long()).double()
+        if steps_U.device.type == "cpu":
+            return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
+        return self.idling.fade(steps_U).float()
+
+    def _compiled_for(self, weight: Tensor) -> "Compiled | Steps | None":
         """The compiled steps, where the weight is one that they take."""
-        if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        if weight.dtype != torch.float32:
+            return None
+        if runs_triton(weight.device):
+            from widenet.kernels.triton.steps import Steps
+
+            return Steps(self.kind)
+        if weight.device.type != "cpu":
             return None
         return compiled(self.formula.element, len(self.state))
 

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from widenet.spec.optimizers import Adadelta
-from widenet.training.optimizers import multiply_rows
+from widenet.training.optimizers import Numbers, multiply_rows
 
 
 class _Adadelta:
@@ -36,13 +36,13 @@ class _Adadelta:
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """Both mean squares fade; the weight stands still."""
         del weight, rates
-        fade_U = self.fade(until - since_U)
+        fade_U = self.fade((until - since_U).astype(np.float64))
         multiply_rows(state["square"], fade_U)
         multiply_rows(state["step_square"], fade_U)
 
-    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+    def fade(self, steps_U: Numbers) -> Numbers:
         """See `Idling.fade`."""
-        return self.spec.decay ** steps_U.astype(np.float64)
+        return self.spec.decay**steps_U
 
 
 def formula(spec: Adadelta) -> _Adadelta:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.spec.optimizers import Momentum
-from widenet.training.optimizers import multiply_rows
+from widenet.training.optimizers import Numbers, multiply_rows
 
 
 class Velocity:
@@ -41,7 +41,7 @@ class Velocity:
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *= momentum^skipped."""
         ahead = self._roads_ahead(rates)
-        fade_U = self.fade(until - since_U)
+        fade_U = self.fade((until - since_U).astype(np.float64))
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
             distance_U *= self.momentum
@@ -49,9 +49,9 @@ class Velocity:
         weight.addcmul_(state["velocity"], factor_U1, value=-1)
         multiply_rows(state["velocity"], fade_U)
 
-    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+    def fade(self, steps_U: Numbers) -> Numbers:
         """See `Idling.fade`."""
-        return self.momentum ** steps_U.astype(np.float64)
+        return self.momentum**steps_U
 
     def _roads_ahead(self, rates: np.ndarray) -> np.ndarray:
         """For every step n the sum over all later ones of rate[n + j] * momentum^j, float64 [steps + 1].

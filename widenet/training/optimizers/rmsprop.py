@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from widenet.spec.optimizers import Rmsprop
-from widenet.training.optimizers import multiply_rows
+from widenet.training.optimizers import Numbers, multiply_rows
 
 
 class _Rmsprop:
@@ -33,11 +33,11 @@ class _Rmsprop:
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The mean square fades; the weight stands still."""
         del weight, rates
-        multiply_rows(state["square"], self.fade(until - since_U))
+        multiply_rows(state["square"], self.fade((until - since_U).astype(np.float64)))
 
-    def fade(self, steps_U: np.ndarray) -> np.ndarray:
+    def fade(self, steps_U: Numbers) -> Numbers:
         """See `Idling.fade`."""
-        return self.spec.decay ** steps_U.astype(np.float64)
+        return self.spec.decay**steps_U
 
 
 def formula(spec: Rmsprop) -> _Rmsprop:

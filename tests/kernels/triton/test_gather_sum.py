@@ -1,0 +1,56 @@
+"""Sums of weight rows against the definition: in storage order, to the bit."""
+
+import pytest
+import torch
+
+from widenet.kernels import reference
+from widenet.kernels.triton.gather_sum import gather_sum
+from widenet.sparse import SparseBatch
+
+ROWS = {
+    "prime sizes": [[(7 * e + 11 * i) % 31 for i in range(e % 5)] for e in range(13)],
+    "no examples": [],
+    "only empty rows": [[], [], []],
+    "first and last row empty": [[], [1, 30], []],
+    "duplicates in and across rows": [[4, 4, 4], [4, 4], [30, 4, 30]],
+    "all units on": [list(range(31)), list(range(31))],
+    "one long row": [[(5 * i) % 31 for i in range(37)]],
+}
+
+
+def batch_of(rows, with_values, dtype=torch.int64):
+    batch = SparseBatch.from_lists(rows)
+    values = torch.randn(batch.num_entries, generator=torch.Generator().manual_seed(1)) if with_values else None
+    return SparseBatch(batch.indptr, batch.indices.to(dtype), values)
+
+
+@pytest.mark.parametrize(("columns", "with_values", "dtype"), [(1, True, torch.int64), (131, False, torch.int32), (7, True, torch.int32)])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_sums_are_those_of_the_definition_to_the_bit(rows, columns, with_values, dtype, device):
+    batch, weight_FH = batch_of(rows, with_values, dtype), torch.randn(31, columns, generator=torch.Generator().manual_seed(2))
+    found, again = (gather_sum(batch.to(device), weight_FH.to(device)).cpu() for _ in range(2))
+    expected = reference.gather_sum(batch, weight_FH)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, again)
+    assert found.shape == expected.shape
+    assert torch.equal(found, expected)
+
+
+def test_a_row_longer_than_a_program_takes_is_shared_by_two(device):
+    batch, weight_FH = SparseBatch.from_lists([[3, 5]]), torch.randn(31, 1031, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(gather_sum(batch.to(device), weight_FH.to(device)).cpu(), reference.gather_sum(batch, weight_FH))
+
+
+def test_a_bfloat16_weight_is_added_up_in_float32(device):
+    batch = batch_of(ROWS["one long row"], True)
+    weight_FH = torch.randn(31, 17, generator=torch.Generator().manual_seed(2)).bfloat16()
+    found = gather_sum(batch.to(device), weight_FH.to(device)).cpu()
+    assert torch.allclose(found, reference.gather_sum(batch, weight_FH.float()), rtol=0, atol=2.0**-20)
+
+
+def test_the_operation_of_a_device_with_triton_is_this_one(device, monkeypatch):
+    from widenet import kernels
+    from widenet.kernels.triton import gather_sum as module
+
+    monkeypatch.setattr(module, "gather_sum", lambda *_: "launched")
+    assert kernels.gather_sum(SparseBatch.from_lists([[0]]), torch.ones(1, 1, device=device)) == "launched"

@@ -1,0 +1,95 @@
+"""Every optimizer's step in Triton against its formula in torch, in float32 and in float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.kernels import RowGradient, row_gradient
+from widenet.model.rule import StepNumbers
+from widenet.sparse import SparseBatch
+from widenet.spec.training import TrainingSpec
+from widenet.training import optimizers
+from widenet.training.optimizers import Optimizer
+
+KINDS = ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
+PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}}
+RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
+
+
+def rule_of(kind, **penalties):
+    return Optimizer(TrainingSpec.of({"optimizer": kind}).optimizer, **penalties)
+
+
+def numbers(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def started(rule, weight):
+    """A weight in the middle of a training: copies of it, and of its state, none of it below zero."""
+    state = {name: numbers(*weight.shape, seed=5 + place).abs() for place, name in enumerate(rule.state)}
+    return weight.clone(), {name: tensor.to(weight) for name, tensor in state.items()}
+
+
+def near(found, plain, exact):
+    """Whether numbers are as near to the truth as plain float32 ones are, but for one rounding of what went into them."""
+    worst = (plain - exact).abs().max() if plain.numel() else 0.0
+    return bool(((found.cpu() - exact).abs() <= worst + 2.0**-22 * (1 + exact.abs())).all())
+
+
+@pytest.fixture
+def triton(monkeypatch):
+    """Turns the steps over to Triton; until then they are torch's."""
+    monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
+    monkeypatch.setattr(optimizers, "runs_triton", lambda _: False)
+    return lambda: monkeypatch.setattr(optimizers, "runs_triton", lambda _: True)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (1031,)], ids=str)
+@pytest.mark.parametrize("penalties", PENALTIES.values(), ids=PENALTIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_of_a_whole_weight_is_that_of_the_formula(kind, penalties, shape, device, triton):
+    rule, step = rule_of(kind, **penalties), StepNumbers(3, RATES, gradient_scale=0.7)
+    weight, gradient, found = numbers(*shape), numbers(*shape, seed=1), []
+    for dtype in (torch.float32, torch.float64):
+        found.append(started(rule, weight.to(dtype)))
+        rule.apply(found[-1][0], gradient.to(dtype), found[-1][1], step)
+    triton()
+    for _ in range(2):
+        found.append(started(rule, weight.to(device)))
+        rule.apply(found[-1][0], gradient.to(device), found[-1][1], step)
+    (plain, plain_state), (exact, exact_state), (ours, state), (again, _) = found
+    assert near(ours, plain, exact)
+    assert all(near(state[name], plain_state[name], exact_state[name]) for name in state)
+    assert torch.equal(ours, again)
+    assert not weight.numel() or not torch.equal(ours.cpu(), weight)
+
+
+ROWS = {"prime sizes": [[(7 * e + 11 * i) % 31 for i in range(e % 5)] for e in range(13)], "only empty rows": [[], []], "no examples": []}
+
+
+CASES = [(kind, "penalties", "prime sizes", 7) for kind in KINDS]
+CASES += [("adadelta", "plain", rows, columns) for rows in ROWS for columns in (1, 131)]
+
+
+@pytest.mark.parametrize(("kind", "penalties", "rows", "columns"), CASES)
+def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(kind, penalties, rows, columns, device, triton):
+    rule, step, batch = rule_of(kind, **PENALTIES[penalties]), StepNumbers(7, RATES), SparseBatch.from_lists(ROWS[rows])
+    batch = batch.with_values(numbers(batch.num_entries, seed=3)) if columns > 1 else batch
+    weight, gradient, since = numbers(31, columns), numbers(batch.num_examples, columns, seed=1), (torch.arange(31) % 6).int()
+    found = []
+    for dtype, place in ((torch.float32, "cpu"), (torch.float64, "cpu"), (torch.float32, device), (torch.float32, device)):
+        if len(found) == 2:
+            triton()
+        own = started(rule, weight.to(place, dtype))
+        touched = row_gradient(batch.to(place), gradient.to(place))
+        if dtype == torch.float64:
+            touched = RowGradient.of_rows(touched.features_U, (batch.to_dense(31).double().T @ gradient.double())[touched.features_U])
+        rule.apply_to_rows(own[0], touched, own[1], since.to(place), step)
+        found.append(own)
+    (plain, plain_state), (exact, exact_state), (ours, state), (again, _) = found
+    assert near(ours, plain, exact)
+    assert all(near(state[name], plain_state[name], exact_state[name]) for name in state)
+    assert torch.equal(ours, again)
+    others = torch.ones(31, dtype=torch.bool).index_fill(0, batch.indices, False)
+    assert torch.equal(ours.cpu()[others], weight[others])
+    assert bool(others.all()) or not torch.equal(ours.cpu()[~others], weight[~others])

@@ -1,0 +1,146 @@
+"""Layers of a network document as DSSTNE's model files describe them."""
+
+from typing import Any
+
+import numpy as np
+
+from widenet.interop.dsstne.model_file import ACTIVATIONS, BATCH_NORMALIZATION, FUNCTIONS, LAYER_KINDS, SCHEMES, SIDES, SPARSE, TYPES
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+LOSSES = {
+    "l1": "L1",
+    "l2": "L2",
+    "cross_entropy": "CrossEntropy",
+    "scaled_marginal_cross_entropy": "ScaledMarginalCrossEntropy",
+    "data_scaled_marginal_cross_entropy": "DataScaledMarginalCrossEntropy",
+    "hinge": "Hinge",
+    "l2_hinge": "L2Hinge",
+}
+_ACTIVATIONS = {
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "relu": "RectifiedLinear",
+    "linear": "Linear",
+    "softmax": "SoftMax",
+    "elu": "ExponentialLinear",
+    "selu": "ScaledExponentialLinear",
+    "leaky_relu": "LeakyRectifiedLinear",
+}
+"""The activations that DSSTNE computes as they are defined."""
+_FUNCTIONS = {"max": "Max", "average": "Average", "lrn": "LRN", "maxout": "Maxout", "dot_product": "DotProduct", "cosine": "Cosine"}
+_SELU = {"ELUAlpha": 1.6732632423543772, "SELULambda": 1.0507009873554805}
+_MOST_SOURCES = 4
+_EPSILON = 1e-5
+"""What cuDNN adds to a variance."""
+_USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
+"""Settings of layers that change a prediction, and the value under which DSSTNE predicts alike."""
+
+
+def problems_of(spec: NetworkSpec, layer: Layer) -> list[str]:
+    """What DSSTNE would compute otherwise of a layer, or not at all."""
+    name = f'of layer "{layer.name}"'
+    found = [f'"{key}" {name}' for key, usual in _USUAL.items() if getattr(layer, key, usual) != usual]
+    if isinstance(layer, InputLayer):
+        return [*found, *[f'"values": "ignore" {name}'] * (layer.values == "ignore")]
+    if len(spec.sources(layer)) > _MOST_SOURCES and not isinstance(layer, PoolingLayer):
+        found.append(f"more than {_MOST_SOURCES} sources {name}")
+    if isinstance(layer, OutputLayer) and layer.loss.kind not in LOSSES:
+        found.append(f'"loss": "{layer.loss.kind}" {name}')
+    if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None and layer.padding != "dsstne":
+        found.append(f'"padding" other than "dsstne" {name}')
+    if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
+        if layer.activation.kind not in _ACTIVATIONS:
+            found.append(f'"activation": "{layer.activation.kind}" {name}')
+    elif not isinstance(layer, PoolingLayer):
+        found.append(f'"kind": "{layer.kind}" {name}')
+    normalization = getattr(layer, "batch_normalization", None)
+    if normalization is not None and normalization.epsilon != _EPSILON:
+        found.append(f'an "epsilon" other than {_EPSILON:g} {name}')
+    return found
+
+
+def attributes_of(spec: NetworkSpec, layer: Layer, shape: tuple[int, ...], is_sparse: bool) -> dict[str, Any]:
+    """The attributes of a layer, by name. shape: channels first, then axes, slowest first; (units,) of a flat layer."""
+    sides = [*shape[:0:-1], shape[0]]
+    whole = {"kind": _kind(layer), "Nx": 1, "Ny": 1, "Nz": 1, "Nw": 1, "dimensions": len(sides), "type": 0, "poolingfunction": 0}
+    whole |= {"weightInit": 0, "activation": 0, "sources": 0, "skips": 0, "attributes": SPARSE * is_sparse, "kernelDimensions": 1}
+    whole |= dict(zip(SIDES, sides, strict=False))
+    whole |= {f"{what}{axis}": 0 if "Padding" in what else 1 for what in ("kernel", "kernelStride", "kernelPadding") for axis in "XYZ"}
+    floats = dict.fromkeys(("pDropout", "biasInit", "weightNorm", "deltaNorm", "sparsenessPenalty_p", "sparsenessPenalty_beta"), 0.0)
+    floats |= {
+        "weightInitScale": 1.0,
+        "RELUSlope": 1.0,
+        "ELUAlpha": 1.0,
+        "SELULambda": 1.050701,
+        "pDropout": getattr(layer, "dropout", 0.0),
+    }
+    texts = {"name": layer.name, "dataSet": layer.field if isinstance(layer, InputLayer | OutputLayer) else ""}
+    if not isinstance(layer, InputLayer):
+        for name, others in (("source", spec.sources(layer)), ("skip", getattr(layer, "skip", None) or ())):
+            texts |= {f"{name}{place}": other for place, other in enumerate(others)}
+            whole[f"{name}s"] = len(others)
+    if isinstance(layer, ConvolutionLayer | PoolingLayer):
+        whole |= _window(layer, len(shape) - 1)
+    if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
+        _add_learnt(layer, whole, floats)
+    return texts | {name: np.uint32(value) for name, value in whole.items()} | {name: np.float32(value) for name, value in floats.items()}
+
+
+def _kind(layer: Layer) -> int:
+    return LAYER_KINDS.index(layer.kind.capitalize() if isinstance(layer, InputLayer | OutputLayer) else "Hidden")
+
+
+def _window(layer: ConvolutionLayer | PoolingLayer, num_axes: int) -> dict[str, int]:
+    """Type, function, kernel and strides, x first."""
+    is_pooling = isinstance(layer, PoolingLayer)
+    found = {"type": TYPES.index("Pooling" if is_pooling else "Convolutional")}
+    if isinstance(layer, PoolingLayer):
+        found["poolingfunction"] = FUNCTIONS.index(_FUNCTIONS[layer.function.kind])
+    if layer.kernel is None:
+        return found
+    strides = layer.kernel if layer.stride is None else layer.stride
+    for name, sizes in (("kernel", layer.kernel), ("kernelStride", strides)):
+        by_axis = sizes if isinstance(sizes, tuple) else (sizes,) * max(1, num_axes)
+        found |= {f"{name}{axis}": size for axis, size in zip("XYZ", by_axis[::-1], strict=False)}
+        found["kernelDimensions"] = len(by_axis)
+    return found
+
+
+def _add_learnt(layer: HiddenLayer | ConvolutionLayer | OutputLayer, whole: dict[str, int], floats: dict[str, float]) -> None:
+    """What belongs to weights: activation, first weights, limits, penalties."""
+    activation = layer.activation
+    scheme, scale = _scheme(layer.initializer)
+    name = "ScaledExponentialLinear" if getattr(activation, "scale", 1.0) != 1 else _ACTIVATIONS[activation.kind]
+    whole |= {"activation": ACTIVATIONS.index(name), "weightInit": SCHEMES.index(scheme)}
+    floats |= {"weightInitScale": scale, "biasInit": layer.bias_start, "weightNorm": layer.weight_norm or 0.0}
+    floats |= {"deltaNorm": getattr(layer, "delta_norm", None) or 0.0}
+    floats |= {"RELUSlope": getattr(activation, "slope", 1.0), "ELUAlpha": getattr(activation, "alpha", 1.0)}
+    floats |= {"SELULambda": getattr(activation, "scale", 1.050701)} | (_SELU if activation.kind == "selu" else {})
+    if getattr(layer, "batch_normalization", None) is not None:
+        whole["attributes"] |= BATCH_NORMALIZATION
+    sparseness = getattr(layer, "sparseness", None)
+    if sparseness is not None:
+        whole["attributes"] |= SPARSE
+        floats |= {"sparsenessPenalty_p": sparseness.target, "sparsenessPenalty_beta": sparseness.weight}
+
+
+def _scheme(initializer: Any) -> tuple[str, float]:
+    """DSSTNE's scheme and scale; its own Xavier where it has none like it, for the weights are there."""
+    match initializer.kind:
+        case "xavier":
+            return "Xavier", 2 * initializer.scale
+        case "caffe_xavier":
+            return "CaffeXavier", initializer.scale
+        case "gaussian":
+            return "Gaussian", initializer.deviation
+        case "uniform" if initializer.low is None:
+            return "Uniform", initializer.limit
+        case "uniform" if initializer.low == 0:
+            return "UnitBall", initializer.limit
+        case "constant":
+            return "Constant", -initializer.value
+        case "reciprocal":
+            return "SELU", initializer.scale
+    return "Xavier", 1.0

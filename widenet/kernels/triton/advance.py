@@ -1,0 +1,42 @@
+"""Every optimizer's step of single numbers: the same arithmetic as `element` of widenet/training/optimizers has."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def advance(weight, gradient, first, second, fade, penalties, constants, KIND: tl.constexpr):
+    """Weight and states after a step, float32. fade: what the states are multiplied by before it.
+
+    penalties: `kernels.compiled.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
+    """
+    scale, l2, l1, keep = penalties
+    gradient = scale * gradient
+    sign = (weight > 0.0).to(tl.float32) - (weight < 0.0).to(tl.float32)
+    gradient = gradient + tl.where(l2 > 0.0, l2 * weight, 0.0) + l1 * sign
+    return _element(keep * weight, gradient, fade * first, fade * second, constants, KIND)
+
+
+@triton.jit
+def _element(w, g, s, t, c, KIND: tl.constexpr):
+    if KIND == "sgd":
+        return w - c[0] * g, s, t
+    elif KIND == "momentum" or KIND == "nesterov":
+        velocity = c[0] * s + g
+        ahead = tl.where(c[1] > 0.0, c[1] * velocity + g, velocity)
+        return w - c[2] * ahead, velocity, t
+    elif KIND == "adagrad":
+        total = s + g * g
+        return w - c[0] * tl.div_rn(g, tl.sqrt_rn(total) + c[1]), total, t
+    elif KIND == "rmsprop":
+        square = c[0] * s + c[1] * (g * g)
+        return w - c[3] * tl.div_rn(g, tl.sqrt_rn(square) + c[2]), square, t
+    elif KIND == "adadelta":
+        square = c[0] * s + c[1] * (g * g)
+        change = tl.div_rn(tl.sqrt_rn(t + c[2]), tl.sqrt_rn(square + c[2])) * g
+        return w - c[3] * change, square, c[0] * t + c[1] * (change * change)
+    else:
+        tl.static_assert(KIND == "adam" or KIND == "adamw")
+        mean = s + c[0] * (g - s)
+        square = c[1] * t + c[2] * (g * g)
+        return w - c[3] * tl.div_rn(mean, tl.sqrt_rn(square) * c[4] + c[5]), mean, square

@@ -1,0 +1,65 @@
+"""Sums of weight rows: a program adds up one example's, in storage order."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.sparse import SparseBatch
+
+_UNROLLED = 8
+"""Rows whose loads are under way at once; they are added one after the other."""
+
+
+@triton.jit
+def sum_of_rows(first, last, indices, values, rows, row_length, columns, UNROLLED: tl.constexpr):
+    """The rows that `indices` names from `first` to `last` - 1, times their values where there are any, added in this order."""
+    total = tl.zeros(columns.shape, tl.float32)
+    for start in range(first, last, UNROLLED):
+        for ahead in tl.static_range(UNROLLED):
+            entry = start + ahead
+            is_entry = entry < last
+            length = tl.where(is_entry, row_length, 0)
+            row = tl.load(indices + entry, mask=is_entry, other=0).to(tl.int64)
+            term = tl.load(rows + row * row_length + columns, mask=columns < length, other=0.0).to(tl.float32)
+            if values is not None:
+                term = term * tl.load(values + entry, mask=is_entry, other=0.0)
+            total += term
+    return total
+
+
+@triton.jit
+def _kernel(indptr, indices, values, weight, sums, num_columns, BLOCK: tl.constexpr, UNROLLED: tl.constexpr):
+    example = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    first, last = tl.load(indptr + example), tl.load(indptr + example + 1)
+    total = sum_of_rows(first, last, indices, values, weight, num_columns, columns, UNROLLED)
+    tl.store(sums + example * num_columns + columns, total, mask=columns < num_columns)
+
+
+def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
+    """See `reference.gather_sum`; the weight may be bfloat16 too."""
+    num_columns = weight_FH.shape[1]
+    sums_EH = torch.empty(batch.num_examples, num_columns, dtype=torch.float32, device=weight_FH.device)
+    if not sums_EH.numel():
+        return sums_EH
+    block, warps = columns_at_once(num_columns)
+    _kernel[batch.num_examples, triton.cdiv(num_columns, block)](
+        batch.indptr,  # [E + 1] int64
+        batch.indices.contiguous(),  # [Z] int32 or int64
+        batch.values,  # [Z] float32, or None
+        weight_FH.contiguous(),  # [F, H] float32 or bfloat16
+        sums_EH,  # [E, H] float32, out
+        num_columns,
+        BLOCK=block,
+        UNROLLED=_UNROLLED,
+        num_warps=warps,
+        enable_fp_fusion=False,
+    )
+    return sums_EH
+
+
+def columns_at_once(num_columns: int) -> tuple[int, int]:
+    """Columns of a row that a program takes, and its warps: 4 numbers, or 16 bytes, a thread where the row is long enough."""
+    block = min(triton.next_power_of_2(num_columns), 1024)
+    return block, min(max(block // 128, 1), 4)

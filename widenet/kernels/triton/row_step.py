@@ -1,0 +1,92 @@
+"""The gradient of each touched row and the optimizer's step of it, in one pass: a program a row."""
+
+from collections.abc import Sequence
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.kernels.bags import RowGradient
+from widenet.kernels.compiled import Penalties
+from widenet.kernels.triton.advance import advance
+from widenet.kernels.triton.gather_sum import columns_at_once, sum_of_rows
+from widenet.kernels.triton.tile_step import floats, two
+
+_UNROLLED = 8
+
+
+@triton.jit
+def _kernel(
+    weight,
+    first_state,
+    second_state,
+    gradient,
+    features,
+    indptr,
+    examples,
+    values,
+    fades,
+    penalties,
+    constants,
+    num_columns,
+    KIND: tl.constexpr,
+    BLOCK: tl.constexpr,
+    UNROLLED: tl.constexpr,
+):
+    touched = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    is_column = columns < num_columns
+    place = tl.load(features + touched) * num_columns + columns
+    first, last = tl.load(indptr + touched), tl.load(indptr + touched + 1)
+    g = sum_of_rows(first, last, examples, values, gradient, num_columns, columns, UNROLLED)
+    w = tl.load(weight + place, mask=is_column, other=0.0)
+    s, t = w, w
+    if first_state is not None:
+        s = tl.load(first_state + place, mask=is_column, other=0.0)
+    if second_state is not None:
+        t = tl.load(second_state + place, mask=is_column, other=0.0)
+    w, s, t = advance(w, g, s, t, tl.load(fades + touched), penalties, constants, KIND)
+    tl.store(weight + place, w, mask=is_column)
+    if first_state is not None:
+        tl.store(first_state + place, s, mask=is_column)
+    if second_state is not None:
+        tl.store(second_state + place, t, mask=is_column)
+
+
+def row_step(
+    kind: str,
+    weight_RH: Tensor,
+    touched: RowGradient,
+    states: Sequence[Tensor],
+    fade_U: Tensor,
+    penalties: Penalties,
+    constants: Sequence[float],
+) -> None:
+    """One step of the touched rows of a weight, in place. kind: the optimizer's. Order of addition: by example, then storage order.
+
+    fade_U: float32 [U], what the states are multiplied by before it.
+    """
+    num_columns = weight_RH.shape[1]
+    if not len(touched) or not num_columns:
+        return
+    first, second = two(states)
+    block, warps = columns_at_once(num_columns)
+    _kernel[len(touched), triton.cdiv(num_columns, block)](
+        weight_RH,  # [R, H] float32, in and out
+        first,  # [R, H] float32, in and out, or None
+        second,  # [R, H] float32, in and out, or None
+        touched.gradient_EH.contiguous(),  # [E, H] float32
+        touched.features_U,  # [U] int64, no two the same
+        touched.indptr,  # [U + 1] int64
+        touched.examples_Z,  # [Z] int64
+        touched.values_Z,  # [Z] float32, or None
+        fade_U,  # [U] float32
+        floats(penalties),
+        tuple(map(float, constants)),
+        num_columns,
+        KIND=kind,
+        BLOCK=block,
+        UNROLLED=_UNROLLED,
+        num_warps=warps,
+        enable_fp_fusion=False,
+    )

@@ -1,0 +1,102 @@
+"""The k best units of every example, met tile by tile: a program looks through one example's logits."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.kernels.running_top_k import MISSING
+
+LARGEST = 1024
+"""The largest k; a program sorts twice as many keys at once."""
+
+LEAST = 512
+"""For a smaller k there is as much room as for this one, so that there is seldom anything to sort."""
+
+
+@triton.jit
+def _keys(logits, units):
+    """See `kernels.running_top_k.keys`."""
+    plain = tl.where(logits != logits, float("nan"), logits + 0.0)
+    bits = plain.to(tl.int32, bitcast=True)
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return (ordered.to(tl.int64) << 32) + (0xFFFFFFFF - units.to(tl.int64))
+
+
+@triton.jit
+def _logit_below(key):
+    """The largest logit that is less than a key's; no number where there is none."""
+    ordered = (key >> 32).to(tl.int32) - 1
+    return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _kernel(
+    logits, floors, keys, counts, bounds, first_unit, num_units, k, MISSING_KEY: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr
+):
+    example = tl.program_id(0).to(tl.int64)
+    own = keys + example * ROOM
+    places = tl.arange(0, ROOM)
+    count = tl.load(counts + example)
+    floor = tl.load(floors + example)
+    bound = tl.maximum(tl.load(bounds + example), _keys(floor, 0 * count))
+    for start in range(0, num_units, BLOCK):
+        units = start + tl.arange(0, BLOCK)
+        z = tl.load(logits + example * num_units + units, mask=units < num_units, other=-float("inf"))
+        found = tl.where(units < num_units, _keys(z, first_unit + units), MISSING_KEY)
+        is_better = (found > bound).to(tl.int32)
+        num_better = tl.sum(is_better, axis=0)
+        if num_better > 0:
+            if count + num_better > ROOM:
+                tl.debug_barrier()
+                best = tl.sort(tl.load(own + places), descending=True)
+                tl.debug_barrier()
+                tl.store(own + places, tl.where(places < k, best, MISSING_KEY))
+                bound = tl.maximum(bound, tl.max(tl.where(places == k - 1, best, MISSING_KEY), axis=0))
+                is_better = (found > bound).to(tl.int32)
+                count = tl.minimum(count, k)
+                tl.debug_barrier()
+            tl.store(own + count + tl.cumsum(is_better, axis=0) - 1, found, mask=is_better > 0)
+            count += tl.sum(is_better, axis=0)
+    tl.store(counts + example, count)
+    tl.store(bounds + example, bound)
+    below = _logit_below(bound)
+    tl.store(floors + example, tl.where(below > floor, below, floor))
+
+
+class RunningTopK:
+    """See `kernels.running_top_k.RunningTopK`, of which it keeps the rule: the largest logits, of equal ones the lower unit.
+
+    Each example has room for twice k keys or more; when it is full, they are sorted and the k best stay. k: at most `LARGEST`.
+    """
+
+    def __init__(self, k: int, floor_E: Tensor) -> None:
+        self.k, self.floor_E = k, floor_E
+        self.room = 2 * triton.next_power_of_2(max(k, LEAST))
+        self.keys_EN = torch.full((len(floor_E), self.room), MISSING, device=floor_E.device)
+        self.num_E = torch.zeros(len(floor_E), dtype=torch.int32, device=floor_E.device)
+        self.bound_E = torch.full((len(floor_E),), MISSING, device=floor_E.device)
+
+    def add(self, logits_ET: Tensor, first_unit: int) -> None:
+        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what must not appear."""
+        if not logits_ET.numel():
+            return
+        _kernel[(len(logits_ET),)](
+            logits_ET.contiguous(),  # [E, T] float32
+            self.floor_E,  # [E] float32, in and out
+            self.keys_EN,  # [E, N] int64, in and out
+            self.num_E,  # [E] int32, in and out
+            self.bound_E,  # [E] int64, in and out
+            first_unit,
+            logits_ET.shape[1],
+            self.k,
+            MISSING_KEY=MISSING,
+            ROOM=self.room,
+            BLOCK=self.room // 4,
+            num_warps=8,
+            enable_fp_fusion=False,
+        )
+
+    def result(self) -> Tensor:
+        """The keys of the k best, int64 [E, k] descending; `unpacked` says what they are."""
+        return self.keys_EN.topk(self.k, dim=1).values

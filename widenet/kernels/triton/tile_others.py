@@ -1,0 +1,99 @@
+"""A tile of an output whose units are single: losses and slopes of all its units, as if none were a target."""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.kernels.triton.formulas import of_others
+
+_EXAMPLES, _UNITS = 64, 128
+"""Of a program's part of a tile."""
+
+
+@dataclass(frozen=True)
+class UnitFormula:
+    """What is computed of a unit: activation and loss by their names in a document, with their numbers.
+
+    by_logit: whether the loss's slope is by the logit; else it is by the activation.
+    """
+
+    activation: str
+    activation_numbers: tuple[float, float]
+    loss: str
+    loss_numbers: tuple[float, float, float, float, float]
+    by_logit: bool
+
+    @property
+    def numbers(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """As kernels take them."""
+        return self.activation_numbers, self.loss_numbers
+
+
+@triton.jit
+def _kernel(
+    products,
+    biases,
+    weights,
+    deltas,
+    column_sums,
+    losses,
+    num_examples,
+    num_units,
+    numbers,
+    ACTIVATION: tl.constexpr,
+    LOSS: tl.constexpr,
+    BY_LOGIT: tl.constexpr,
+    EXAMPLES: tl.constexpr,
+    UNITS: tl.constexpr,
+):
+    row, column = tl.program_id(1), tl.program_id(0)
+    examples, units = row * EXAMPLES + tl.arange(0, EXAMPLES), column * UNITS + tl.arange(0, UNITS)
+    is_example, is_unit = examples < num_examples, units < num_units
+    place = examples.to(tl.int64)[:, None] * num_units + units[None, :]
+    inside = is_example[:, None] & is_unit[None, :]
+    z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32)
+    if biases is not None:
+        z += tl.load(biases + units, mask=is_unit, other=0.0)[None, :]
+    value, delta = of_others(z, numbers, ACTIVATION, LOSS, BY_LOGIT)
+    weight = tl.load(weights + examples, mask=is_example, other=0.0)
+    delta = tl.where(inside, delta * weight[:, None], 0.0)
+    tl.store(deltas + place, delta.to(deltas.dtype.element_ty), mask=inside)
+    tl.store(column_sums + row.to(tl.int64) * num_units + units, tl.sum(delta, axis=0), mask=is_unit)
+    by_example = tl.sum(tl.where(inside, value, 0.0).to(tl.float64), axis=1)
+    tl.store(losses + row * tl.num_programs(0) + column, tl.sum(by_example * weight.to(tl.float64), axis=0))
+
+
+def tile_others(products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, formula: UnitFormula) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss float64 [], weighted slopes by the logits [E, T], of the products' type, and the slopes' sums over examples, float32 [T].
+
+    products_ET: float32 or bfloat16, the logits without the biases. weight_E: float32, what a unit counts.
+    Order of addition: within parts of 64 examples, then over these.
+    """
+    num_examples, num_units = products_ET.shape
+    delta_ET = torch.empty_like(products_ET)
+    grid = triton.cdiv(num_units, _UNITS), triton.cdiv(num_examples, _EXAMPLES)
+    column_sums_RT = torch.empty(grid[1], num_units, device=products_ET.device)
+    losses = torch.empty(grid[0] * grid[1], dtype=torch.float64, device=products_ET.device)
+    if losses.numel():
+        _kernel[grid](
+            products_ET,  # [E, T] float32 or bfloat16
+            bias_T,  # [T] float32, or None
+            weight_E,  # [E] float32
+            delta_ET,  # [E, T] of the products' type, out
+            column_sums_RT,  # [R, T] float32, out: R parts of the examples
+            losses,  # [R x C] float64, out: C parts of the units
+            num_examples,
+            num_units,
+            formula.numbers,
+            ACTIVATION=formula.activation,
+            LOSS=formula.loss,
+            BY_LOGIT=formula.by_logit,
+            EXAMPLES=_EXAMPLES,
+            UNITS=_UNITS,
+            num_warps=8,
+            enable_fp_fusion=False,
+        )
+    return losses.sum(), delta_ET, column_sums_RT.sum(dim=0)

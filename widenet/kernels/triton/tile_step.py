@@ -1,0 +1,62 @@
+"""An optimizer's step of a whole weight or a tile of one, in one pass."""
+
+from collections.abc import Sequence
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.kernels.compiled import Penalties
+from widenet.kernels.triton.advance import advance
+
+_BLOCK = 1024
+
+
+@triton.jit
+def _kernel(weight, gradient, first, second, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < num
+    w = tl.load(weight + place, mask=inside, other=0.0)
+    g = tl.load(gradient + place, mask=inside, other=0.0)
+    s, t = w, w
+    if first is not None:
+        s = tl.load(first + place, mask=inside, other=0.0)
+    if second is not None:
+        t = tl.load(second + place, mask=inside, other=0.0)
+    w, s, t = advance(w, g, s, t, 1.0, penalties, constants, KIND)
+    tl.store(weight + place, w, mask=inside)
+    if first is not None:
+        tl.store(first + place, s, mask=inside)
+    if second is not None:
+        tl.store(second + place, t, mask=inside)
+
+
+def tile_step(
+    kind: str, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]
+) -> None:
+    """One step of a contiguous weight, in place; gradient and states are shaped like it. kind: the optimizer's."""
+    if not weight.numel():
+        return
+    first, second = two(states)
+    _kernel[(triton.cdiv(weight.numel(), _BLOCK),)](
+        weight,  # [N] float32, in and out
+        gradient.contiguous(),  # [N] float32
+        first,  # [N] float32, in and out, or None
+        second,  # [N] float32, in and out, or None
+        floats(penalties),
+        tuple(map(float, constants)),
+        weight.numel(),
+        KIND=kind,
+        BLOCK=_BLOCK,
+        enable_fp_fusion=False,
+    )
+
+
+def two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """The states, and None for those that there are not."""
+    return [*states, *[None] * (2 - len(states))]
+
+
+def floats(penalties: Penalties) -> tuple[float, float, float, float]:
+    """The penalties as kernels take them."""
+    return float(penalties.scale), float(penalties.l2), float(penalties.l1), float(penalties.keep)

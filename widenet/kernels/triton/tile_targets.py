@@ -1,0 +1,103 @@
+"""The targets in a tile of an output whose units are single: they take the place of what `tile_others` gave them."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.kernels.triton.formulas import of_others, of_targets
+from widenet.kernels.triton.tile_others import UnitFormula
+
+_ENTRIES = 128
+"""Of a unit, at once."""
+
+
+@triton.jit
+def _kernel(
+    starts,
+    examples,
+    values,
+    products,
+    biases,
+    target_weights,
+    other_weights,
+    deltas,
+    bias_gradients,
+    losses,
+    num_units,
+    numbers,
+    ACTIVATION: tl.constexpr,
+    LOSS: tl.constexpr,
+    BY_LOGIT: tl.constexpr,
+    ENTRIES: tl.constexpr,
+):
+    unit = tl.program_id(0)
+    first, last = tl.load(starts + unit), tl.load(starts + unit + 1)
+    bias = 0.0
+    if biases is not None:
+        bias = tl.load(biases + unit)
+    change = tl.zeros((ENTRIES,), tl.float32)
+    loss = tl.zeros((ENTRIES,), tl.float64)
+    for start in range(first, last, ENTRIES):
+        entry = start + tl.arange(0, ENTRIES)
+        inside = entry < last
+        example = tl.load(examples + entry, mask=inside, other=0)
+        following = tl.load(examples + entry + 1, mask=entry + 1 < last, other=-1)
+        t = tl.full((ENTRIES,), 1.0, tl.float32)
+        if values is not None:
+            t = tl.load(values + entry, mask=inside, other=0.0)
+        place = example * num_units + unit
+        z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32) + bias
+        other_weight = tl.load(other_weights + example, mask=inside, other=0.0)
+        weight = tl.where(t > 0.0, tl.load(target_weights + example, mask=inside, other=0.0), other_weight)
+        was, was_slope = of_others(z, numbers, ACTIVATION, LOSS, BY_LOGIT)
+        value, slope = of_targets(z, t, numbers, ACTIVATION, LOSS, BY_LOGIT)
+        stays = inside & (following != example)  # of a target that is named twice, the last counts
+        tl.store(deltas + place, (slope * weight).to(deltas.dtype.element_ty), mask=stays)
+        change += tl.where(stays, slope * weight - was_slope * other_weight, 0.0)
+        now, before = value.to(tl.float64) * weight.to(tl.float64), was.to(tl.float64) * other_weight.to(tl.float64)
+        loss += tl.where(inside, now - before, 0.0)
+    tl.store(bias_gradients + unit, tl.load(bias_gradients + unit) + tl.sum(change, axis=0))
+    tl.store(losses + unit, tl.sum(loss, axis=0))
+
+
+def tile_targets(
+    starts: Tensor,
+    examples_Z: Tensor,
+    values_Z: Tensor | None,
+    products_ET: Tensor,
+    bias_T: Tensor | None,
+    target_weight_E: Tensor,
+    other_weight_E: Tensor,
+    delta_ET: Tensor,
+    bias_gradient_T: Tensor,
+    formula: UnitFormula,
+) -> Tensor:
+    """What the targets add to the loss of `tile_others`, float64 []; its other results become those with the targets, in place.
+
+    starts: int64 [T + 1]; unit t's entries are starts[t] to starts[t + 1] - 1, ascending by example.
+    """
+    num_units = len(starts) - 1
+    losses_T = torch.empty(num_units, dtype=torch.float64, device=products_ET.device)
+    if num_units:
+        _kernel[(num_units,)](
+            starts,  # [T + 1] int64
+            examples_Z,  # [Z] int64
+            values_Z,  # [Z] float32, or None: ones
+            products_ET,  # [E, T] float32 or bfloat16
+            bias_T,  # [T] float32, or None
+            target_weight_E,  # [E] float32
+            other_weight_E,  # [E] float32
+            delta_ET,  # [E, T] of the products' type, in and out
+            bias_gradient_T,  # [T] float32, in and out
+            losses_T,  # [T] float64, out
+            num_units,
+            formula.numbers,
+            ACTIVATION=formula.activation,
+            LOSS=formula.loss,
+            BY_LOGIT=formula.by_logit,
+            ENTRIES=_ENTRIES,
+            num_warps=1,
+            enable_fp_fusion=False,
+        )
+    return losses_T.sum()
