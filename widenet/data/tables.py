@@ -98,6 +98,8 @@ class Tables:
         broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
         if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
             raise sources.mistake("a cell breaks the rule of its column")
+        if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):  # noqa: S608
+            raise sources.mistake("an id holds the character NUL")
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
         """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
