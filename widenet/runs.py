@@ -17,6 +17,7 @@ from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
+from widenet.metrics import Metrics
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
@@ -24,6 +25,7 @@ from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
 from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.pictures.html import tag
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
 from widenet.predict.arguments import checked_items, checked_k, checked_values
@@ -32,11 +34,14 @@ from widenet.predict.rows import Block, recommendations
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
+from widenet.spec.drawing import drawn
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
+from widenet.training.history import history
 from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training, settle
+from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, holds_work_of
 from widenet.training.schedules import rates
@@ -89,6 +94,7 @@ def train(
         run = _run_directory(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         if launch_id():
             by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
+        by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
@@ -141,6 +147,11 @@ class Model:
         layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
         return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
 
+    def _repr_html_(self) -> str:
+        """The layers and the curves of the training, for notebooks."""
+        sizes = {name: f"{units:,} units" for name, units in self.network.units.items()}
+        return tag("div", drawn(self.run.network, sizes), history(self.run.records()))
+
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
@@ -153,7 +164,7 @@ class Model:
         output: str | None = None,
         exclude_seen: bool = True,
         advance: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
+    ) -> Metrics:
         """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
         dataset = _dataset(data)
         self.run.check_dataset(dataset)

@@ -67,7 +67,7 @@ def ended(process, limit=3 * LIMIT_SECONDS):
 
 def outcome(run):
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    numbers = [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+    numbers = [{name: value for name, value in line.items() if "second" not in name} for line in lines]
     return Model.load(run).fingerprint(), numbers
 
 
