@@ -1,6 +1,5 @@
 """What a person does with a run: train it, resume it, load it, evaluate it, recommend from it."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,6 @@ from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics
 from widenet.model.build import build
-from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
@@ -28,18 +26,18 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.pictures.html import tag
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
-from widenet.predict.arguments import checked_items, checked_k, checked_values
+from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
 from widenet.predict.top_k import Filter, top_k
-from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.begin import begun
 from widenet.training.check import check_training
-from widenet.training.history import history
 from widenet.training.interruption import interruption
+from widenet.training.log_curves import log_curves
 from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training, settle
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
@@ -91,9 +89,7 @@ def train(
         check_memory(job, chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
-        run = _run_directory(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
-        if launch_id():
-            by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
+        run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
@@ -150,7 +146,7 @@ class Model:
     def _repr_html_(self) -> str:
         """The layers and the curves of the training, for notebooks."""
         sizes = {name: f"{units:,} units" for name, units in self.network.units.items()}
-        return tag("div", drawn(self.run.network, sizes), history(self.run.records()))
+        return tag("div", drawn(self.run.network, sizes), log_curves(self.run.records()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""
@@ -182,7 +178,8 @@ class Model:
     ) -> list[Recommendation]:
         """The k best items for somebody with this history.
 
-        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value.
+        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value. For networks
+            that read a sequence: in order, the newest last, and as often as they stand in it.
         values: one number an item, for networks trained with values.
         Raises DataError for an item that is not known, FitError where the network takes more than one field, OptionError.
         """
@@ -192,10 +189,8 @@ class Model:
         fields = {layer.field for layer in self.run.network.inputs}
         if len(fields) != 1:
             raise FitError(f"recommend needs a network of one input field; this one has {', '.join(sorted(fields))}. Use predict.")
-        vocabulary = self.run.vocabulary(fields.pop())
-        found = {vocabulary.find(item)[0]: position for position, item in enumerate(items)}
-        rows = sorted(found)
-        batch = SparseBatch.from_lists([rows], None if numbers is None else [[numbers[found[row]] for row in rows]])
+        field = fields.pop()
+        batch = named_history(self.run.vocabulary(field), items, numbers, self.run.fields[field].kind == "sequence")
         inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if exclude_seen else None
@@ -301,7 +296,8 @@ def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Eval
     evaluation = training.evaluation
     if evaluation is None:
         return None
-    return lambda network: evaluate(network, dataset, evaluation.part, sorted({metric_k, 20}), evaluation.output)
+    ks, excludes = sorted({metric_k, 20}), evaluation.seen == "exclude"
+    return lambda network: evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes)
 
 
 def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
@@ -349,7 +345,10 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     compiled = checkpoint.facts.get("compiled")
     if compiled not in (None, is_compiled(network.device.type)) and network.device.type == checkpoint.facts.get("device"):
         how, where = ("with", "can") if compiled else ("without", "cannot")
-        raise FitError(f"{run.path} was begun {how} Numba, which rounds in its own way. Resume where Python {where} import numba.")
+        compiler = "Numba" if network.device.type == "cpu" else "Triton"
+        raise FitError(
+            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where} import {compiler.lower()}."
+        )
     before, now = checkpoint.facts.get("device"), network.device.type
     if before not in (None, now):
         raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')
@@ -362,37 +361,3 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     checkpoint.load_into(network, with_state=True)
     state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
     settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))
-
-
-def _run_directory(
-    path: Path,
-    network: NetworkSpec,
-    training: TrainingSpec,
-    dataset: Dataset,
-    start: Path | None,
-    resume: bool,
-    exchange: Exchange,
-    stack: ExitStack,
-) -> RunDirectory:
-    """The directory of a training, new or begun before, which stays locked until the stack is left."""
-    if resume:
-        before = RunDirectory.open(path)
-        by_leader(exchange, lambda: stack.enter_context(before.locked()), "run directory")
-    else:
-        by_leader(exchange, lambda: stack.enter_context(RunDirectory.begin(path, network, training, dataset, start)), "run directory")
-    run = RunDirectory.open(path)
-    _check_documents(run, network, training)
-    run.check_dataset(dataset)
-    return run
-
-
-def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:
-    """Raise where a run was begun with other documents."""
-    for name, before, now in (("network", run.network, network), ("training", run.training, training)):
-        changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
-        if changed:
-            differ = f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"
-            other = (
-                f"; {training.shards} shards for {run.training.shards} make other sums, and so another run" if "shards" in changed else ""
-            )
-            raise CheckpointError(f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with {run.path / name}.json.")

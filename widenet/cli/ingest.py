@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.dataset import show
+from widenet.cli.progress import IngestReport
 from widenet.errors import OptionError
 
 Sources = Annotated[
@@ -33,6 +34,9 @@ Titles = Annotated[Path | None, typer.Option(help="CSV or Parquet file that name
 TitleId = Annotated[str | None, typer.Option(help="Its column of the item's id.")]
 Title = Annotated[str | None, typer.Option(help="Its column of the title.")]
 Heldout = Annotated[str | None, typer.Option(help="A given test part, for the final evaluation.")]
+InSequence = Annotated[
+    bool, typer.Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
+]
 HeldoutLast = Annotated[int | None, typer.Option(metavar="N", help="Set each user's last N items aside for the final evaluation.")]
 HeldoutSince = Annotated[str | None, typer.Option(metavar="TIME", help="Set aside what is from this time on, for the final evaluation.")]
 ValidationLast = Annotated[int | None, typer.Option(metavar="N", help="As --heldout-last, of what that leaves, for validation.")]
@@ -84,6 +88,7 @@ def ingest(
     title_id: TitleId = None,
     title: Title = None,
     heldout: Heldout = None,
+    sequence: InSequence = False,
     heldout_last: HeldoutLast = None,
     heldout_since: HeldoutSince = None,
     validation_last: ValidationLast = None,
@@ -116,7 +121,8 @@ def ingest(
     options["sparse"] = _fields("--sparse", sparse or [])
     options["dense"] = {name: listed.split(",") for name, listed in _fields("--dense", dense or []).items()}
     options["columns"] = columns.split(",") if columns else None
-    manifest = run(**options, on_progress=lambda phase: typer.echo(f"{phase} ...", err=True))
+    with IngestReport() as report:
+        manifest = run(**options, on_progress=report.phase, on_rows=report.rows)
     show(out, manifest)
 
 

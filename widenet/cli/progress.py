@@ -43,8 +43,8 @@ class TrainingReport:
             )
             self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
             shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
-            fields = {"epoch": shown, "loss": "-", "metric": "", "rate": "-", "memory": ""}
-            self.task = self.bar.add_task("", total=epochs * examples_per_epoch, completed=done, **fields)
+            total = epochs * examples_per_epoch
+            self.task = self.bar.add_task("", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory="")
             self.epochs = epochs
             self.bar.start()
 
@@ -53,8 +53,8 @@ class TrainingReport:
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
         if self.bar is not None:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
-            shown = {"rate": "-" if speed is None else f"{speed:,.0f}", "memory": "" if memory is None else amount(memory)}
-            self.bar.update(self.task, advance=num_examples, loss=f"{self.loss:.4f}", **shown)
+            rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
+            self.bar.update(self.task, advance=num_examples, loss=f"{self.loss:.4f}", rate=rate, memory=taken)
 
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch ended."""
@@ -101,3 +101,36 @@ class Counter:
     def advance(self, number: int) -> None:
         """So many more are done."""
         self.bar.advance(self.task, number)
+
+
+class IngestReport:
+    """Shows an ingest: a line for each phase; on a terminal also the rows, how many a second, and the time left."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.completed:,.0f} rows"), TextColumn("{task.fields[rate]}/s"), BarColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> "IngestReport":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def phase(self, text: str) -> None:
+        """Another phase begins."""
+        if self.task is not None:
+            self.bar.remove_task(self.task)
+            self.task = None
+        if self.bar.disable:
+            typer.echo(f"{text} ...", err=True)
+        else:
+            self.bar.console.print(f"{text} ...", highlight=False, markup=False)
+
+    def rows(self, done: int, total: int | None) -> None:
+        """So many rows of the phase are done."""
+        if self.task is None:
+            self.task = self.bar.add_task("", total=total, rate="-")
+        speed = self.bar.tasks[-1].speed if self.bar.tasks else None
+        self.bar.update(self.task, completed=done, total=total, rate="-" if speed is None else f"{speed:,.0f}")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
@@ -15,7 +15,7 @@ from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Duplicates, Moment, Selection, moment
 from widenet.data.side_fields import SideFields, SideTables
 from widenet.data.sources import Roles, Sources, opened
-from widenet.data.tables import Tables, database
+from widenet.data.tables import OnRows, Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
@@ -42,6 +42,7 @@ def ingest(
     title_id: str | None = None,
     title: str | None = None,
     heldout: Any = None,
+    sequence: bool = False,
     heldout_last: int | None = None,
     heldout_since: Moment | None = None,
     validation_last: int | None = None,
@@ -61,12 +62,14 @@ def ingest(
     memory: str | None = None,
     threads: int | None = None,
     on_progress: Callable[[str], None] | None = None,
+    on_rows: OnRows | None = None,
 ) -> Manifest:
     """Publish the dataset of some interactions; docs/data.md says what each option means, docs/architecture.md the order and form.
 
     sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
         a tuple of arrays (users, items, and perhaps values, times), or a list of such.
     users: a source of the users' own columns. titles: a file that names items. on_progress: is told each phase.
+    on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that is not known yet.
     Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
     """
     asked = SimpleNamespace(**locals())
@@ -74,7 +77,7 @@ def ingest(
     check_field_name(field)
     work = _Work(asked, _selection(asked))
     with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
-        return work.done(folder, Tables(connection, folder / "scratch"))
+        return work.done(folder, Tables(connection, folder / "scratch", asked.sequence, on_rows))
 
 
 def _selection(asked: SimpleNamespace) -> Selection:
@@ -91,6 +94,7 @@ def _selection(asked: SimpleNamespace) -> Selection:
         asked.min_item_users,
         {part: number for part, number in last.items() if number is not None},
         {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
+        asked.sequence,
     )
 
 
@@ -123,11 +127,14 @@ class _Work:
         side = SideTables(tables, self._side, read["train"], self._selection, scratch)
         asked.say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
+        kind: Literal["sparse", "sequence"] = "sequence" if asked.sequence else "sparse"
         return write_contents(
             folder,
             name=asked.name or read["train"].short_names[0].split(".")[0],
-            layouts=[FieldLayout(asked.field, merging.num_features, parts=parts, has_values=self._has_values), *side.layouts],
-            batches=assembled(side.examples(), entries, asked.field, self._has_values, side.entries()),
+            layouts=[FieldLayout(asked.field, merging.num_features, kind, parts, self._has_values), *side.layouts],
+            batches=tables.followed(
+                assembled(side.examples(), entries, asked.field, self._has_values, side.entries()), merging.num_examples
+            ),
             vocabularies={asked.field: tables.vocabulary(), **side.vocabularies()},
             has_weights=self._side.weight is not None,
             source={"sources": list(read["train"].short_names), "min_value": asked.min_value, **tables.facts},
@@ -154,6 +161,10 @@ class _Work:
 
 
 def _check_options(selection: Selection, roles: Roles, asked: SimpleNamespace) -> None:
+    if asked.sequence and (asked.keep_values or (asked.value is not None and asked.min_value is None)):
+        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+    if asked.sequence and asked.duplicates is not None:
+        raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
     if asked.keep_values and not roles.numbers and selection.duplicates != "sum":
         raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
     if selection.needs_time and roles.time is None:

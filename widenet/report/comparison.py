@@ -9,7 +9,7 @@ from widenet.pictures.curves import curves, legend
 from widenet.pictures.html import Html, brief, table, tag
 from widenet.report.sections import duration, note, section
 from widenet.report.subject import Subject
-from widenet.training.history import grid, metric_names, points
+from widenet.training.log_curves import grid, metric_names, points
 
 _ABSENT = "\u2013"
 

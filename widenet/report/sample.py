@@ -7,7 +7,7 @@ import numpy as np
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.predict.rows import had, rows_a_block
+from widenet.predict.rows import had, history, rows_a_block
 from widenet.predict.top_k import Filter, top_k
 from widenet.runs import Model
 
@@ -52,20 +52,19 @@ class Sample:
 
 
 def sampled(model: Model, dataset: Dataset) -> Sample | None:
-    """The sample of a model's first output that asks for a sparse field; None where it has none.
+    """The sample of a model's first output over items, a sparse field or a sequence; None where it has none.
 
     Every process of the model's group must ask for it; all get the same. Raises FitError for a dataset of other fields.
     """
     model.run.check_dataset(dataset)
-    outputs = [layer for layer in model.run.network.outputs if dataset.field(layer.field).kind == "sparse"]
+    outputs = [layer for layer in model.run.network.outputs if dataset.field(layer.field).kind != "dense"]
     if not outputs or not dataset.num_examples:
         return None
     name, field = outputs[0].name, outputs[0].field
     rows = _spread(dataset.num_examples, MOST_USERS)
     parts = dataset.field(field).parts
     truth = next((part for part in reversed(parts) if part != "train"), None)
-    known = [part for part in parts if part != truth]
-    scores_EK, units_EK = _top(model, dataset, name, field, rows, known)
+    scores_EK, units_EK = _top(model, dataset, name, rows, truth)
     counts = _counts(model, dataset, field)
     recommended = np.bincount(units_EK[units_EK >= 0], minlength=len(counts))
     shown = _spread(len(rows), _SHOWN_USERS + 2)[1:-1] if len(rows) > _SHOWN_USERS + 1 else np.arange(min(len(rows), _SHOWN_USERS))
@@ -87,17 +86,22 @@ def _spread(number: int, most: int) -> np.ndarray:
     return np.arange(most, dtype=np.int64) * (number - 1) // (most - 1)
 
 
-def _top(model: Model, dataset: Dataset, name: str, field: str, rows: np.ndarray, known: list[Part]) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, float32, and units, int64 with -1 for none, of the K best for some examples: [E, K] each."""
+def _top(model: Model, dataset: Dataset, name: str, rows: np.ndarray, truth: Part | None) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, float32, and units, int64 with -1 for none, of the K best for some examples who are known but for one part: [E, K] each."""
+
+    def known(field: str) -> list[Part]:
+        return [part for part in dataset.field(field).parts if part != truth]
+
     network, blocks = model.network, []
+    field, inputs = network.outputs[name].spec.field, [layer.field for layer in network.spec.inputs]
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("the report")
     step = rows_a_block(K)
     with one_thread_an_operation():
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            fields = {layer.field: dataset.rows(layer.field, block).to(network.device) for layer in network.spec.inputs}
-            seen = had(dataset, field, block, known).to(network.device)
+            fields = {name: history(dataset, name, block, known(name)).to(network.device) for name in inputs}
+            seen = had(dataset, field, block, known(field)).to(network.device)
             scores_EK, units_EK = top_k(network, fields, name, min(K, network.outputs[name].width), seen, allowed)
             blocks.append((scores_EK.float().cpu().numpy(), units_EK.cpu().numpy()))
     return np.concatenate([scores for scores, _ in blocks]), np.concatenate([units for _, units in blocks])
@@ -123,11 +127,11 @@ def _groups(counts: np.ndarray, recommended: np.ndarray) -> list[Group]:
 
 def _shown(model: Model, dataset: Dataset, field: str, truth: Part | None, row: int, scores: np.ndarray, units: np.ndarray) -> Shown:
     here = np.array([row])
-    history = dataset.sparse(field, here).indices.numpy()
+    items = dataset.sparse(field, here).indices.numpy()
     wanted = set() if truth is None else set(dataset.sparse(field, here, truth).indices.tolist())
     kept = units[units >= 0]
     rows = zip(_titles(model, field, kept), scores.tolist(), (unit in wanted for unit in kept.tolist()), strict=False)
-    return Shown(dataset.ids(here)[0], _titles(model, field, history[:_SHOWN_ITEMS]), len(history), list(rows))
+    return Shown(dataset.ids(here)[0], _titles(model, field, items[:_SHOWN_ITEMS]), len(items), list(rows))
 
 
 def _titles(model: Model, field: str, units: np.ndarray) -> list[str]:

@@ -7,7 +7,7 @@ from widenet.plan.numbers import amount
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.drawing import drawn
-from widenet.training.history import grid, history, metric_names, points
+from widenet.training.log_curves import grid, log_curves, metric_names, points
 
 _NONE = Html()
 
@@ -29,7 +29,7 @@ def summary(subject: Subject) -> Html:
 
 def curves_section(subject: Subject) -> Html:
     """Loss and metrics, epoch by epoch."""
-    return section("Loss and metrics", history(subject.records)) if subject.records else section("Loss and metrics", _no_epoch())
+    return section("Loss and metrics", log_curves(subject.records)) if subject.records else section("Loss and metrics", _no_epoch())
 
 
 def network_section(subject: Subject) -> Html:

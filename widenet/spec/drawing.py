@@ -38,7 +38,7 @@ def _starts(spec: NetworkSpec, layer: Layer) -> list[str]:
 
 def _size(layer: Layer) -> str:
     units = getattr(layer, "units", None)
-    return f"{units:,} units" if isinstance(units, int) else "as wide as the field" if units == "auto" else ""
+    return "" if units is None else "auto units" if units == "auto" else f"{units:,} units"
 
 
 def _what(layer: Layer, size: str) -> str:

@@ -11,6 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError, WidenetError
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
+from widenet.interop.import_network import import_network
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
@@ -106,11 +107,13 @@ def test_shared_weights_that_shards_cannot_share_are_copied(tmp_path):
         fully("A", "Hidden", 6, ["Input"]),
         fully("B", "Hidden", 6, ["A"]),
         fully("C", "Hidden", 6, ["B"]),
-        fully("Output", "Output", 10, ["C", "B"], data="y"),
+        fully("D", "Hidden", 6, ["B", "C"]),
+        fully("Output", "Output", 10, ["D", "B"], data="y"),
     ]
-    connections = shared(layers, 4, B_C=(("A", "B"), False), C_Output=(("Input", "A"), True), B_Output=(("Input", "A"), True))
+    inner, turned = (("A", "B"), False), (("Input", "A"), True)
+    connections = shared(layers, 4, B_C=inner, B_D=inner, C_D=inner, D_Output=turned, B_Output=turned)
     model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
-    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias"]
+    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias", "D bias", "D/B", "D/C"]
     assert sorted(model.network.wide) == ["Output", "Output bias"]
 
 
@@ -220,6 +223,7 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     assert set(model.evaluate(tmp_path / "data", ks=[2])) >= {"ndcg@2"}
     with pytest.raises(OptionError, match="--data and --features cannot go together"):
         import_model(path, tmp_path / "other", data=tmp_path / "data", features="names")
+    assert import_network(path, tmp_path / "same", data=tmp_path / "data", fields=names).fingerprint() == model.fingerprint()
     with pytest.raises(FitError, match='the dataset has no field "gl_input"'):
         import_model(path, tmp_path / "other", data=Dataset.open(tmp_path / "data"))
     assert not (tmp_path / "other").exists()

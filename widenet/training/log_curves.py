@@ -10,7 +10,7 @@ BESIDE_METRICS = ("epoch", "loss", "seconds", "evaluation_seconds", "examples_pe
 """What a line of the log holds besides metrics."""
 
 
-def history(records: Sequence[Mapping[str, Any]]) -> Html:
+def log_curves(records: Sequence[Mapping[str, Any]]) -> Html:
     """Figures side by side: the loss, then each metric, a line a k."""
     lines: dict[str, list[str]] = {"loss": ["loss"]}
     for name in metric_names(records):
