@@ -6,8 +6,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.interop.networks import dataset, model_of, random_layers
+from tests.interop.networks import SPATIAL, dataset, model_of, random_layers
 from tests.interop.outcomes import scored
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError
 from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
@@ -118,6 +119,13 @@ def test_what_widenet_wrote_comes_back_to_the_bit(seed, tmp_path):
     again = import_network(tmp_path / "model.onnx", tmp_path / "again")
     assert again.fingerprint() == model.fingerprint()
     assert again.run.network == model.run.network
+
+
+def test_convolutions_that_widenet_wrote_come_back_to_the_bit(tmp_path):
+    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": numbers(2, 40).tolist()})
+    model = model_of(SPATIAL, images, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    assert import_network(tmp_path / "model.onnx", tmp_path / "again").fingerprint() == model.fingerprint()
 
 
 def test_everything_that_has_no_counterpart_is_named(tmp_path):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from widenet.errors import FitError
 from widenet.interop.onnx_graph import Graph, weight_name
 from widenet.interop.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.layers.output import SHORTEST
@@ -71,7 +72,12 @@ class Layers:
             given = self.fields[layer.field]
             self.values[layer.name] = self._dense(layer, given) if isinstance(given, str) else self._sparse(layer, given)
         for hidden in self.spec.hidden:
-            self.values[hidden.name] = self._pooled(hidden) if isinstance(hidden, PoolingLayer) else self._hidden(hidden)
+            if isinstance(hidden, PoolingLayer):
+                self.values[hidden.name] = self._pooled(hidden)
+            elif isinstance(hidden, HiddenLayer | ConvolutionLayer):
+                self.values[hidden.name] = self._hidden(hidden)
+            else:
+                raise FitError(f'layer "{hidden.name}" of kind "{hidden.kind}" cannot be exported to ONNX.')
 
     def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
         graph, values = self.graph, None if layer.values == "ignore" else given.values
