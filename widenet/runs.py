@@ -337,7 +337,10 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     compiled = checkpoint.facts.get("compiled")
     if compiled not in (None, is_compiled(network.device.type)) and network.device.type == checkpoint.facts.get("device"):
         how, where = ("with", "can") if compiled else ("without", "cannot")
-        raise FitError(f"{run.path} was begun {how} Numba, which rounds in its own way. Resume where Python {where} import numba.")
+        compiler = "Numba" if network.device.type == "cpu" else "Triton"
+        raise FitError(
+            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where} import {compiler.lower()}."
+        )
     before, now = checkpoint.facts.get("device"), network.device.type
     if before not in (None, now):
         raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')

@@ -87,6 +87,23 @@ def test_split_makes_the_parts_asked_for(widenet, tmp_path):
 
 
 @pytest.mark.usefixtures("inside")
+def test_users_set_aside_are_evaluated_from_what_they_are_known_to_have(widenet, tmp_path):
+    options = ["--out", tmp_path / "others", "--heldout-users", 0.25, "--heldout", 0.25]
+    ended = widenet("data", "split", "whole", *options)
+    expected = "widenet: --heldout-users and --users-out go together: the share, and the directory of these users. Give both.\n"
+    assert (ended.status, ended.err) == (2, expected)
+    ended = widenet("data", "split", "whole", *options, "--users-out", tmp_path / "held")
+    assert ended.status == 0, ended.err
+    assert [line for line in ended.out.splitlines() if "users" in line] == [
+        f"{tmp_path / 'others'}: 9 users",
+        f"{tmp_path / 'held'}: 3 users",
+    ]
+    ended = widenet("evaluate", "run", "--data", tmp_path / "held", "--k", 5)
+    assert ended.status == 0, ended.err
+    assert ended.out.endswith("over 3 users\n")
+
+
+@pytest.mark.usefixtures("inside")
 def test_describe_says_what_a_dataset_is_like(widenet, tmp_path):
     ended = widenet("data", "describe", "whole", "--plot", tmp_path / "plot.svg")
     assert (ended.status, ended.err) == (0, "")

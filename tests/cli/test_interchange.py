@@ -6,9 +6,11 @@ import onnxruntime
 import pytest
 
 from tests.commands import blocks
+from tests.interop.dsstne.models import connected, fully, write_model
 from tests.interop.networks import dataset, model_of
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "interchange.md"
+SUFFIXES = ".onnx, .keras, .caffemodel, .prototxt, .nc"
 LAYERS = [
     {"name": "history", "kind": "input", "field": "items", "values": "ignore"},
     {"name": "taste", "units": 6, "activation": "tanh"},
@@ -63,7 +65,10 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
     ("words", "message"),
     [
         (["nowhere.onnx"], "widenet: nowhere.onnx: no such file. Check the path.\n"),
-        (["model.pt"], 'widenet: model.pt: the suffix must be one of .onnx, .keras, .caffemodel, .prototxt; got ".pt". Rename the file.\n'),
+        (
+            ["model.pt"],
+            f'widenet: model.pt: the suffix must be one of {SUFFIXES}; got ".pt". Rename the file.\n',
+        ),
         (["model.pt", "--field", "items"], 'widenet: field must be NAME=FIELD; got "items".\n'),
         (
             ["model.pt", "--weights", "w.caffemodel"],
@@ -76,6 +81,19 @@ def test_a_mistake_in_import_is_one_sentence(words, message, widenet, tmp_path, 
     (tmp_path / "model.pt").touch()
     ended = widenet("import", *words, "--out", "run")
     assert (ended.status, ended.err) == (2, message)
+
+
+@pytest.mark.usefixtures("model")
+def test_import_reads_what_dsstne_trained(widenet, tmp_path):
+    layers = [
+        fully("Input", "Input", 9, data="given", attributes=1),
+        fully("Hidden", "Hidden", 4, ["Input"]),
+        fully("Output", "Output", 9, ["Hidden"], data="asked"),
+    ]
+    write_model(tmp_path / "network.nc", layers, connected(0, layers))
+    ended = widenet("import", "network.nc", "--out", "imported", "--field", "given=items")
+    assert (ended.status, ended.out.splitlines()[0]) == (0, "imported: Input 9, Hidden 4, Output 9")
+    assert '  field "items": sparse, 9' in ended.out.splitlines()
 
 
 @pytest.mark.usefixtures("model")

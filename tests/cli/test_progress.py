@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from widenet.cli.progress import Counter, TrainingReport
+from widenet.cli.progress import Counter, IngestReport, TrainingReport
 from widenet.training.loop import LoopState
 
 RECORD = {"epoch": 1, "loss": 2.5, "seconds": 3.14, "examples_per_second": 1234.5, "recall@20": 0.25, "ndcg@20": 0.5, "recall@5": 0.1}
@@ -68,3 +68,23 @@ def test_a_counter_shows_itself_on_a_terminal_only(monkeypatch, capsys):
         counter.advance(10)
     assert "counting" in terminal.getvalue()
     assert "10/10" in terminal.getvalue()
+
+
+def test_an_ingest_is_a_line_a_phase_and_on_a_terminal_rows_too(monkeypatch, capsys):
+    def follow_ingest():
+        with IngestReport() as report:
+            report.phase("reading [a].csv")
+            report.rows(500, None)
+            report.phase("writing")
+            report.rows(1000, 2000)
+            report.rows(2000, 2000)
+
+    follow_ingest()
+    assert capsys.readouterr() == ("", "reading [a].csv ...\nwriting ...\n")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    follow_ingest()
+    shown = terminal.getvalue()
+    assert "reading [a].csv ..." in shown
+    assert "2,000 rows" in shown

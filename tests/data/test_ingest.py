@@ -164,6 +164,14 @@ def test_progress_names_each_phase(tmp_path, source):
     assert phases == [f"reading a.txt {how}", f"reading b.txt {how}", "numbering examples and features", "writing"]
 
 
+@pytest.mark.parametrize("names", ["", "u"])
+def test_progress_counts_rows_and_examples(tmp_path, source, names):
+    told = []
+    path = source("a.csv", f"user,item\n{names}1,2\n{names}1,3\n{names}2,3\n")
+    ingest([path], tmp_path / "ds", on_rows=lambda done, total: told.append((done, total)))
+    assert told == [(3, None), (3, 3), (2, 2)]
+
+
 def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
     path = source("r.csv", "user,item,rating\na,x,five\n")
     with pytest.raises(DataError):

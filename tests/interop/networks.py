@@ -19,6 +19,22 @@ ACTIVATIONS = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linea
 ACTIVATIONS += [{"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
 WIDE = {"kind": "uniform", "limit": 0.7}
 
+NORMAL = {"batch_normalization": {"epsilon": 0.01}}
+SPATIAL = [
+    {"name": "image", "kind": "input", "field": "profile", "shape": [2, 4, 5]},
+    {"name": "edges", "kind": "convolution", "filters": 3, "kernel": [3, 2], "stride": [1, 2], "activation": "tanh", **NORMAL},
+    {"name": "same", "kind": "convolution", "filters": 3, "kernel": 3, "padding": 1, "activation": "relu", "skip": "edges"},
+    {"name": "bright", "kind": "pooling", "function": {"kind": "lrn", "alpha": 0.5, "n": 3}},
+    {"name": "largest", "kind": "pooling", "function": "max", "kernel": 3, "stride": 2},
+    {"name": "means", "kind": "pooling", "function": "average", "kernel": [2, 3], "stride": 1, "source": "same"},
+    {"name": "code", "units": 6, "source": ["largest", "means"], "activation": "elu", **NORMAL},
+    {"name": "other", "units": 6, "source": "means", "activation": "tanh", "skip": "code", "bias": False},
+    {"name": "more", "kind": "pooling", "function": "maxout", "source": ["code", "other"]},
+    {"name": "alike", "kind": "pooling", "function": "cosine", "source": ["code", "other", "more"]},
+    {"name": "dots", "kind": "pooling", "function": "dot_product", "source": ["code", "other"]},
+    {"name": "next", "kind": "output", "field": "items", "source": ["more", "alike", "dots"], "initializer": WIDE},
+]
+
 
 def dataset(path):
     """Sparse items with values, sparse tags without, a dense profile."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from google.protobuf import text_format
+from torch.nn import functional
 
 from tests.interop.outcomes import scored
 from widenet.errors import DataError, OptionError
@@ -130,3 +131,36 @@ def test_the_first_format_is_refused_with_its_remedy(tmp_path):
     (tmp_path / "net.caffemodel").write_bytes(net.SerializeToString())
     with pytest.raises(DataError, match="Convert it with Caffe's upgrade_net_proto_binary"):
         import_network(tmp_path / "net.caffemodel", tmp_path / "run")
+
+
+def test_a_convolutional_network_scores_as_torch_computes_it(tmp_path):
+    text = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 7 dim: 6 } } }
+    layer { name: "c1" type: "Convolution" bottom: "data" top: "c1"
+      convolution_param { num_output: 4 kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride: 1 } }
+    layer { name: "r1" type: "ReLU" bottom: "c1" top: "c1" }
+    layer { name: "n1" type: "LRN" bottom: "c1" top: "n1" lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 } }
+    layer { name: "p1" type: "Pooling" bottom: "n1" top: "p1" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+    layer { name: "c2" type: "Convolution" bottom: "p1" top: "c2" convolution_param { num_output: 3 kernel_size: 2 bias_term: false } }
+    layer { name: "p2" type: "Pooling" bottom: "c2" top: "p2" pooling_param { pool: AVE global_pooling: true } }
+    layer { name: "ip" type: "InnerProduct" bottom: "p2" top: "ip" inner_product_param { num_output: 2 } }
+    """
+    w1, b1, w2, w3, b3 = numbers(4, 2, 3, 2), numbers(4), numbers(3, 4, 2, 2), numbers(2, 3), numbers(2)
+    weights = trained(tmp_path / "net.caffemodel", {"c1": [w1, b1], "c2": [w2], "ip": [w3, b3]})
+    model = import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=weights)
+    images = numbers(5, 2, 7, 6)
+    value = functional.relu(functional.conv2d(*map(torch.from_numpy, (images, w1, b1)), padding=(1, 0)))
+    value = functional.max_pool2d(functional.local_response_norm(value, 3, 0.5, 0.6, 1.0), 3, 2)
+    value = functional.conv2d(value, torch.from_numpy(w2)).mean(dim=(2, 3))
+    assert np.allclose(scored(model, data=images.reshape(5, -1))["ip"], value.numpy() @ w3.T + b3, atol=1e-5)
+
+
+def test_windows_that_caffe_would_let_reach_beyond_are_refused(tmp_path):
+    text = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 1 dim: 6 dim: 6 } } }
+    layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+    layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param { num_output: 2 } }
+    """
+    weights = trained(tmp_path / "net.caffemodel", {"ip": [numbers(2, 9), numbers(2)]})
+    with pytest.raises(DataError, match=r'"pool" \(windows that reach beyond their source\)'):
+        import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=weights)

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from tests.interop.outcomes import scored
 from widenet.errors import DataError
@@ -138,6 +139,26 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
         import_network(path, tmp_path / "run")
 
 
+def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
+    kernel, b1, w2, b2 = numbers(2, 3, 2, 4), numbers(4), numbers(3 * 2 * 4, 3), numbers(3)
+    layers = [
+        layer("InputLayer", "image", batch_shape=[None, 5, 4, 2]),
+        layer("Rescaling", "rescaling", scale=0.5, offset=0.0),
+        layer("Conv2D", "edges", strides=[1, 1], padding="same", activation="tanh", use_bias=True, data_format="channels_last"),
+        layer("MaxPooling2D", "largest", pool_size=[2, 2], strides=[2, 2], padding="same", data_format="channels_last"),
+        layer("Flatten", "flat", data_format="channels_last"),
+        dense("end"),
+    ]
+    weights = {"conv2d": ("edges", [kernel, b1]), "dense": ("end", [w2, b2])}
+    model = import_network(save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights), tmp_path / "run")
+    images = torch.from_numpy(numbers(6, 2, 5, 4))
+    padded = functional.pad(images * 0.5, (1, 1, 0, 1))
+    value = torch.tanh(functional.conv2d(padded, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(b1)))
+    largest = functional.max_pool2d(functional.pad(value, (0, 0, 0, 1), value=-torch.inf), 2)
+    wanted = largest.permute(0, 2, 3, 1).flatten(1).numpy() @ w2 + b2
+    assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-5)
+
+
 BY_KERAS = """
 import sys
 import keras
@@ -149,15 +170,21 @@ profile, history = keras.Input((5,), name="profile"), keras.Input((3,), dtype="i
 table = L.GlobalAveragePooling1D()(L.Embedding(9, 4)(history))
 hidden = L.Dropout(0.3)(L.BatchNormalization()(L.Dense(8, activation="gelu", name="first")(L.Rescaling(0.5, offset=0.1)(profile))))
 both = L.Concatenate()([hidden, table])
+image = keras.Input((6, 5, 3), name="image")
+looked = L.MaxPooling2D(2, padding="same")(L.BatchNormalization()(L.Conv2D(4, (3, 2), strides=2, padding="same")(image)))
+looked = L.Concatenate()([looked, L.AveragePooling2D((2, 1), strides=1, padding="same")(looked)])
+looked = L.Concatenate()([L.Flatten()(looked), L.Flatten()(L.GlobalAveragePooling2D()(L.Conv2D(5, 1, activation="elu")(looked)))])
+both = L.Concatenate()([both, L.Dense(6, activation="softplus")(looked)])
 left, right = L.Dense(7, activation="selu")(both), L.LeakyReLU(negative_slope=0.2)(L.Dense(6)(both))
 end = L.Dense(3, activation="softmax", name="end")(L.Concatenate()([left, right]))
-model = keras.Model([profile, history], end)
+model = keras.Model([profile, history, image], end)
 random = np.random.default_rng(2)
 for weight in model.weights:
     weight.assign(np.abs(random.normal(size=weight.shape)) + 0.1 if "variance" in weight.path else random.normal(size=weight.shape))
 model.save(sys.argv[1])
 ids, x = random.integers(0, 9, (6, 3)), random.normal(size=(6, 5)).astype("float32")
-np.savez(sys.argv[2], ids=ids, x=x, scores=np.array(model([x, ids], training=False)))
+images = random.normal(size=(6, 6, 5, 3)).astype("float32")
+np.savez(sys.argv[2], ids=ids, x=x, images=images, scores=np.array(model([x, ids, images], training=False)))
 """
 
 
@@ -169,4 +196,6 @@ def test_a_model_that_keras_saved_scores_as_keras_says(tmp_path):
     subprocess.run(command, check=True, capture_output=True, env=environment)
     with np.load(truth) as found:
         model = import_network(path, tmp_path / "run")
-        assert np.allclose(scored(model, profile=found["x"], history=found["ids"].tolist())["end"], found["scores"], atol=1e-5)
+        images = np.ascontiguousarray(found["images"].transpose(0, 3, 1, 2)).reshape(6, -1)
+        given = scored(model, profile=found["x"], history=found["ids"].tolist(), image=images)
+        assert np.allclose(given["end"], found["scores"], atol=1e-5)

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 import torch
 
-from tests.interop.networks import ITEMS, WIDE, dataset, feed, model_of, random_fields, random_layers, scores
+from tests.interop.networks import ITEMS, SPATIAL, dataset, feed, model_of, random_fields, random_layers, scores
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.interop import onnx_export
@@ -48,23 +48,6 @@ def test_onnxruntime_gives_the_scores_and_the_best_units_of_random_networks(seed
             assert np.allclose(chosen[f"{place}.scores"][known], expected.numpy()[known], rtol=1e-4, atol=1e-5)
             lines = np.nonzero(known)
             assert np.allclose(wanted[lines[0], chosen[f"{place}.units"][known]], expected.numpy()[known], rtol=1e-4, atol=1e-5)
-
-
-NORMAL = {"batch_normalization": {"epsilon": 0.01}}
-SPATIAL = [
-    {"name": "image", "kind": "input", "field": "profile", "shape": [2, 4, 5]},
-    {"name": "edges", "kind": "convolution", "filters": 3, "kernel": [3, 2], "stride": [1, 2], "activation": "tanh", **NORMAL},
-    {"name": "same", "kind": "convolution", "filters": 3, "kernel": 3, "padding": 1, "activation": "relu", "skip": "edges"},
-    {"name": "bright", "kind": "pooling", "function": {"kind": "lrn", "alpha": 0.5, "n": 3}},
-    {"name": "largest", "kind": "pooling", "function": "max", "kernel": 3, "stride": 2},
-    {"name": "means", "kind": "pooling", "function": "average", "kernel": [2, 3], "stride": 1, "source": "same"},
-    {"name": "code", "units": 6, "source": ["largest", "means"], "activation": "elu", **NORMAL},
-    {"name": "other", "units": 6, "source": "means", "activation": "tanh", "skip": "code", "bias": False},
-    {"name": "more", "kind": "pooling", "function": "maxout", "source": ["code", "other"]},
-    {"name": "alike", "kind": "pooling", "function": "cosine", "source": ["code", "other", "more"]},
-    {"name": "dots", "kind": "pooling", "function": "dot_product", "source": ["code", "other"]},
-    {"name": "next", "kind": "output", "field": "items", "source": ["more", "alike", "dots"], "initializer": WIDE},
-]
 
 
 def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):

@@ -6,8 +6,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.interop.networks import dataset, model_of, random_layers
+from tests.interop.networks import SPATIAL, dataset, model_of, random_layers
 from tests.interop.outcomes import scored
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError
 from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
@@ -120,6 +121,13 @@ def test_what_widenet_wrote_comes_back_to_the_bit(seed, tmp_path):
     assert again.run.network == model.run.network
 
 
+def test_convolutions_that_widenet_wrote_come_back_to_the_bit(tmp_path):
+    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": numbers(2, 40).tolist()})
+    model = model_of(SPATIAL, images, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    assert import_network(tmp_path / "model.onnx", tmp_path / "again").fingerprint() == model.fingerprint()
+
+
 def test_everything_that_has_no_counterpart_is_named(tmp_path):
     written = Written()
     hidden = written.op("Gemm", "x", numbers(5, 4))
@@ -131,7 +139,7 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
     said = str(raised.value)
     assert "3 layers have no counterpart" in said
     assert '"/cos/1" (Cos), "/clip/2" (Clip)' in said
-    assert '"/relu/3" (an activation, relu, that follows no fully connected layer of its own)' in said
+    assert '"/relu/3" (an activation, relu, that follows no layer of its own with weights)' in said
     assert not (tmp_path / "run").exists()
 
 
@@ -158,3 +166,28 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
     with pytest.raises(DataError, match=r'the weights "y" must be finite numbers'):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def image(w):
+    first = w.op("Conv", "image", numbers(4, 2, 3, 2), numbers(4), strides=[1, 2], pads=[1, 0, 1, 0])
+    normal = w.op("BatchNormalization", first, numbers(4), numbers(4), numbers(4), np.abs(numbers(4)))
+    active = w.op("LRN", w.op("Relu", normal), size=3, alpha=0.5, bias=1.5)
+    second = w.op("Add", w.op("Conv", active, numbers(4, 4, 2, 2), auto_pad="SAME_UPPER"), numbers(4, 1, 1))
+    residual = w.op("Tanh", w.op("Add", active, second))
+    both = w.op(
+        "Concat", w.op("MaxPool", residual, kernel_shape=[2, 2], strides=[1, 1]), w.op("MaxPool", active, kernel_shape=[2, 2]), axis=1
+    )
+    third = w.op("Selu", w.op("Conv", both, numbers(3, 8, 2, 1), numbers(3)))
+    means = w.op("Flatten", w.op("AveragePool", third, kernel_shape=[3, 1], pads=[1, 0, 1, 0], strides=[2, 1]))
+    last = w.op("Flatten", w.op("GlobalAveragePool", third))
+    return {"y": w.op("Gemm", w.op("Concat", means, last, axis=1), numbers(12 + 3, 3), numbers(3))}
+
+
+def test_an_imported_convolutional_model_scores_as_onnxruntime_does(tmp_path):
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path = written.save(tmp_path / "model.onnx", **image(written))
+    images = numbers(4, 2, 5, 6)
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
+    model = import_network(path, tmp_path / "run")
+    assert np.allclose(scored(model, image=images.reshape(4, -1))["y"], wanted, rtol=1e-5, atol=1e-5)

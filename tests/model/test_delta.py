@@ -54,13 +54,13 @@ def test_each_examples_gradient_by_a_hidden_layers_sums_is_kept_within_a_length(
 @pytest.mark.parametrize(("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "linear_max")])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_limit_gives_the_same_bits_with_and_without_room_and_for_any_number_of_threads(loss, activation, threads, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     fields, generator = {"in": sparse(23), "out": sparse(431)}, torch.Generator().manual_seed(9)
     batch = {"in": random_batch(generator, 6, 23, 6), "out": random_batch(generator, 6, 431, 6)}
     found = []
-    for room in (tiles.KEPT_BYTES, 0):
-        monkeypatch.setattr(tiles, "KEPT_BYTES", room)
+    for room in (tiles.KEPT_BYTES["cpu"], 0):
+        monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", room)
         real = Real(document(loss, activation, delta_norm=0.1, **BOOST), {"shards": 4}, fields, num_threads=threads)
         found.append((real.step(batch), real.bits()))
     assert found[0] == found[1]

@@ -104,11 +104,11 @@ def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, tr
 
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("kept_bytes", [0, tiles.KEPT_BYTES])
+@pytest.mark.parametrize("kept_bytes", [0, tiles.KEPT_BYTES["cpu"]])
 def test_many_tiles_are_right_whether_logits_are_kept_or_not(activation, kept_bytes, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
-    monkeypatch.setattr(tiles, "KEPT_BYTES", kept_bytes)
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", kept_bytes)
     generator = torch.Generator().manual_seed(9)
     wide = {"items": random_batch(generator, 6, 997, 6)}
     document = network({"kind": "uniform", "units": 700}, {"activation": activation})

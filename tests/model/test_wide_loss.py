@@ -96,15 +96,15 @@ def test_an_output_narrower_than_the_shards_is_right(loss, activation, width):
     ("loss", "activation"), [pair for pair in PAIRS if name_of(pair[1]) in ("sigmoid", "softmax", "relu_max", "linear_max")], ids=name_of
 )
 def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bits(loss, activation, kind, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     generator = torch.Generator().manual_seed(9)
     facts, targets = targets_of(kind, generator, 6, 431, loss)
     batch = {"in": random_batch(generator, 6, 23, 6), "out": targets}
     fields = {"in": sparse(23), "out": facts}
     kept, _ = assert_step_matches_twin(document(loss, activation), fields, batch, {"shards": 2})
-    assert len(list(tiles.tiles(215, 6))) == 4
-    monkeypatch.setattr(tiles, "KEPT_BYTES", 0)
+    assert len(list(tiles.tiles(215, 6, "cpu"))) == 4
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 0)
     again = Real(document(loss, activation), {"shards": 2}, fields)
     again.step(batch)
     assert again.bits() == kept.bits()
@@ -117,11 +117,11 @@ def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for
     tied = document("cross_entropy", activation, weights={"layer": "h", "transposed": True})
     fields = {"in": sparse(301), "out": sparse(301)}
     batch = {"in": random_batch(generator, 6, 301, 6), "out": random_batch(generator, 6, 301, 6)}
-    monkeypatch.setattr(tiles, "TILE_CELLS", 1)
+    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     bits = []
-    for room in (tiles.KEPT_BYTES, 0):
-        monkeypatch.setattr(tiles, "KEPT_BYTES", room)
+    for room in (tiles.KEPT_BYTES["cpu"], 0):
+        monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", room)
         real = Real(tied, {"shards": 2, "gradient_norm_limit": limit}, fields)
         losses = [real.step(batch)]
         bits.append((losses, real.bits()))

@@ -39,9 +39,9 @@ SETTINGS = {
     ],
     "optimizer": ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"],
     "shape": ["tied", "tied, by rows", "deep", "towers", "two inputs", "two outputs"],
-    "noise": ["none", "dropout", "denoise", "hidden asked for"],
+    "noise": ["none", "dropout", "dropout of dsstne", "denoise", "hidden asked for"],
     "hidden": ["tanh", "softmax", "linear_max", "sparseness"],
-    "limits": [{}, {"gradient": 0.05}, {"weight": 0.5}, {"gradient": 0.05, "weight": 0.5}],
+    "limits": [{}, {"gradient": 0.05}, {"weight": 0.5}, {"gradient": 0.05, "weight": 0.5}, {"delta": 0.05}],
     "data": ["ones", "values", "narrow", "dense"],
     "cosine": [False, True],
     "precision": ["float32", "bfloat16"],
@@ -119,14 +119,16 @@ def documents(case):
     weight_limit = {"weight_norm": case["limits"]["weight"]} if "weight" in case["limits"] else {}
     entry = {"scale": "rsqrt", "popularity_damping": 0.5} | ({"denoise": 0.4} if case["noise"] in ("denoise", "hidden asked for") else {})
     hidden = {"activation": "sigmoid", "sparseness": {}} if case["hidden"] == "sparseness" else {"activation": case["hidden"]}
-    hidden |= {"dropout": 0.3} if case["noise"] == "dropout" else {}
+    hidden |= {"dropout": 0.3} if case["noise"].startswith("dropout") else {}
+    delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
     output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
     output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
     sampled = case["sample"] is not None and may_be_sampled(case)
     output |= {"sample": case["sample"]} if sampled else {}
     history = {"name": "in", "kind": "input", "field": "items", **entry}
-    h = {"name": "h", "units": 6, "source": "in", **hidden, **weight_limit}
+    h = {"name": "h", "units": 6, "source": "in", **hidden, **weight_limit, **delta_limit}
     out = {"name": "out", "kind": "output", "field": "items", "source": "h", **output, **({} if sampled else weight_limit)}
+    out |= {**delta_limit, "delta_boost": {"target": 2.0, "other": 0.5}} if delta_limit else {}
     layers = {
         "tied": [history, h, _without_limit(out) | {"weights": {"layer": "h", "transposed": True}}],
         "tied, by rows": [history, _without_limit(h) | {"weights": {"layer": "out", "transposed": True}}, out],
@@ -163,7 +165,8 @@ def documents(case):
         "l2": 0.02,
         "gradient_norm_limit": case["limits"].get("gradient"),
     }
-    return NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
+    dialect = "dsstne" if case["noise"] == "dropout of dsstne" else "widenet"
+    return NetworkSpec.of({"dialect": dialect, "layers": layers}), TrainingSpec.of(training)
 
 
 def may_be_sampled(case):

@@ -93,7 +93,7 @@ def counted(job):
 )
 def test_products_are_those_that_torch_counts(case, kept, monkeypatch):
     if not kept:
-        monkeypatch.setattr(tiles, "KEPT_BYTES", 0)
+        monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 0)
     asked = job(**case)
     sparse = 4 * EXAMPLES * ENTRIES * 7
     assert work(asked).operations - sparse == counted(asked)

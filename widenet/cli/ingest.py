@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.dataset import show
+from widenet.cli.progress import IngestReport
 from widenet.errors import OptionError
 
 Sources = Annotated[
@@ -120,7 +121,8 @@ def ingest(
     options["sparse"] = _fields("--sparse", sparse or [])
     options["dense"] = {name: listed.split(",") for name, listed in _fields("--dense", dense or []).items()}
     options["columns"] = columns.split(",") if columns else None
-    manifest = run(**options, on_progress=lambda phase: typer.echo(f"{phase} ...", err=True))
+    with IngestReport() as report:
+        manifest = run(**options, on_progress=report.phase, on_rows=report.rows)
     show(out, manifest)
 
 

@@ -30,7 +30,7 @@ def export(
 
 
 def import_network(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=".onnx, .keras, .caffemodel, or .prototxt with --weights.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".onnx, .keras, .caffemodel, .prototxt with --weights, or DSSTNE's .nc.")],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     weights: Annotated[Path | None, typer.Option(help="The .caffemodel of a .prototxt.")] = None,
     data: Annotated[Path | None, typer.Option(help="A dataset whose fields the network's inputs and outputs are.")] = None,

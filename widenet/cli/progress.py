@@ -92,3 +92,36 @@ class Counter:
     def advance(self, number: int) -> None:
         """So many more are done."""
         self.bar.advance(self.task, number)
+
+
+class IngestReport:
+    """Shows an ingest: a line for each phase; on a terminal also the rows, how many a second, and the time left."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.completed:,.0f} rows"), TextColumn("{task.fields[rate]}/s"), BarColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> "IngestReport":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def phase(self, text: str) -> None:
+        """Another phase begins."""
+        if self.task is not None:
+            self.bar.remove_task(self.task)
+            self.task = None
+        if self.bar.disable:
+            typer.echo(f"{text} ...", err=True)
+        else:
+            self.bar.console.print(f"{text} ...", highlight=False, markup=False)
+
+    def rows(self, done: int, total: int | None) -> None:
+        """So many rows of the phase are done."""
+        if self.task is None:
+            self.task = self.bar.add_task("", total=total, rate="-")
+        speed = self.bar.tasks[-1].speed if self.bar.tasks else None
+        self.bar.update(self.task, completed=done, total=total, rate="-" if speed is None else f"{speed:,.0f}")

@@ -15,7 +15,7 @@ from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Duplicates, Moment, Selection, moment
 from widenet.data.side_fields import SideFields, SideTables
 from widenet.data.sources import Roles, Sources, opened
-from widenet.data.tables import Tables, database
+from widenet.data.tables import OnRows, Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
@@ -62,12 +62,14 @@ def ingest(
     memory: str | None = None,
     threads: int | None = None,
     on_progress: Callable[[str], None] | None = None,
+    on_rows: OnRows | None = None,
 ) -> Manifest:
     """Publish the dataset of some interactions; docs/data.md says what each option means, docs/architecture.md the order and form.
 
     sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
         a tuple of arrays (users, items, and perhaps values, times), or a list of such.
     users: a source of the users' own columns. titles: a file that names items. on_progress: is told each phase.
+    on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that is not known yet.
     Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
     """
     asked = SimpleNamespace(**locals())
@@ -75,7 +77,7 @@ def ingest(
     check_field_name(field)
     work = _Work(asked, _selection(asked))
     with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
-        return work.done(folder, Tables(connection, folder / "scratch", asked.sequence))
+        return work.done(folder, Tables(connection, folder / "scratch", on_rows, asked.sequence))
 
 
 def _selection(asked: SimpleNamespace) -> Selection:
@@ -130,7 +132,9 @@ class _Work:
             folder,
             name=asked.name or read["train"].short_names[0].split(".")[0],
             layouts=[FieldLayout(asked.field, merging.num_features, kind, parts, self._has_values), *side.layouts],
-            batches=assembled(side.examples(), entries, asked.field, self._has_values, side.entries()),
+            batches=tables.followed(
+                assembled(side.examples(), entries, asked.field, self._has_values, side.entries()), merging.num_examples
+            ),
             vocabularies={asked.field: tables.vocabulary(), **side.vocabularies()},
             has_weights=self._side.weight is not None,
             source={"sources": list(read["train"].short_names), "min_value": asked.min_value, **tables.facts},

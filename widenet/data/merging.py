@@ -31,6 +31,7 @@ class Merging:
             self._merged(again=True)
         if not self._num_train.any():
             raise self._nothing_left()
+        self.num_examples = int(self._users_stay.sum())
         self.num_features = int(self._items_stay.sum())
         self._feature_of = tables.number_features(self._items_stay, self._num_train)
         self._example_of = None if self._users_stay.all() else np.cumsum(self._users_stay) - 1
@@ -83,7 +84,8 @@ class Merging:
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         shutil.rmtree(self._folder / part, ignore_errors=True)
         buckets = Buckets(self._folder / part)
-        if buckets.add(self._tables.rows(part, sources)) != self._tables.num_rows(part):
+        num_rows = self._tables.num_rows(part)
+        if buckets.add(self._tables.followed(self._tables.rows(part, sources), num_rows)) != num_rows:
             raise DataError(f"{sources.names}: must not change while it is read; it did. Ingest again.")
         return buckets
 

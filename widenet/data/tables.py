@@ -2,7 +2,7 @@
 
 import errno
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -40,6 +40,9 @@ _ITEMS = """
 """
 
 
+OnRows = Callable[[int, int | None], None]
+
+
 @contextmanager
 def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk or the memory lacks."""
@@ -73,12 +76,13 @@ class Tables:
     """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
 
     in_order: rows come as they stand in the sources, one source after the other.
-    folder: for rows on disk. facts: what was read and dropped, for the manifest.
+    folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, in_order: bool = False) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, on_rows: OnRows | None = None, in_order: bool = False) -> None:
         self.connection, self._folder, self._in_order = connection, folder, in_order
         connection.execute(f"SET preserve_insertion_order = {in_order}")
+        self._on_rows = on_rows
         self._plain: dict[Part, PlainRows] = {}
         self.facts: Facts = {}
         columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
@@ -103,7 +107,7 @@ class Tables:
         columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
         try:
             with closing(self.stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:  # noqa: S608
-                if not rows.fill(batches):
+                if not rows.fill(self.followed(batches)):
                     return False
         except (duckdb.OutOfMemoryException, duckdb.IOException):
             raise
@@ -143,6 +147,15 @@ class Tables:
         """How some names are ordered: by value if all are numbers, else by their bytes."""
         texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")  # noqa: S608
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
+
+    def followed(self, batches: Iterable[pa.RecordBatch], total: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The batches, of which `on_rows` is told: the rows so far, and of how many, if that is known."""
+        num_rows = 0
+        for batch in batches:
+            num_rows += batch.num_rows
+            if self._on_rows is not None:
+                self._on_rows(num_rows, total)
+            yield batch
 
     def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
         """The interactions of a part: the user's bucket, the key of `buckets.Rows`, the numbers read; in any order unless `in_order`."""

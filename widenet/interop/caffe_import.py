@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from widenet.errors import DataError, OptionError
 from widenet.interop.caffe_messages import message
+from widenet.interop.caffe_windows import convolution, normalization, pooling
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
 from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
@@ -91,7 +92,8 @@ class _Reader:
             self._given(top, shapes[min(place, len(shapes) - 1)] if shapes else [])
 
     def _given(self, name: str, shape: list[int]) -> None:
-        self.steps[name] = Input(name, int(np.prod(shape[1:])) if len(shape) > 1 else None)
+        axes = tuple(shape[1:]) if len(shape) > 2 else None
+        self.steps[name] = Input(name, int(np.prod(shape[1:])) if len(shape) > 1 else None, axes)
         self.step_of[name] = name
 
     def _operation(self, name: str, layer: Any, sources: list[str]) -> Operation:
@@ -101,6 +103,12 @@ class _Reader:
         match layer.type:
             case "InnerProduct" if layer.inner_product_param.axis in (0, 1):
                 return self._dense(name, layer, source)
+            case "Convolution":
+                return convolution(name, layer.convolution_param, source, lambda count: self._weights(layer, count))
+            case "Pooling":
+                return pooling(name, layer.pooling_param, source)
+            case "LRN":
+                return normalization(name, layer.lrn_param, source)
             case "Concat" if layer.concat_param.axis in (0, 1) and layer.concat_param.concat_dim in (0, 1):
                 return Join(name, tuple(sources))
             case "Eltwise" if not layer.eltwise_param.HasField("operation") or layer.eltwise_param.operation == 1:
@@ -171,7 +179,7 @@ def _array(path: Path, name: str, blob: Any) -> np.ndarray:
     """The numbers of a blob, in its shape; raises DataError where there are not as many as it says."""
     numbers = np.asarray(blob.data if len(blob.data) else blob.double_data, np.float32)
     old = [blob.num, blob.channels, blob.height, blob.width]
-    shape = list(blob.shape.dim) if blob.HasField("shape") else [size for place, size in enumerate(old) if size > 1 or place == 3]
+    shape = list(blob.shape.dim) if blob.HasField("shape") else old
     if any(size < 0 for size in shape) or int(np.prod(shape)) != len(numbers):
         raise DataError(f'{path}: a blob of "{name}" must have {shape} numbers; got {len(numbers)}. Save the network again.')
     return numbers.reshape(shape)

@@ -10,6 +10,11 @@ BlobShape: dim=1 int64*
 BlobProto: num=1 int64, channels=2 int64, height=3 int64, width=4 int64, data=5 float*, shape=7 BlobShape, double_data=8 double*
 NetStateRule: phase=1 Phase
 InnerProductParameter: num_output=1 uint32, bias_term=2 bool, axis=5 int32, transpose=6 bool
+ConvolutionParameter: num_output=1 uint32, bias_term=2 bool, pad=3 uint32*, kernel_size=4 uint32*, group=5 uint32, stride=6 uint32*, \
+pad_h=9 uint32, pad_w=10 uint32, kernel_h=11 uint32, kernel_w=12 uint32, stride_h=13 uint32, stride_w=14 uint32, dilation=18 uint32*
+PoolingParameter: pool=1 PoolMethod, kernel_size=2 uint32, stride=3 uint32, pad=4 uint32, kernel_h=5 uint32, kernel_w=6 uint32, \
+stride_h=7 uint32, stride_w=8 uint32, pad_h=9 uint32, pad_w=10 uint32, global_pooling=12 bool
+LRNParameter: local_size=1 uint32, alpha=2 float, beta=3 float, norm_region=4 NormRegion, k=5 float
 ConcatParameter: concat_dim=1 uint32, axis=2 int32
 DropoutParameter: dropout_ratio=1 float
 EltwiseParameter: operation=1 EltwiseOp, coeff=2 float*
@@ -22,8 +27,10 @@ PowerParameter: power=1 float, scale=2 float, shift=3 float
 FlattenParameter: axis=1 int32
 InputParameter: shape=1 BlobShape*
 LayerParameter: name=1 string, type=2 string, bottom=3 string*, top=4 string*, blobs=7 BlobProto*, include=8 NetStateRule*, \
-exclude=9 NetStateRule*, phase=10 Phase, concat_param=104 ConcatParameter, dropout_param=108 DropoutParameter, eltwise_param=110 \
-EltwiseParameter, inner_product_param=117 InnerProductParameter, power_param=122 PowerParameter, relu_param=123 ReLUParameter, \
+exclude=9 NetStateRule*, phase=10 Phase, concat_param=104 ConcatParameter, convolution_param=106 \
+ConvolutionParameter, dropout_param=108 DropoutParameter, eltwise_param=110 \
+EltwiseParameter, inner_product_param=117 InnerProductParameter, lrn_param=118 \
+LRNParameter, pooling_param=121 PoolingParameter, power_param=122 PowerParameter, relu_param=123 ReLUParameter, \
 softmax_param=125 SoftmaxParameter, flatten_param=135 FlattenParameter, batch_norm_param=139 BatchNormParameter, elu_param=140 \
 ELUParameter, scale_param=142 ScaleParameter, input_param=143 InputParameter
 V1LayerParameter: name=4 string
@@ -32,7 +39,12 @@ input_shape=8 BlobShape*, layer=100 LayerParameter*
 """
 """One message a line; a type with * is repeated. Fields that are not here are passed over."""
 
-_ENUMS = {"Phase": ("TRAIN", "TEST"), "EltwiseOp": ("PROD", "SUM", "MAX")}
+_ENUMS = {
+    "Phase": ("TRAIN", "TEST"),
+    "EltwiseOp": ("PROD", "SUM", "MAX"),
+    "PoolMethod": ("MAX", "AVE", "STOCHASTIC"),
+    "NormRegion": ("ACROSS_CHANNELS", "WITHIN_CHANNEL"),
+}
 _PACKED = ("float", "double", "int64")
 _Field = descriptor_pb2.FieldDescriptorProto
 
@@ -42,7 +54,8 @@ def message(name: str) -> Any:
     """The class of a message, such as "NetParameter"."""
     file = descriptor_pb2.FileDescriptorProto(name="widenet/caffe.proto", package="caffe", syntax="proto2")
     for enum, values in _ENUMS.items():
-        described = file.enum_type.add(name=enum)
+        scope = file.message_type.add(name=f"Of{enum}")  # values of two enums may have one name
+        described = scope.enum_type.add(name=enum)
         for number, value in enumerate(values):
             described.value.add(name=value, number=number)
     for line in _MESSAGES.strip().splitlines():
@@ -61,7 +74,7 @@ def _describe(owner: Any, name: str, number: str, kind: str) -> None:
     field = owner.field.add(name=name, number=int(number), label=label)
     if plain in _ENUMS or plain[0].isupper():
         field.type = _Field.TYPE_ENUM if plain in _ENUMS else _Field.TYPE_MESSAGE
-        field.type_name = f".caffe.{plain}"
+        field.type_name = f".caffe.Of{plain}.{plain}" if plain in _ENUMS else f".caffe.{plain}"
     else:
         field.type = getattr(_Field, f"TYPE_{plain.upper()}")
     if label == _Field.LABEL_REPEATED and plain in _PACKED:

@@ -2,53 +2,31 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from widenet.errors import DataError
+from widenet.interop.folded_layer import FoldedLayer, Piece, UnsupportedError, channels_first, convolved, pooled
 from widenet.interop.imported import Imported
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.interop.operations import (
+    Activate,
+    Add,
+    Affine,
+    Convolve,
+    Dense,
+    Drop,
+    Input,
+    Join,
+    Operation,
+    Operations,
+    Pool,
+    Same,
+    Unknown,
+)
 from widenet.plan.binding import Width
-
-
-@dataclass
-class _Layer:
-    """A layer as far as it is known. weights: [units, width] a source; empty for an input."""
-
-    name: str
-    width: int | None
-    weights: dict[str, np.ndarray] = field(default_factory=dict)
-    bias: np.ndarray | None = None
-    activation: str | dict[str, Any] = "linear"
-    dropout: float = 0.0
-    given: Input | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it still gives bare sums."""
-        return self.given is None and self.activation == "linear" and not self.dropout
-
-    def add_bias(self, shift: np.ndarray) -> None:
-        self.bias = shift if self.bias is None else self.bias + shift
-
-
-@dataclass
-class _Piece:
-    """A layer's units as they flow on, times a scale and plus a shift that the next weights will take up."""
-
-    layer: _Layer
-    scale: np.ndarray | None = None
-    shift: np.ndarray | None = None
-
-    @property
-    def is_bare(self) -> bool:
-        return self.scale is None and self.shift is None
-
-
-class _UnsupportedError(Exception):
-    """Why an operation has no counterpart."""
 
 
 def folded(where: str, operations: Operations) -> Imported:
@@ -61,7 +39,7 @@ class _Folding:
         self.where, self.operations = where, operations
         self.uses = Counter(source for step in operations.steps for source in operations.sources(step))
         self.uses.update(operations.outputs.values())
-        self.values: dict[str, list[_Piece]] = {}
+        self.values: dict[str, list[Piece]] = {}
         self.names: set[str] = set()
 
     def run(self) -> Imported:
@@ -71,33 +49,38 @@ class _Folding:
                 continue  # what it takes is among the problems
             try:
                 self.values[step.name] = self._value(step)
-            except _UnsupportedError as why:
+            except UnsupportedError as why:
                 problems.append(f'"{step.name}" ({why})')
         outputs = []
         for name, source in self.operations.outputs.items() if not problems else []:
             try:
                 outputs.append(self._output(name, source))
-            except _UnsupportedError as why:
+            except UnsupportedError as why:
                 problems.append(f'output "{name}" ({why})')
         if problems:
             count = f"{len(problems)} layers have" if len(problems) > 1 else "a layer has"
             raise DataError(f"{self.where}: {count} no counterpart: {', '.join(problems)}. docs/interchange.md lists what can be imported.")
         return self._imported(outputs)
 
-    def _value(self, step: Operation) -> list[_Piece]:
+    def _value(self, step: Operation) -> list[Piece]:
         match step:
             case Unknown(kind=kind):
-                raise _UnsupportedError(kind)
-            case Input(name=name, width=width):
-                return [_Piece(_Layer(self._unique(name), width, given=step))]
+                raise UnsupportedError(kind)
+            case Input(name=name, width=width, shape=shape):
+                return [Piece(FoldedLayer(self._unique(name), shape or ((width,) if width else None), given=step))]
             case Dense(name=name, source=source, weight=weight, bias=bias):
-                return [_Piece(self._dense(name, self.values[source], weight, bias))]
+                return [Piece(self._dense(name, self.values[source], weight, bias))]
+            case Convolve(name=name, source=source) | Pool(name=name, source=source):
+                make: Any = convolved if isinstance(step, Convolve) else pooled
+                return [Piece(make(self._unique(name), step, self.values[source]))]
+            case Same(source=source, channels_last=True):
+                return [replace(piece, turned=step.name) if len(piece.layer.shape or ()) > 1 else piece for piece in self.values[source]]
             case Same(source=source):
                 return self.values[source]
             case Join(sources=sources):
                 return [piece for source in sources for piece in self.values[source]]
             case Add(name=name, sources=sources):
-                return [_Piece(self._sum(name, sources))]
+                return [Piece(self._sum(name, sources))]
             case Affine(source=source, scale=scale, shift=shift):
                 return self._affine(source, scale, shift)
             case Activate(source=source, activation=activation):
@@ -105,98 +88,103 @@ class _Folding:
             case Drop(source=source, probability=probability):
                 return self._dropped(source, probability)
 
-    def _dense(self, name: str, pieces: list[_Piece], weight: np.ndarray, bias: np.ndarray | None) -> _Layer:
-        if len(pieces) == 1 and pieces[0].layer.width is None:
-            pieces[0].layer.width = weight.shape[1]
-        widths = [cast(int, piece.layer.width) for piece in pieces]
-        if None in widths or sum(widths) != weight.shape[1]:
+    def _dense(self, name: str, pieces: list[Piece], weight: np.ndarray, bias: np.ndarray | None) -> FoldedLayer:
+        if len(pieces) == 1 and pieces[0].layer.shape is None:
+            pieces[0].layer.shape = (weight.shape[1],)
+        widths = [piece.layer.width or 0 for piece in pieces]
+        if 0 in widths or sum(widths) != weight.shape[1]:
             raise DataError(f'{self.where}: "{name}" must have a weight for each of its {sum(widths)} inputs; got {weight.shape[1]}.')
-        layer = _Layer(self._unique(name), len(weight), bias=bias)
+        if any(piece.turned for piece in pieces):
+            weight = channels_first(weight, pieces)
+        layer = FoldedLayer(self._unique(name), (len(weight),), bias=bias)
         for piece, part in zip(pieces, np.split(weight, np.cumsum(widths)[:-1], axis=1), strict=True):
             if piece.shift is not None:
                 layer.add_bias(part @ piece.shift)
-            if piece.scale is not None:
-                part = part * piece.scale
-            own = piece.layer.name
-            layer.weights[own] = layer.weights[own] + part if own in layer.weights else part
+            layer.add_weight(piece.layer.name, part if piece.scale is None else part * piece.scale)
         return layer
 
-    def _sum(self, name: str, sources: tuple[str, ...]) -> _Layer:
-        total: _Layer | None = None
-        for source in sources:
-            layer = self._own(source)
-            if layer is None or len(sources) != len(set(sources)):
-                raise _UnsupportedError("a sum of layers that are no bare products")
-            total = total or _Layer(self._unique(name), layer.width)
-            if layer.width != total.width:
-                raise _UnsupportedError("a sum of different widths")
-            for own, weight in layer.weights.items():
-                total.weights[own] = total.weights[own] + weight if own in total.weights else weight
-            if layer.bias is not None:
-                total.add_bias(layer.bias)
-        assert total is not None
+    def _sum(self, name: str, sources: tuple[str, ...]) -> FoldedLayer:
+        """Bare products become one layer of several sources; to another layer of bare sums, units are added."""
+        widths = {piece.layer.width for source in sources for piece in self.values[source]}
+        if len(widths) > 1 or any(len(self.values[source]) > 1 for source in sources) or len(set(sources)) < len(sources):
+            raise UnsupportedError("a sum of different widths, of joined layers, or of a layer with itself")
+        own = [self._own(source) for source in sources]
+        if all(layer is not None and not layer.document and not layer.skip for layer in own):
+            total = FoldedLayer(self._unique(name), (widths.pop() or 0,))
+            for layer in own:
+                assert layer is not None
+                for before, weight in layer.weights.items():
+                    total.add_weight(before, weight)
+                if layer.bias is not None:
+                    total.add_bias(layer.bias)
+            return total
+        place = next((place for place in reversed(range(len(own))) if own[place] is not None), None)
+        others = [self.values[source][0] for number, source in enumerate(sources) if number != place]
+        if place is None or not all(other.is_bare and not (other.layer.given and other.layer.given.is_sparse) for other in others):
+            raise UnsupportedError("a sum of layers of which none gives bare products")
+        total = own[place] or FoldedLayer(name, None)
+        total.skip += [other.layer.name for other in others]
         return total
 
-    def _own(self, source: str) -> _Layer | None:
-        """The layer that a value is, where nobody else uses it and it gives bare sums."""
+    def _own(self, source: str) -> FoldedLayer | None:
+        """The layer that a value is, where nobody else uses it and it still gives bare sums."""
         (piece, *others) = self.values[source]
-        return piece.layer if not others and piece.is_bare and piece.layer.is_plain and self.uses[source] == 1 else None
+        return piece.layer if not others and piece.is_bare and piece.layer.is_open and self.uses[source] == 1 else None
 
-    def _affine(self, source: str, scale: np.ndarray | float, shift: np.ndarray | float) -> list[_Piece]:
+    def _affine(self, source: str, scale: np.ndarray | float, shift: np.ndarray | float) -> list[Piece]:
         (piece, *others) = self.values[source]
-        if others or piece.layer.width is None:
-            raise _UnsupportedError("a scale or shift of several layers, or of an input of unknown width")
-        width = piece.layer.width
-        for numbers in (scale, shift):
-            if np.size(numbers) not in (1, width):
-                raise _UnsupportedError(f"a scale or shift of {np.size(numbers)} numbers over {width} units")
-        wide_scale, wide_shift = (np.broadcast_to(np.asarray(numbers, np.float32).reshape(-1), width) for numbers in (scale, shift))
+        if others or piece.layer.shape is None or piece.turned:
+            raise UnsupportedError("a scale or shift of several layers, or of an input of unknown width")
+        channels, *places = piece.layer.shape
         own = self._own(source)
-        if own is not None:
-            own.weights = {name: weight * wide_scale[:, None] for name, weight in own.weights.items()}
-            own.bias = wide_shift if own.bias is None else own.bias * wide_scale + wide_shift
-            return [_Piece(own)]
+        if own is not None and not own.skip:
+            own_scale, own_shift = (_spread(numbers, channels, 1) for numbers in (scale, shift))
+            own.weights = {name: weight * own_scale[:, None] for name, weight in own.weights.items()}
+            own.bias = own_shift if own.bias is None else own.bias * own_scale + own_shift
+            return [Piece(own)]
         if piece.layer.given is not None and piece.layer.given.is_sparse:
-            raise _UnsupportedError("a scale or shift of a sparse input")
+            raise UnsupportedError("a scale or shift of a sparse input")
+        all_scale, all_shift = (_spread(numbers, channels, prod(places)) for numbers in (scale, shift))
         before_scale = 1.0 if piece.scale is None else piece.scale
         before_shift = 0.0 if piece.shift is None else piece.shift
-        return [_Piece(piece.layer, before_scale * wide_scale, before_shift * wide_scale + wide_shift)]
+        return [Piece(piece.layer, before_scale * all_scale, before_shift * all_scale + all_shift)]
 
-    def _activated(self, source: str, activation: str | dict[str, Any]) -> list[_Piece]:
+    def _activated(self, source: str, activation: str | dict[str, Any]) -> list[Piece]:
         if activation == "linear":
             return self.values[source]
         own = self._own(source)
         if own is None:
-            raise _UnsupportedError(f"an activation, {_kind(activation)}, that follows no fully connected layer of its own")
+            raise UnsupportedError(f"an activation, {_kind(activation)}, that follows no layer of its own with weights")
         own.activation = activation
-        return [_Piece(own)]
+        return [Piece(own)]
 
-    def _dropped(self, source: str, probability: float) -> list[_Piece]:
+    def _dropped(self, source: str, probability: float) -> list[Piece]:
         (piece, *others) = self.values[source]
         is_dense = piece.layer.given is None or not piece.layer.given.is_sparse
         if not others and piece.is_bare and is_dense and self.uses[source] == 1 and 0 <= probability < 1:
             piece.layer.dropout = probability
         return self.values[source]
 
-    def _output(self, name: str, source: str) -> _Layer:
+    def _output(self, name: str, source: str) -> FoldedLayer:
         (piece, *others) = self.values[source]
-        used = any(piece.layer.name in other.weights for other in self._layers())
-        if others or not piece.is_bare or piece.layer.given is not None or used:
-            raise _UnsupportedError("a network must end in fully connected layers, which feed no others")
+        used = any(piece.layer.name in other.sources for other in self._layers())
+        special = piece.layer.given is not None or piece.layer.document or piece.layer.skip
+        if others or not piece.is_bare or special or used:
+            raise UnsupportedError("a network must end in fully connected layers, which feed no others")
         piece.layer.dropout = 0.0
         if _plain(name) != piece.layer.name:
             piece.layer.name = self._unique(name)
         return piece.layer
 
-    def _layers(self) -> list[_Layer]:
+    def _layers(self) -> list[FoldedLayer]:
         return list({piece.layer.name: piece.layer for pieces in self.values.values() for piece in pieces}.values())
 
-    def _imported(self, outputs: list[_Layer]) -> Imported:
+    def _imported(self, outputs: list[FoldedLayer]) -> Imported:
         layers = {layer.name: layer for layer in self._layers()}
         needed = {layer.name for layer in outputs}
         for layer in reversed(layers.values()):
             if layer.name in needed:
-                needed |= set(layer.weights)
+                needed |= set(layer.sources)
         found = Imported(name=self.where, layers=[], fields={}, weights={})
         for layer in layers.values():
             if layer.name in needed:
@@ -222,16 +210,21 @@ def _kind(activation: str | dict[str, Any]) -> str:
     return str(activation if isinstance(activation, str) else activation["kind"])
 
 
-def _describe(found: Imported, layer: _Layer, is_output: bool) -> None:
+def _spread(numbers: np.ndarray | float, channels: int, positions: int) -> np.ndarray:
+    """Numbers [1], [channels] or [units] as one for each channel's positions; float32 [channels * positions]."""
+    flat = np.asarray(numbers, np.float32).reshape(-1)
+    if flat.size not in (1, channels, channels * positions):
+        raise UnsupportedError(f"a scale or shift of {flat.size} numbers over {channels} units or channels")
+    return np.broadcast_to(flat, channels * positions) if flat.size == 1 else np.repeat(flat, channels * positions // flat.size)
+
+
+def _describe(found: Imported, layer: FoldedLayer, is_output: bool) -> None:
     """Add a layer's document, its field and its weights."""
     if layer.given is not None:
-        document: dict[str, Any] = {"name": layer.name, "kind": "input", "field": layer.name, "scale": layer.given.scale}
-        if layer.dropout:
-            document["dropout"] = layer.dropout
-        if layer.width is None:
-            raise DataError(f'{found.name}: the width of the input "{layer.name}" must be known; the file does not say it.')
-        found.layers.append(document)
-        found.fields[layer.name] = Width(layer.width, "sparse" if layer.given.is_sparse else "dense")
+        _describe_input(found, layer, layer.given)
+        return
+    if layer.pooled is not None:
+        found.layers.append({"name": layer.name, "source": layer.pooled, **layer.document})
         return
     bias = layer.bias
     common = {"source": list(layer.weights), "activation": layer.activation, "bias": bias is not None}
@@ -239,12 +232,22 @@ def _describe(found: Imported, layer: _Layer, is_output: bool) -> None:
         kind = _kind(layer.activation)
         loss = "cross_entropy" if kind in ("softmax", "sigmoid") else "l2"
         found.layers.append({"name": layer.name, "kind": "output", "field": layer.name, "loss": loss, **common})
-        found.fields[layer.name] = Width(cast(int, layer.width))
+        found.fields[layer.name] = Width(layer.width or 0)
         found.weights[layer.name] = np.concatenate(list(layer.weights.values()), axis=1)
     else:
-        more = {"dropout": layer.dropout} if layer.dropout else {}
-        found.layers.append({"name": layer.name, "units": layer.width, **common, **more})
+        more = {key: value for key, value in {"dropout": layer.dropout, "skip": layer.skip}.items() if value}
+        found.layers.append({"name": layer.name, **(layer.document or {"units": layer.width}), **common, **more})
         for source, weight in layer.weights.items():
             found.weights[f"{layer.name}/{source}"] = weight
     if bias is not None:
         found.weights[f"{layer.name} bias"] = bias
+
+
+def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:
+    if layer.shape is None:
+        raise DataError(f'{found.name}: the width of the input "{layer.name}" must be known; the file does not say it.')
+    more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
+    if prod(layer.shape[1:]) > 1:
+        more["shape"] = list(layer.shape)
+    found.layers.append({"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more})
+    found.fields[layer.name] = Width(prod(layer.shape), "sparse" if given.is_sparse else "dense")

@@ -15,7 +15,22 @@ import numpy as np
 from widenet.errors import DataError
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.interop.operations import (
+    Activate,
+    Add,
+    Affine,
+    Convolve,
+    Dense,
+    Drop,
+    Input,
+    Join,
+    Operation,
+    Operations,
+    Padding,
+    Pool,
+    Same,
+    Unknown,
+)
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _LARGEST_CONFIG = 2**26
@@ -50,6 +65,7 @@ class _Reader:
         self.kind, self.config, self.weights = config["class_name"], config["config"], weights
         self.layers: list[dict[str, Any]] = self.config["layers"]
         self.groups = self._groups()
+        self.channels_last = all(layer["config"].get("data_format") != "channels_first" for layer in self.layers)
         self.steps: list[Operation] = []
         self.bags: dict[str, np.ndarray] = {}
 
@@ -96,21 +112,22 @@ class _Reader:
         kind, config = layer["class_name"], layer["config"]
         source = sources[0] if sources else ""
         is_pooled = source in self.bags
-        if is_pooled != (kind == "GlobalAveragePooling1D"):
-            self.steps.append(Unknown(name, f"{kind} of an Embedding" if is_pooled else kind))
+        if is_pooled and kind != "GlobalAveragePooling1D":
+            self.steps.append(Unknown(name, f"{kind} of an Embedding"))
         elif kind == "InputLayer":
-            shape = config.get("batch_shape") or config["batch_input_shape"]
-            self.steps.append(Input(name, int(np.prod(shape[1:])) if len(shape) > 1 and all(shape[1:]) else None))
+            self.steps.append(self._input(name, config.get("batch_shape") or config["batch_input_shape"]))
         elif kind == "Dense":
             self._dense(name, layer, source)
         elif kind == "Embedding":
             self._embedding(name, config, source)
-        elif kind == "GlobalAveragePooling1D":
+        elif is_pooled:
             self.steps.append(Dense(name, source, self.bags[source].T))
+        elif kind in ("Conv1D", "Conv2D", "Conv3D"):
+            self._convolution(name, config, source)
         elif kind == "BatchNormalization":
             self._batch_normalization(name, layer, source)
         else:
-            self.steps.append(_plain(name, kind, config, sources))
+            self.steps.append(_plain(name, kind, config, sources, self.channels_last))
 
     def _dense(self, name: str, layer: dict[str, Any], source: str) -> None:
         config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
@@ -119,11 +136,29 @@ class _Reader:
             return
         kernel, *bias = self._numbers(name, 2 if config["use_bias"] else 1)
         self.steps.append(Dense(name, source, kernel.T, bias[0] if bias else None))
-        activation = config["activation"]
+        self._activate(name, config["activation"])
+
+    def _activate(self, name: str, activation: Any) -> None:
+        """The activation that a layer with weights has in itself."""
         if activation != "linear":
-            self.steps.append(_activation(f"{name} activation", activation))
-            if isinstance(self.steps[-1], Activate):
-                self.steps[-1] = Activate(f"{name} activation", name, self.steps[-1].activation)
+            self.steps.append(_activation(f"{name} activation", name, activation))
+
+    def _input(self, name: str, shape: list[int | None]) -> Input:
+        sizes = [size or 0 for size in shape[1:]]
+        if not sizes or not all(sizes):
+            return Input(name, None)
+        axes = (sizes[-1], *sizes[:-1]) if self.channels_last else tuple(sizes)
+        return Input(name, int(np.prod(sizes)), axes if len(axes) > 1 else None)
+
+    def _convolution(self, name: str, config: dict[str, Any], source: str) -> None:
+        if any(step != 1 for step in config.get("dilation_rate", [])) or config.get("groups", 1) != 1 or config["padding"] == "causal":
+            self.steps.append(Unknown(name, "a convolution with groups, dilations or another padding"))
+            return
+        kernel, *bias = self._numbers(name, 2 if config["use_bias"] else 1)
+        weight = np.moveaxis(kernel, (-1, -2), (0, 1))
+        padding = _padding(config["padding"], weight.ndim - 2)
+        self.steps.append(Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding))
+        self._activate(name, config["activation"])
 
     def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
         given = self.steps[-1] if self.steps and self.steps[-1].name == source else next(s for s in self.steps if s.name == source)
@@ -136,8 +171,10 @@ class _Reader:
 
     def _batch_normalization(self, name: str, layer: dict[str, Any], source: str) -> None:
         config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
-        if len(shape) != 2:
-            self.steps.append(Unknown(name, f"BatchNormalization over {len(shape) - 1} axes"))
+        axis = config.get("axis", -1)
+        channels = -1 if self.channels_last else 1
+        if (axis[0] if isinstance(axis, list) else axis) not in (channels, channels % len(shape)):
+            self.steps.append(Unknown(name, "BatchNormalization of other than the channels"))
             return
         numbers = iter(self._numbers(name, 2 + config["scale"] + config["center"]))
         scale = next(numbers) if config["scale"] else np.float32(1)
@@ -147,22 +184,34 @@ class _Reader:
         self.steps.append(Affine(name, source, factor, shift - mean * factor))
 
 
-def _activation(name: str, activation: Any) -> Operation:
-    """An activation by its Keras name; its source is to be set."""
-    activation = {"swish": "silu", "leaky_relu": {"kind": "leaky_relu", "slope": 0.2}}.get(str(activation), activation)
-    known = activation in _ACTIVATIONS if isinstance(activation, str) else "kind" in activation
-    if activation == "elu":
-        return Activate(name, "", {"kind": "elu", "alpha": 1.0})
-    return Activate(name, "", activation) if known else Unknown(name, f"the activation {activation}")
+def _activation(name: str, source: str, activation: Any) -> Operation:
+    """An activation by its Keras name."""
+    special: dict[str, Any] = {"elu": {"kind": "elu", "alpha": 1.0}, "leaky_relu": {"kind": "leaky_relu", "slope": 0.2}, "swish": "silu"}
+    known = special.get(str(activation), activation if activation in _ACTIVATIONS else None)
+    return Unknown(name, f"the activation {activation}") if known is None else Activate(name, source, known)
 
 
-def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str]) -> Operation:
+def _padding(word: str, axes: int) -> Padding:
+    return "same" if word == "same" else ((0, 0),) * axes
+
+
+def _pool(name: str, kind: str, config: dict[str, Any], source: str) -> Operation:
+    """A pooling layer, such as MaxPooling2D or GlobalAveragePooling2D."""
+    function = "max" if "Max" in kind else "average"
+    if kind.startswith("Global"):
+        return Unknown(name, f"{kind} with keepdims") if config.get("keepdims") else Pool(name, source, function)
+    kernel = tuple(config["pool_size"])
+    return Pool(name, source, function, kernel, tuple(config["strides"] or kernel), _padding(config["padding"], len(kernel)))
+
+
+def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], channels_last: bool) -> Operation:
     """A layer without weights."""
     source = sources[0] if sources else ""
     match kind:
         case "Activation":
-            found = _activation(name, config["activation"])
-            return Activate(name, source, found.activation) if isinstance(found, Activate) else found
+            return _activation(name, source, config["activation"])
+        case pool if re.fullmatch(r"(Global)?(Max|Average)Pooling[123]D", pool):
+            return _pool(name, pool, config, source)
         case "ReLU" if not config.get("max_value") and not config.get("threshold"):
             slope = float(config.get("negative_slope", 0))
             return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
@@ -175,8 +224,8 @@ def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str]) -> 
         case "Dropout":
             return Drop(name, source, float(config["rate"]))
         case "Flatten":
-            return Same(name, source)
-        case "Concatenate" if config.get("axis", -1) in (-1, 1):
+            return Same(name, source, channels_last)
+        case "Concatenate" if config.get("axis", -1) == (-1 if channels_last else 1):
             return Join(name, tuple(sources))
         case "Add":
             return Add(name, tuple(sources))

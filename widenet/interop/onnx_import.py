@@ -15,6 +15,7 @@ from widenet.errors import DataError
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
 from widenet.interop.onnx_graph import weight_name
+from widenet.interop.onnx_windows import spatial
 from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
 from widenet.plan.binding import Width
 from widenet.plan.weights import weights_of
@@ -92,7 +93,7 @@ class _Reader:
     def run(self) -> Operations:
         for value in self.graph.input:
             if value.name not in self.constants and value.type.tensor_type.elem_type in (1, 10, 11):
-                self._add(value.name, Input(value.name, self._width(value.name)))
+                self._add(value.name, Input(value.name, self._width(value.name), self._axes(value.name)))
         for node in self.graph.node:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
                 self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
@@ -124,6 +125,11 @@ class _Reader:
         if not dims or any(not dim for dim in dims):
             return None
         return int(np.prod([dim or 0 for dim in dims]))
+
+    def _axes(self, name: str) -> tuple[int, ...] | None:
+        """Channels and axes of an example, where all are known and there are any."""
+        dims = self.shapes.get(name, ())[1:]
+        return tuple(dim or 0 for dim in dims) if len(dims) > 1 and all(dims) else None
 
     def _is_constant(self, node: Any) -> bool:
         """Whether a node only turns a constant into another, which is then known."""
@@ -171,9 +177,15 @@ class _Reader:
         if kind == "Dropout":
             ratio = self.constants.get(node.input[1]) if len(node.input) > 1 else None
             return Drop(name, source, float(attributes.get("ratio", 0.5) if ratio is None else ratio))
-        if kind == "Concat" and self._is_last_axis(node, attributes["axis"]) and all(each in self.step_of for each in node.input):
+        if kind in ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN"):
+            return spatial(name, node, attributes, source, [self.constants.get(each) for each in node.input[1:]])
+        if (
+            kind == "Concat"
+            and (attributes["axis"] == 1 or self._is_last_axis(node, attributes["axis"]))
+            and all(each in self.step_of for each in node.input)
+        ):
             return Join(name, tuple(self.step_of[each] for each in node.input))
-        if kind == "BatchNormalization" and all(each in self.constants for each in node.input[1:]) and self._rank(node.input[0]) == 2:
+        if kind == "BatchNormalization" and all(each in self.constants for each in node.input[1:]):
             scale, shift, mean, variance = (self.constants[each].astype(np.float32) for each in node.input[1:5])
             factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return Affine(name, source, factor, shift - mean * factor)
@@ -230,7 +242,8 @@ class _Reader:
             return Add(name, sources) if kind == "Add" else Unknown(name, kind)
         value, constant = (second, first) if first in self.constants else (first, second)
         source, array = self.step_of[value], self.constants[constant].astype(np.float32)
-        if array.ndim and array.size != array.shape[-1]:
+        place = max(self._rank(value), 2) - 1  # where the units or channels stand, from the end
+        if array.size > 1 and (array.ndim < place or array.shape[-place] != array.size):
             return Unknown(name, f"{kind} with a constant of several rows")
         if kind == "Add":
             return Affine(name, source, shift=array)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from widenet.errors import FitError
 from widenet.interop.onnx_graph import Graph, weight_name
 from widenet.interop.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.layers.output import SHORTEST
@@ -13,7 +14,6 @@ from widenet.plan.windows import Shape, Windows
 from widenet.predict.top_k import RISING
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 _NORMALIZATION = (*TRAINED, *FOLLOWING)
@@ -72,8 +72,12 @@ class Layers:
             given = self.fields[layer.field]
             self.values[layer.name] = self._dense(layer, given) if isinstance(given, str) else self._sparse(layer, given)
         for hidden in self.spec.hidden:
-            assert not isinstance(hidden, RecurrentLayer), "which follows sequences alone"
-            self.values[hidden.name] = self._pooled(hidden) if isinstance(hidden, PoolingLayer) else self._hidden(hidden)
+            if isinstance(hidden, PoolingLayer):
+                self.values[hidden.name] = self._pooled(hidden)
+            elif isinstance(hidden, HiddenLayer | ConvolutionLayer):
+                self.values[hidden.name] = self._hidden(hidden)
+            else:
+                raise FitError(f'layer "{hidden.name}" of kind "{hidden.kind}" cannot be exported to ONNX.')
 
     def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
         graph, values = self.graph, None if layer.values == "ignore" else given.values

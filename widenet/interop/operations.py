@@ -1,17 +1,21 @@
 """What other programs' networks do, in a few words that all of them are read into."""
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Input:
-    """A value that examples bring: dense [width], or the indices of features among `width`. width: None where the file does not say."""
+    """A value that examples bring: dense [width], or the indices of features among `width`. width: None where the file does not say.
+
+    shape: channels and the sizes of axes, where it has any.
+    """
 
     name: str
     width: int | None
+    shape: tuple[int, ...] | None = None
     is_sparse: bool = False
     scale: str = "none"
 
@@ -26,9 +30,41 @@ class Dense:
     bias: np.ndarray | None = None
 
 
+Padding: TypeAlias = tuple[tuple[int, int], ...] | Literal["same"]
+"""Zeros before and after the places of each axis; same: as a network document has it."""
+
+
+@dataclass(frozen=True)
+class Convolve:
+    """A convolution. weight: float32 [filters, channels, *kernel]; bias: float32 [filters] or None."""
+
+    name: str
+    source: str
+    weight: np.ndarray
+    bias: np.ndarray | None
+    stride: tuple[int, ...]
+    padding: Padding
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pooling layer. function: as a network document writes it. kernel: None covers all places, or belongs to no function.
+
+    rounds_up: a last window may reach beyond places and padding.
+    """
+
+    name: str
+    source: str
+    function: str | dict[str, Any]
+    kernel: tuple[int, ...] | None = None
+    stride: tuple[int, ...] = ()
+    padding: Padding = ()
+    rounds_up: bool = False
+
+
 @dataclass(frozen=True)
 class Affine:
-    """x * scale + shift, each one number or one for each unit."""
+    """x * scale + shift, each one number or one for each unit; after a convolution, one for each channel."""
 
     name: str
     source: str
@@ -72,10 +108,11 @@ class Drop:
 
 @dataclass(frozen=True)
 class Same:
-    """Its source, under another name or in another shape."""
+    """Its source, under another name or in another shape. channels_last: flattened, the channels fastest."""
 
     name: str
     source: str
+    channels_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +123,7 @@ class Unknown:
     kind: str
 
 
-Operation: TypeAlias = Input | Dense | Affine | Activate | Join | Add | Drop | Same | Unknown
+Operation: TypeAlias = Input | Dense | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
 
 
 @dataclass

@@ -44,7 +44,7 @@ class SampledLoss(WideLoss):
         """output: of the chosen units alone. Others as of `WideLoss`."""
         super().__init__(output, direct_EH, choice.targets, weight_E)
         self.choice = choice
-        self.keeps = are_kept(self.num_examples, min(output.width, choice.most))
+        self.keeps = are_kept(self.num_examples, min(output.width, choice.most), direct_EH.device.type)
         self.rows_of_weight = _room(choice, output.weight)
         self.rows_of_bias = None if output.bias is None else _room(choice, output.bias)
 

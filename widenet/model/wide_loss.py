@@ -33,10 +33,11 @@ class WideLoss:
         self.num_examples = len(direct_EH)
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
-        self.keeps = are_kept(self.num_examples, output.width)
+        device, shards = direct_EH.device.type, output.weight.shards
+        self.keeps = are_kept(self.num_examples, output.width, device)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self.tiles = [list(tiles(output.weight.shards.size(shard), self.num_examples)) for shard in range(output.weight.shards.count)]
+        self.tiles = [list(tiles(shards.size(shard), self.num_examples, device)) for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
         self.fused = FusedTiles.where_possible(self)

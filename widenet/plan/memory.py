@@ -141,7 +141,7 @@ def _kept(job: Job, layer: OutputLayer, process: int) -> int:
 def keeps(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's logits are kept between passes."""
     units = job.weights.units[layer.name] if layer.sample is None else job.units_at_work(layer, 0)
-    return are_kept(job.vectors(layer.name), units)
+    return are_kept(job.vectors(layer.name), units, job.device)
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
@@ -158,7 +158,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
     num, columns = job.vectors(layer.name), weight.columns or 1
     shard = job.shards(weight).size(job.training.shards - 1)
-    units = min(tile_units(num), shard, -(-job.units_at_work(layer, process) // job.shards_each))
+    units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, columns)
 

@@ -5,24 +5,26 @@ from collections.abc import Iterator
 LEAST_UNITS = 256
 """Units in a tile at least: matrix products of fewer are slow."""
 
-TILE_CELLS = 2**17
-"""Logits in a tile: few enough that a tile and its weights stay in a core's cache."""
+TILE_CELLS = {"cpu": 2**17, "cuda": 2**26}
+"""Logits in a tile, by kind of device: on a CPU few enough that a tile and its weights stay in a core's cache; on CUDA enough that
+launching a tile's kernels takes less time than they do, which is assumed, not measured."""
 
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once: on a CPU few enough that several passes over them stay in a core's cache."""
 
-KEPT_BYTES = 2**29
-"""Logits of a batch up to this size are kept between passes; larger ones are computed again, with the same shapes and so the same bits."""
+KEPT_BYTES = {"cpu": 2**29, "cuda": 2**34}
+"""Logits of a batch up to this size, by kind of device, are kept between passes; larger ones are computed again, with the same
+shapes and so the same bits."""
 
 
-def tile_units(num_examples: int) -> int:
-    """Units in a tile for a batch: a function of shapes alone, for the bits depend on it."""
-    return max(LEAST_UNITS, TILE_CELLS // max(num_examples, 1))
+def tile_units(num_examples: int, device: str) -> int:
+    """Units in a tile for a batch: a function of shapes and the kind of device alone, for the bits depend on it."""
+    return max(LEAST_UNITS, TILE_CELLS[device] // max(num_examples, 1))
 
 
-def tiles(num_units: int, num_examples: int) -> Iterator[tuple[int, int]]:
+def tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
     """The tiles (start, stop) of a shard for a batch."""
-    units = tile_units(num_examples)
+    units = tile_units(num_examples, device)
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 
@@ -32,6 +34,6 @@ def blocks(num_rows: int, columns: int, device: str) -> Iterator[tuple[int, int]
     return ((start, min(start + rows, num_rows)) for start in range(0, num_rows, rows))
 
 
-def are_kept(num_examples: int, width: int) -> bool:
+def are_kept(num_examples: int, width: int, device: str) -> bool:
     """Whether the float32 logits of a batch over a whole output are kept between passes."""
-    return 4 * num_examples * width <= KEPT_BYTES
+    return 4 * num_examples * width <= KEPT_BYTES[device]

@@ -16,7 +16,7 @@ from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
-_TILE_CELLS = {"cpu": 2**19, "cuda": 2**21}
+_TILE_CELLS = {"cpu": 2**19, "cuda": 2**26}
 """Logits in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
 
 _FEWEST = 16

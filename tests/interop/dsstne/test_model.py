@@ -106,11 +106,13 @@ def test_shared_weights_that_shards_cannot_share_are_copied(tmp_path):
         fully("A", "Hidden", 6, ["Input"]),
         fully("B", "Hidden", 6, ["A"]),
         fully("C", "Hidden", 6, ["B"]),
-        fully("Output", "Output", 10, ["C", "B"], data="y"),
+        fully("D", "Hidden", 6, ["B", "C"]),
+        fully("Output", "Output", 10, ["D", "B"], data="y"),
     ]
-    connections = shared(layers, 4, B_C=(("A", "B"), False), C_Output=(("Input", "A"), True), B_Output=(("Input", "A"), True))
+    inner, turned = (("A", "B"), False), (("Input", "A"), True)
+    connections = shared(layers, 4, B_C=inner, B_D=inner, C_D=inner, D_Output=turned, B_Output=turned)
     model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
-    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias"]
+    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias", "D bias", "D/B", "D/C"]
     assert sorted(model.network.wide) == ["Output", "Output bias"]
 
 

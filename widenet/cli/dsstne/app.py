@@ -2,12 +2,13 @@
 
 import typer
 
-from widenet.cli.dsstne import data, generate, knn_search, model, predict, train
+from widenet.cli.dsstne import data, encoder, generate, knn_search, model, predict, train
 
 app = typer.Typer(help="Amazon DSSTNE's commands, with its flags, and its files.", no_args_is_help=True, rich_markup_mode=None)
 app.command("generateNetCDF")(generate.generate)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
+app.command("encoder")(encoder.encoder)
 app.command("knn-search", cls=knn_search.SeveralFiles)(knn_search.knn_search)
 app.command("import-data")(data.import_data)
 app.command("export-data")(data.export_data)

@@ -15,7 +15,7 @@ from widenet.interop.dsstne.netcdf import AGAIN, Column, NetcdfFile
 
 NUMBERS_PER_BLOCK = 2**24
 """Of one data set, as many numbers are in memory at a time, unless a single row has more."""
-_NARROW_GAP = 4096
+_NARROW_GAP = 512
 """Ranges of a variable that lie so near one another are read at once."""
 
 
@@ -141,16 +141,14 @@ class DataSet:
         """The stored row of each example."""
         if not self.attributes & Attribute.INDEXED:
             return np.arange(start, stop, dtype=np.int64)
-        rows = self._column("index", self.num_examples).whole_numbers(start, stop)
+        rows = whole(self._column("index", self.num_examples), np.array([start]), np.array([stop]))
         self._check(rows, (rows >= 0) & (rows < self._num_rows), start, f"index{self.number} must lie in [0, {self._num_rows:,})")
         return rows
 
     def _extents(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the entries of each example of a sparse set begin and end."""
         rows = self._stored_rows(start, stop)
-        low, high = (int(rows.min()), int(rows.max()) + 1) if self.attributes & Attribute.INDEXED else (start, stop)
-        starts = self._column("sparseStart", self._num_rows).whole_numbers(low, high)[rows - low]
-        ends = self._column("sparseEnd", self._num_rows).whole_numbers(low, high)[rows - low]
+        starts, ends = (whole(self._column(name, self._num_rows), rows, rows + 1) for name in ("sparseStart", "sparseEnd"))
         total = len(self._column("sparseIndex"))
         rule = f"sparseStart{self.number} must be at most sparseEnd{self.number}, and that at most {total:,}"
         right = (starts >= 0) & (starts <= ends) & (ends <= total)
@@ -239,6 +237,15 @@ def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64])
     positions += np.arange(len(positions))
     found: NDArray[Any] = read[positions]
     return found
+
+
+def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As `gathered`; raises DataError unless the numbers are whole and below 2^63."""
+    found = gathered(column, starts, ends)
+    numbers = found.astype(np.int64)
+    if not np.array_equal(numbers, found) or (found.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0):
+        raise DataError(f"{column.path}: variable {column.name!r} must hold whole numbers below 2^63; it holds others. {AGAIN}")
+    return numbers
 
 
 def _in_order(counts: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[np.float32] | None) -> Rows:

@@ -102,11 +102,6 @@ class Column:
     def __len__(self) -> int:
         return int(self._variable.shape[0])
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it holds whole numbers."""
-        return np.issubdtype(self._variable.dtype, np.integer)
-
     def texts(self) -> list[str]:
         """All of it, which must be texts."""
         found = self._read(slice(None))
@@ -120,14 +115,6 @@ class Column:
         if found.dtype.kind not in "iuf":
             raise DataError(f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}")
         return found
-
-    def whole_numbers(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The numbers from `start` to `stop`, which must be whole numbers below 2^63."""
-        found = self.numbers(start, stop)
-        whole = found.astype(np.int64)
-        if not np.array_equal(whole, found) or (found.dtype.kind == "u" and len(whole) and int(whole.min()) < 0):
-            raise DataError(f"{self.path}: variable {self.name!r} must hold whole numbers below 2^63; it holds others. {AGAIN}")
-        return whole
 
     def _read(self, wanted: slice) -> NDArray[Any]:
         try:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
 from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
-from widenet.kernels.devices import runs_triton
+from widenet.kernels.devices import has_triton, runs_triton
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
@@ -21,8 +21,8 @@ Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 
 def is_compiled(device: str) -> bool:
-    """Whether the steps on a kind of device are compiled by Numba; torch rounds elsewhere."""
-    return device == "cpu" and can_compile()
+    """Whether the steps on a kind of device are compiled, by Numba or by Triton; torch rounds elsewhere."""
+    return can_compile() if device == "cpu" else has_triton()
 
 
 class Formula(Protocol):

@@ -1,0 +1,101 @@
+"""`widenet dsstne encoder`."""
+
+import json
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+from widenet.runs import Model
+
+CONFIG = {
+    "Layers": [
+        {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
+        {"Name": "Hidden", "N": 8, "Activation": "Tanh"},
+        {"Name": "Output", "Kind": "Output", "DataSet": "output", "N": "auto", "Activation": "Sigmoid"},
+    ],
+}
+TRAINING = {"Epochs": 3, "Alpha": 0.5, "Lambda": 0, "Results": "found.nc"}
+ROWS = [[1, 4, 5], [0, 1], [], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], [9]]
+
+
+def write_data(path):
+    """Two Boolean data sets of the same rows in one file, written by the schema."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.datasets = np.uint32(2)
+        stops = np.cumsum([len(row) for row in ROWS])
+        for number, name in enumerate(["input", "output"]):
+            for key, value in {"attributes": 3, "kind": 0, "dataType": 0, "dimensions": 1, "width": 16}.items():
+                file.setncattr(f"{key}{number}", np.uint32(value))
+            file.setncattr(f"name{number}", name)
+            file.createDimension(f"examplesDim{number}", len(ROWS))
+            file.createDimension(f"sparseDataDim{number}", int(stops[-1]))
+            file.createVariable(f"sparseStart{number}", "u4", (f"examplesDim{number}",))[:] = np.r_[0, stops[:-1]]
+            file.createVariable(f"sparseEnd{number}", "u4", (f"examplesDim{number}",))[:] = stops
+            file.createVariable(f"sparseIndex{number}", "u4", (f"sparseDataDim{number}",))[:] = np.concatenate([*ROWS]).astype(np.uint32)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, widenet):
+    monkeypatch.chdir(tmp_path)
+    write_data("data.nc")
+    Path("config.json").write_text(json.dumps(CONFIG), "utf-8")
+
+    def run(**command):
+        Path("file.cdl").write_text("// a command file\n" + json.dumps(command), "utf-8")
+        return widenet("dsstne", "encoder", "file.cdl")
+
+    return run
+
+
+def test_it_trains_as_the_file_says_and_measures_what_it_trained(project):
+    parameters = {**TRAINING, "Optimizer": "Nesterov", "MU": 0.7, "AlphaInterval": 2, "AlphaMultiplier": 0.25}
+    ended = project(version=0.7, network="config.json", data="data.nc", command="train", RandomSeed=5, TrainingParameters=parameters)
+    assert (ended.status, len(ended.out.splitlines())) == (0, 3)
+    training = Model.load("found.nc.run").run.training
+    assert training.model_dump()["optimizer"] == {"kind": "nesterov", "learning_rate": 0.5, "momentum": 0.7}
+    assert training.model_dump()["schedule"] == {"kind": "step", "every_epochs": 2, "factor": 0.25}
+    assert (training.batch_size, training.epochs, training.seed, training.l2) == (1024, 3, 5, 0)
+    ended = project(Network="found.nc", Data="data.nc", Command="Predict")
+    assert ended.status == 0
+    found = [[float(number) for number in line.split(",")] for line in ended.out.splitlines()]
+    np.testing.assert_allclose(found, expected(Model.load("found.nc.run")), atol=1e-6)
+
+
+def expected(model):
+    """k, precision, recall and NDCG of every k, example by example, from what the run recommends."""
+    table = []
+    for k in range(1, 11):
+        sums = np.zeros(3)
+        for row in (row for row in ROWS if row):
+            best = [int(found.item) for found in model.recommend([str(index) for index in row], k, exclude_seen=False)]
+            hits = [unit in row for unit in best]
+            gain = sum(hit / np.log2(place + 2) for place, hit in enumerate(hits))
+            sums += [sum(hits) / k, sum(hits) / len(row), gain / sum(1 / np.log2(place + 2) for place in range(len(row)))]
+        table.append([k, *(sums / len(ROWS))])
+    return table
+
+
+MISTAKES = [
+    ({"Network": "a", "Data": "b"}, 'file.cdl: Command is missing. Add "Command".'),
+    ({"Network": "a", "Data": "b", "Command": "Test"}, 'file.cdl: Command must be a known name; got "Test".'),
+    ({"Network": "a", "Data": "b", "Command": "Validate"}, "file.cdl: Command must be Train or Predict"),
+    ({"Network": "a", "Data": "b", "Command": "Train"}, 'file.cdl: TrainingParameters.Epochs is missing. Add "Epochs".'),
+    ({"Network": "a", "Data": ["b"], "Command": "Train"}, "file.cdl: Data must be text in quotes; got ['b']."),
+    ({"PredictionParameters": {}}, "file.cdl: PredictionParameters is not a known key of DSSTNE's here."),
+    (
+        {"Network": "a", "Data": "b", "Command": "Train", "TrainingParameters": {"MiniBatch": 5}},
+        "file.cdl: TrainingParameters.MiniBatch is not a known key",
+    ),
+    (
+        {"Network": "config.json", "Data": "data.nc", "Command": "Train", "TrainingParameters": {**TRAINING, "Optimizer": "adam"}},
+        'file.cdl: TrainingParameters.Optimizer must be a known name; got "adam".',
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES, ids=[message[:60] for _, message in MISTAKES])
+def test_a_mistake_in_the_file_gives_one_sentence(command, message, project):
+    ended = project(**command)
+    assert (ended.status, message in ended.err) == (2, True)

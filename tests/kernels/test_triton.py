@@ -1,0 +1,62 @@
+"""The kernels in Triton as a whole: they compile for an H200, and a training that runs through them gives what torch's gives."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+LAUNCHERS = sorted(path.stem for path in (ROOT / "widenet/kernels/triton").glob("*.py") if "_kernel[" in path.read_text("utf-8"))
+
+TRAINING = """
+import torch
+from widenet import Network, Training, dataset_from_lists, train
+rows = [[(7 * e + 3 * i * i) % 19 for i in range(1 + e % 4)] for e in range(12)]
+dataset_from_lists("data", [sorted(set(row)) for row in rows], width=19)
+for activation in ("softmax", "sigmoid"):
+    output = {"name": "next", "kind": "output", "field": "items", "activation": activation}
+    network = {"layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 5}, output]}
+    training = {"epochs": 2, "batch_size": 7, "shards": 2, "optimizer": "rmsprop"}
+    model = train(Network.of(network), Training.of(training), "data", f"run-{activation}")
+    wide = [part.weight for weight in model.network.wide.values() for part in weight.parts.values()]
+    print(model.fingerprint(), *torch.cat([weight.flatten() for weight in wide]).tolist())
+    print(*(found.item for found in model.recommend(["3", "5"], k=4)))
+"""
+
+
+def program(code, folder, **environment):
+    """What a program prints, its lines, in a folder of its own; its kernels are compiled anew."""
+    folder.mkdir(exist_ok=True)
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(folder / "cache"), **environment}
+    return subprocess.run([sys.executable, *code], env=own, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("optional", ["triton"])
+def test_the_room_can_be_imported_without_it(optional, tmp_path):
+    code = f"import sys; sys.modules[{optional!r}] = None; import widenet.kernels, widenet.training.step, widenet.predict.top_k"
+    assert program(["-c", code], tmp_path) == []
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_every_kernel_compiles_for_an_h200(tmp_path):
+    compiled = [line.split() for line in program(["-m", "tests.kernels.hopper"], tmp_path)]
+    assert sorted({name for name, _ in compiled}) == LAUNCHERS
+    assert {has_code for _, has_code in compiled} == {"True"}
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_a_training_through_the_kernels_is_that_of_torch_and_has_the_same_bits_twice(tmp_path):
+    code = ["-c", TRAINING]
+    ours, again = (
+        program(code, tmp_path / name, TRITON_INTERPRET="1", WIDENET_THREADS="1", CUDA_VISIBLE_DEVICES="") for name in ("ours", "again")
+    )
+    torchs = program(code, tmp_path / "torch", TRITON_INTERPRET="0", CUDA_VISIBLE_DEVICES="")
+    assert ours == again
+    for mine, theirs in zip(ours[::2], torchs[::2], strict=True):
+        (_, *mine), (_, *theirs) = mine.split(), theirs.split()
+        assert [float(number) for number in mine] == pytest.approx([float(number) for number in theirs], rel=2e-6, abs=2e-6)
+    assert ours[::2] != torchs[::2]
+    assert ours[1::2] == torchs[1::2]

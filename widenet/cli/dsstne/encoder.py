@@ -1,0 +1,17 @@
+"""`widenet dsstne encoder`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def encoder(
+    command: Annotated[Path, typer.Argument(metavar="FILE", help="The command file: Network, Data, Command, TrainingParameters.")],
+) -> None:
+    """Do what a DSSTNE command file says: train, or print k, precision, recall and NDCG of a trained network for k from 1 to 10."""
+    from widenet.cli.dsstne.train import Report
+    from widenet.interop.dsstne.encoder import encoder as run
+
+    for line in run(command, Report()):
+        typer.echo(line)

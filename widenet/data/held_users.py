@@ -1,0 +1,99 @@
+"""Set whole users aside: a dataset to train on, and one of users whom the network has never seen."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from widenet import randomness
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Manifest
+from widenet.data.rules import FieldLayout
+from widenet.data.split import LARGEST_SEED, split
+from widenet.data.writer import write_dataset
+from widenet.errors import DataError, OptionError
+
+
+def split_users(
+    source: Path | str,
+    out: Path | str,
+    users_out: Path | str,
+    *,
+    users: float,
+    heldout: float = 0.2,
+    validation: float = 0.0,
+    seed: int = 0,
+    field: str = "items",
+) -> tuple[Manifest, Manifest]:
+    """Publish two datasets of the same features: `out` without a share of the users, and `users_out` with them alone.
+
+    users: the share, in (0, 1), of the users with at least two train entries: round(share * n) of them, at random by the seed.
+    heldout: the share of their entries that `users_out` has as its heldout part; the rest is its train part, which an
+        evaluation gives the network. validation: the share of the others' entries that `out` has as its validation part.
+    Shares of entries are those of `split`. Vocabularies have all features in the same order, with the counts of each dataset.
+    Raises DataError for a directory that exists, OptionError for a wrong share or seed.
+    """
+    source, out, users_out = Path(source), Path(out), Path(users_out)
+    if not 0 < users < 1:
+        raise OptionError(f"--heldout-users must be a share above 0 and below 1; got {users:g}.")
+    if not 0 < heldout < 1:
+        raise OptionError(f"--heldout must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}.")
+    if not 0 <= validation < 1:
+        raise OptionError(f"--validation must be a share in [0, 1); got {validation:g}.")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
+    for path in (out, users_out):
+        if path.exists() or out.resolve() == users_out.resolve():
+            raise DataError(
+                f"{path}: --out and --users-out must be two directories that do not exist. Choose others, or remove them first."
+            )
+    dataset = Dataset.open(source)
+    held = _held(dataset, field, users, seed)
+    facts = {"users": users, "seed": seed}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        _write(dataset, Path(folder) / "held", held, facts)
+        if validation:
+            _write(dataset, Path(folder) / "others", ~held, facts)
+            training = split(Path(folder) / "others", out, validation=validation, seed=seed, field=field)
+        else:
+            training = _write(dataset, out, ~held, facts)
+        return training, split(Path(folder) / "held", users_out, heldout=heldout, seed=seed, field=field)
+
+
+def _held(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
+    """The users that are set aside, bool [N]."""
+    able = np.flatnonzero(dataset.entry_counts(field, slice(None)) >= 2)
+    number = round(share * len(able))
+    if not 0 < number < dataset.num_examples:
+        raise DataError(f"{dataset.path}: --heldout-users {share:g} of {len(able):,} users with two items is {number}. Give another share.")
+    held = np.zeros(dataset.num_examples, dtype=bool)
+    held[able[randomness.shuffled(seed, "split/users", 0, len(able), np.arange(number))]] = True
+    return held
+
+
+def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, float | int]) -> Manifest:
+    """Publish the examples that are chosen, bool [N]."""
+    named = {name: field for name, field in dataset.fields.items() if field.vocabulary}
+    counts = {name: np.zeros(field.width, dtype=np.int64) for name, field in named.items()}
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in dataset.record_batches():
+            kept = batch.filter(pa.array(chosen[first : first + batch.num_rows]))
+            first += batch.num_rows
+            for name, count in counts.items():
+                np.add.at(count, kept.column(name).flatten().to_numpy(), 1)
+            yield kept
+
+    return write_dataset(
+        out,
+        layouts=[FieldLayout.of(field) for field in dataset.fields.values()],
+        batches=batches(),
+        vocabularies={name: dataset.vocabulary(name).record_batches(count) for name, count in counts.items()},
+        name=dataset.manifest.name,
+        has_weights=dataset.manifest.has_weights,
+        source={**dataset.manifest.source, "split_users": dict(facts)},
+    )
