@@ -56,6 +56,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_faults.py",
     "tests/test_gpu.py",
     "tests/test_kills.py",
+    "tests/test_pictures.py",
     "tests/test_readme.py",
     "tests/test_sequences.py",
 }

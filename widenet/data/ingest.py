@@ -77,7 +77,7 @@ def ingest(
     check_field_name(field)
     work = _Work(asked, _selection(asked))
     with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
-        return work.done(folder, Tables(connection, folder / "scratch", on_rows, asked.sequence))
+        return work.done(folder, Tables(connection, folder / "scratch", asked.sequence, on_rows))
 
 
 def _selection(asked: SimpleNamespace) -> Selection:

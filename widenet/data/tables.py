@@ -79,7 +79,7 @@ class Tables:
     folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, on_rows: OnRows | None = None, in_order: bool = False) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, in_order: bool = False, on_rows: OnRows | None = None) -> None:
         self.connection, self._folder, self._in_order = connection, folder, in_order
         connection.execute(f"SET preserve_insertion_order = {in_order}")
         self._on_rows = on_rows
@@ -90,9 +90,9 @@ class Tables:
 
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
+        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         if self._read_plain(part, sources):
             return
-        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         with _reading(sources):
             self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
