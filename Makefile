@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint docs bench
+.PHONY: setup demo test test-gpu lint docs bench bench-gpu
 
 setup: .venv/.stamp
 
@@ -12,6 +12,10 @@ demo: .venv/.stamp
 
 test: .venv/.stamp
 	$(BIN)/python -m pytest -n 2
+
+# What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
+test-gpu: .venv/.stamp
+	$(BIN)/python -m pytest tests/test_gpu.py tests/kernels
 
 lint: .venv/.stamp
 	$(BIN)/ruff check .
@@ -24,6 +28,9 @@ docs: .venv/.stamp
 
 bench: .venv/.stamp-benchmark
 	$(BIN)/python -m benchmarks
+
+bench-gpu: .venv/.stamp
+	$(BIN)/python -m benchmarks gpu
 
 # The stamp says that the environment holds what the two files ask for. An environment made by hand is kept if its python
 # runs, and completed.

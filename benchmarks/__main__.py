@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import exact, goodbooks, gowalla, ingest, kills, memory, parallel, plans, processes, sampled, sparse, speed, topk
+from benchmarks import exact, goodbooks, gowalla, gpu, ingest, kills, memory, parallel, plans, processes, sampled, sparse, speed, topk
 
 _SPEED: dict[str, ModuleType] = {
     "speed": speed,
@@ -15,6 +15,7 @@ _SPEED: dict[str, ModuleType] = {
     "parallel": parallel,
     "plans": plans,
 }
+_ALONE: dict[str, ModuleType] = {"gpu": gpu}
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,
@@ -29,7 +30,7 @@ def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Print measured figures; see docs/benchmarks.md.")
     names = parser.add_subparsers(metavar="NAME", help=f"all of {', '.join(_SPEED)} if not given")
-    for name, module in _SPEED.items():
+    for name, module in {**_SPEED, **_ALONE}.items():
         child = names.add_parser(name, help=module.__doc__)
         child.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="folder of the JSON, the tables and the plot")
         module.options(child)

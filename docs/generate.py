@@ -12,7 +12,20 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from widenet.cli import app
-from widenet.spec import activations, initializers, layers, losses, network, optimizers, parts, pooling, samples, spatial, training
+from widenet.spec import (
+    activations,
+    initializers,
+    layers,
+    losses,
+    network,
+    optimizers,
+    parts,
+    pooling,
+    recurrent,
+    samples,
+    spatial,
+    training,
+)
 
 DOCS = Path(__file__).parent
 INTRODUCTION = DOCS / "templates" / "network-documents.md"
@@ -35,6 +48,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Hidden layers": layers.HiddenLayer,
     "Convolution layers": spatial.ConvolutionLayer,
     "Pooling layers": spatial.PoolingLayer,
+    "Recurrent layers": recurrent.RecurrentLayer,
     "Output layers": layers.OutputLayer,
     "Shared weights": parts.Share,
     "Batch normalization": parts.BatchNormalization,
@@ -196,7 +210,7 @@ def linked(names: frozenset[str]) -> str | None:
         if names == {model.__name__ for model in get_args(union)}:
             return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower().replace(' ', '-')})"
     if names == {model.__name__ for model in get_args(layers.Layer)}:
-        kinds = ("input", "hidden", "convolution", "pooling", "output")
+        kinds = ("input", "hidden", "convolution", "pooling", "recurrent", "output")
         return ", ".join(f"[{kind}](#{kind}-layers)" for kind in kinds) + " layers"
     for title, model in {**NETWORK_PARTS, **TRAINING_PARTS}.items():
         if names == {model.__name__}:

@@ -54,8 +54,11 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_benchmarks.py",
     "tests/test_docs.py",
     "tests/test_faults.py",
+    "tests/test_gpu.py",
     "tests/test_kills.py",
+    "tests/test_pictures.py",
     "tests/test_readme.py",
+    "tests/test_sequences.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
 

@@ -1,9 +1,12 @@
 """Programs that are measured take turns, each in its own process, and one that fails does not stop the others."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.alternately import Measured, Program, measure
 from benchmarks.results import Table, publish, quartiles, spread
@@ -75,6 +78,13 @@ def test_a_program_that_failed_keeps_its_row(tmp_path):
     publish("sample", [table], tmp_path)
     assert "| theirs | out of memory | - | - |" in (tmp_path / "sample.md").read_text()
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".svg"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_cuda_device_the_measurement_of_one_says_so():
+    found = subprocess.run([sys.executable, "-m", "benchmarks", "gpu"], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "This measures a CUDA device, and torch sees none. Run it where there is one.\n"
 
 
 def test_the_spread_is_the_quartiles():

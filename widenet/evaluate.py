@@ -11,7 +11,7 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
 from widenet.metrics import RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.rows import had, rows_a_block
+from widenet.predict.rows import had, history, rows_a_block
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 
@@ -29,7 +29,8 @@ def evaluate(
 ) -> dict[str, float]:
     """The metrics of `widenet.metrics` for every k, over the examples that have entries in `part`.
 
-    The network sees each example's training part and ranks every unit of an output; `part` is the truth.
+    The network sees each example's training part and ranks every unit of an output; `part` is the truth. Of a sequence it sees
+    all that comes before: for "heldout" the validation part too, and what stands in `part` several times is one true unit.
     exclude_seen: units in the example's training part are not ranked; for "heldout", those of its validation part neither.
     output: the output layer's name; None where the network has one. advance: called with the number of examples done.
     Raises FitError where the dataset lacks the part, OptionError for a part or a k that cannot be evaluated.
@@ -49,7 +50,8 @@ def evaluate(
     for batch in truths.batches(0):
         truth = batch.fields[field]
         assert isinstance(truth, SparseBatch)
-        fields = {name: dataset.rows(name, batch.rows).to(network.device) for name in input_fields}
+        truth = truth.distinct() if dataset.field(field).kind == "sequence" else truth
+        fields = {name: history(dataset, name, batch.rows, _known_parts(dataset, name, part)).to(network.device) for name in input_fields}
         seen = had(dataset, field, batch.rows, _known_parts(dataset, field, part)).to(network.device) if exclude_seen else None
         _, units_EK = top_k(network, fields, name, longest, excluded=seen, allowed=allowed, scores=False)
         metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
@@ -94,6 +96,7 @@ def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks
     for batch in Stream(dataset, [field], rows_a_block(longest), seed=0, shuffle=False, part=part, skip_empty=field).batches(0):
         truth, seen = batch.fields[field], had(dataset, field, batch.rows, _known_parts(dataset, field, part))
         assert isinstance(truth, SparseBatch)
+        truth = truth.distinct() if dataset.field(field).kind == "sequence" else truth
         indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
         candidates = ranking[: longest + int(np.diff(indptr).max())]
         top = np.full((batch.num_examples, longest), -1, dtype=np.int64)

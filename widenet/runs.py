@@ -26,11 +26,10 @@ from widenet.parallel.group import by_all, by_leader, check_memory, device_for, 
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
-from widenet.predict.arguments import checked_items, checked_k, checked_values
+from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
 from widenet.predict.top_k import Filter, top_k
-from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -171,7 +170,8 @@ class Model:
     ) -> list[Recommendation]:
         """The k best items for somebody with this history.
 
-        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value.
+        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value. For networks
+            that read a sequence: in order, the newest last, and as often as they stand in it.
         values: one number an item, for networks trained with values.
         Raises DataError for an item that is not known, FitError where the network takes more than one field, OptionError.
         """
@@ -181,10 +181,8 @@ class Model:
         fields = {layer.field for layer in self.run.network.inputs}
         if len(fields) != 1:
             raise FitError(f"recommend needs a network of one input field; this one has {', '.join(sorted(fields))}. Use predict.")
-        vocabulary = self.run.vocabulary(fields.pop())
-        found = {vocabulary.find(item)[0]: position for position, item in enumerate(items)}
-        rows = sorted(found)
-        batch = SparseBatch.from_lists([rows], None if numbers is None else [[numbers[found[row]] for row in rows]])
+        field = fields.pop()
+        batch = named_history(self.run.vocabulary(field), items, numbers, self.run.fields[field].kind == "sequence")
         inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if exclude_seen else None
@@ -290,7 +288,8 @@ def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Eval
     evaluation = training.evaluation
     if evaluation is None:
         return None
-    return lambda network: evaluate(network, dataset, evaluation.part, sorted({metric_k, 20}), evaluation.output)
+    ks, excludes = sorted({metric_k, 20}), evaluation.seen == "exclude"
+    return lambda network: evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes)
 
 
 def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:

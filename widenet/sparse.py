@@ -65,6 +65,13 @@ class SparseBatch:
         torch.cumsum(kept, 0, out=before[1:])
         return SparseBatch(before[self.indptr], self.indices[kept], None if self.values is None else self.values[kept])
 
+    def distinct(self) -> "SparseBatch":
+        """Each example's indices once, ascending, without values."""
+        examples_Z, indices_Z = torch.unique(torch.stack([self.example_of_entry(), self.indices.long()]), dim=1)
+        indptr = torch.zeros_like(self.indptr)
+        torch.cumsum(torch.bincount(examples_Z, minlength=self.num_examples), 0, out=indptr[1:])
+        return SparseBatch(indptr, indices_Z)
+
     def to(self, device: torch.device | str) -> "SparseBatch":
         """The same batch on another device."""
         values = None if self.values is None else self.values.to(device, non_blocking=True)

@@ -27,24 +27,36 @@ _EPOCHS = 10_000
 
 
 def train(
-    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, precision: str = "float32"
+    folder: str,
+    hidden: Sequence[int],
+    softmax: bool,
+    batch: int,
+    optimizer: str,
+    threads: int,
+    precision: str = "float32",
+    device: str = "cpu",
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a network built as `widenet.train` builds it."""
     del threads  # the exchange takes every processor that is available, as every program does
     training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision})
-    exchange = exchange_for(training.shards, torch.device("cpu"))
-    return steps_of(folder, document(hidden, softmax), training, exchange, one_thread_an_operation)
+    exchange = exchange_for(training.shards, torch.device(device))
+    return steps_of(folder, document(hidden, softmax), training, exchange, one_thread_an_operation, device)
 
 
 def steps_of(
-    folder: str, spec: NetworkSpec, training: TrainingSpec, exchange: Exchange, threading: Callable[[], AbstractContextManager[None]]
+    folder: str,
+    spec: NetworkSpec,
+    training: TrainingSpec,
+    exchange: Exchange,
+    threading: Callable[[], AbstractContextManager[None]],
+    device: str = "cpu",
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a network over the dataset in a folder. threading: within it, all work is done."""
     dataset = Dataset.open(f"{folder}/dataset")
     base = status_bytes("VmRSS")
     with threading():
         counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        network = build(spec, training, dataset.fields, exchange, counts=counts)
+        network = build(spec, training, dataset.fields, exchange, device, counts=counts)
         rule = Optimizer(training.optimizer)
         network.prepare_training(rule)
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)
@@ -79,7 +91,7 @@ def _following(stream: Stream, network: Network, done: int) -> Generator[tuple[B
 
     def prepared(number: int) -> tuple[Batch, Prepared]:
         with torch.no_grad():
-            batch = stream.batch(*divmod(number, stream.steps_per_epoch))
+            batch = stream.batch(*divmod(number, stream.steps_per_epoch), network.device)
             return batch, network.prepare(batch.fields, Draws(stream.seed, batch.epoch, batch.step))
 
     return ahead(prepared, range(done, _EPOCHS * stream.steps_per_epoch))

@@ -246,6 +246,24 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     assert str(raised.value) == message
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "bad"),
+    [
+        ("a.jsonl", JSON, ["{broken\n", '{"user": 1}\n']),
+        ("b.jsonl", LISTS, ['{"user": 1, "item": [2], "value": []}\n', '{"user": 1, "item": 2}\n']),
+        ("c.dsstne", DSSTNE, ["no tab\n", "x\ta,1:b,two\n"]),
+        ("d.dat", BARE.replace(",", "::"), ["7::8\n", "7::8::nine\n"]),
+    ],
+)
+@pytest.mark.parametrize("pack", [str.encode, zstd, lambda text: gzip.compress(text.encode())])
+def test_bad_lines_are_skipped_in_every_kind_of_text(tmp_path, source, digest, name, text, bad, pack):
+    lines = text.splitlines(keepends=True)
+    path = source(name, pack("".join([lines[0], bad[0], *lines[1:], bad[1]])))
+    manifest = ingest(path, tmp_path / "ds", value="3" if name == "d.dat" else "value", skip_bad_lines=2)
+    assert manifest.source["train_lines_skipped"] == 2
+    assert contents(tmp_path / "ds") == digest
+
+
 def test_a_bad_line_of_sessions_does_not_rename_the_others(tmp_path, source):
     ingest(source("a.sessions", b"x\n\xff\ny\n"), tmp_path / "ds", skip_bad_lines=1)
     assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["1", "2", "3"]

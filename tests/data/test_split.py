@@ -118,5 +118,5 @@ def test_the_largest_seed_is_right(tmp_path, whole):
 
 
 def test_a_dense_field_cannot_be_split(tmp_path, whole):
-    with pytest.raises(DataError, match="only a sparse field can be split; 'age' is dense"):
+    with pytest.raises(DataError, match="can only divide a sparse field; 'age' is dense"):
         split(whole.path, tmp_path / "ds", heldout=0.1, field="age")

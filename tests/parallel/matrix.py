@@ -208,17 +208,17 @@ def _dataset(path, name, width, examples, picture=1):
 
 def outcome(case, folder, exchange):
     """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with their scores, metrics."""
-    return _outcome(*documents(case), Dataset.open(folder / case["data"]), exchange)
+    return outcome_in(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
 
 def outcome_of(name, folder, exchange, precision):
     """As `outcome`, of DEEP or PICTURES in a precision."""
     layers, training = {"deep": DEEP, "pictures": PICTURES}[name]
     spec = TrainingSpec.of(training | {"precision": precision})
-    return _outcome(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / name), exchange)
+    return outcome_in(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / name), exchange)
 
 
-def _outcome(spec, training, data, exchange):
+def outcome_in(spec, training, data, exchange):
     counts = {field: data.counts(field) for field in spec.counted_fields}
     network = build(spec, training, data.fields, exchange, counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import distributed
 
+from tests import sequences
 from tests.parallel import matrix
-from tests.parallel.matrix import DEEP, EVERY_PAIR, EVERY_VALUE, PICTURES, documents, outcome, outcome_of, write_data
+from tests.parallel.matrix import DEEP, EVERY_PAIR, EVERY_VALUE, PICTURES, documents, outcome, outcome_in, outcome_of, write_data
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -58,6 +59,33 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
     alone = in_one(cases, data)
     for found in groups(size).outcomes():
         assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
+
+
+@pytest.fixture(scope="module")
+def songs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sequences") / "data"
+    sequences.write(path, weights=[0.5 + number % 4 for number in range(sequences.EXAMPLES)])
+    return path
+
+
+def along(name, songs, exchanged):
+    network, training = sequences.documents(name)
+    return outcome_in(NetworkSpec.of(network), TrainingSpec.of(training), Dataset.open(songs), exchanged)
+
+
+def along_in_many(songs):
+    rank = distributed.get_rank()
+    return [along(name, songs, exchange(8, 1 + (rank + number) % 2)) for number, name in enumerate(sequences.SETTINGS)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_along_sequences_too(size, songs, groups):
+    groups(size).start(along_in_many, songs)
+    with one_thread_an_operation():
+        alone = [along(name, songs, LocalExchange(8)) for name in sequences.SETTINGS]
+    assert len({found[1] for found in alone}) == len(sequences.SETTINGS)
+    for found in groups(size).outcomes():
+        assert [name for name, one, many in zip(sequences.SETTINGS, alone, found, strict=True) if one != many] == []
 
 
 def blocked(name, data, precision, divided, num_threads):

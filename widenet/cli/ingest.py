@@ -34,6 +34,9 @@ Titles = Annotated[Path | None, typer.Option(help="CSV or Parquet file that name
 TitleId = Annotated[str | None, typer.Option(help="Its column of the item's id.")]
 Title = Annotated[str | None, typer.Option(help="Its column of the title.")]
 Heldout = Annotated[str | None, typer.Option(help="A given test part, for the final evaluation.")]
+InSequence = Annotated[
+    bool, typer.Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
+]
 HeldoutLast = Annotated[int | None, typer.Option(metavar="N", help="Set each user's last N items aside for the final evaluation.")]
 HeldoutSince = Annotated[str | None, typer.Option(metavar="TIME", help="Set aside what is from this time on, for the final evaluation.")]
 ValidationLast = Annotated[int | None, typer.Option(metavar="N", help="As --heldout-last, of what that leaves, for validation.")]
@@ -85,6 +88,7 @@ def ingest(
     title_id: TitleId = None,
     title: Title = None,
     heldout: Heldout = None,
+    sequence: InSequence = False,
     heldout_last: HeldoutLast = None,
     heldout_since: HeldoutSince = None,
     validation_last: ValidationLast = None,

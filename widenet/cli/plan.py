@@ -4,11 +4,14 @@ import json
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from widenet.errors import OptionError
+
+if TYPE_CHECKING:
+    from widenet.spec.network import NetworkSpec
 
 
 class _Kind(StrEnum):
@@ -21,7 +24,7 @@ def plan(
     training: Annotated[Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")],
     data: Annotated[Path | None, typer.Option(help="The dataset directory, which knows the widths.")] = None,
     width: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD=N", help="Width of a sparse field, where there is no dataset yet; once a field.")
+        list[str] | None, typer.Option(metavar="FIELD=N", help="Width of a field, where there is no dataset yet; once a field.")
     ] = None,
     device_memory: Annotated[
         str | None, typer.Option(help="Memory of each device, such as 141GB; this machine's, among all processes, if not given.")
@@ -42,7 +45,7 @@ def plan(
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     for note in documents[0].notes:
         typer.echo(note, err=True)
-    facts = _facts(data, width or [], documents[0].fields)
+    facts = _facts(data, width or [], documents[0])
     kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
     threads = available_threads(processes) if kind == _Kind.cpu else 1
     job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads)
@@ -52,8 +55,8 @@ def plan(
     typer.echo(json.dumps(found, indent=2) if as_json else plan_table(job, found, assumed=data is None))
 
 
-def _facts(data: Path | None, widths: list[str], fields: tuple[str, ...]) -> dict[str, Any]:
-    """What is known of the fields: by a dataset, or by their widths alone."""
+def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict[str, Any]:
+    """What is known of the fields: by a dataset, or by their widths alone; one that an input gives a shape is dense."""
     if (data is None) == (not widths):
         raise OptionError("plan needs either --data DIR or --width FIELD=N.")
     if data is not None:
@@ -63,8 +66,9 @@ def _facts(data: Path | None, widths: list[str], fields: tuple[str, ...]) -> dic
         return {"fields": manifest.fields, "entries": manifest.entries_per_example, "num_examples": manifest.num_examples}
     from widenet.plan.binding import Width
 
-    given = [_width(text) for text in widths]
-    found = {name: Width(number) for name, number in given}
+    given, fields = [_width(text) for text in widths], network.fields
+    shaped = {layer.field for layer in network.inputs if layer.shape is not None}
+    found = {name: Width(number, kind="dense") if name in shaped else Width(number) for name, number in given}
     missing = [name for name in fields if name not in found]
     if missing:
         named = ", ".join(missing)

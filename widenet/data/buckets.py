@@ -80,14 +80,24 @@ class Rows:
         time = None if self.time is None else np.maximum.reduceat(self.time[order], starts)
         return Rows(self.key[order[starts]], np.add.reduceat(value, starts), time)
 
-    def positions_from_the_end(self) -> tuple[np.ndarray, np.ndarray]:
+    def in_sequence(self) -> "Rows":
+        """All rows, user by user, each user's by time; of equal times, and where no time was read, as they are."""
+        user = self.user.astype(np.uint64)
+        if self.time is None:
+            return self.of(ascending(user))
+        by_time = np.argsort(self.time, kind="stable")
+        return self.of(by_time[ascending(user[by_time])])
+
+    def positions_from_the_end(self, sequence: bool) -> tuple[np.ndarray, np.ndarray]:
         """Where each row stands among its user's rows by time, 0 for the last, of equal times by item; and how many the user has.
 
-        Both int64 [R]. Rows ascend by key and have times.
+        Both int64 [R]. Rows ascend by key and have times; those of a `sequence` stand as they lie.
         """
-        assert self.time is not None
         lengths = np.diff(np.flatnonzero(np.diff(self.user, prepend=-1, append=-1)))
-        order = np.lexsort([self.key, self.time, self.user])
+        order = np.arange(len(self.key))
+        if not sequence:
+            assert self.time is not None
+            order = np.lexsort([self.key, self.time, self.user])
         positions = np.empty(len(order), dtype=np.int64)
         positions[order] = np.repeat(np.cumsum(lengths), lengths) - 1 - np.arange(len(order))
         return positions, np.repeat(lengths, lengths)
@@ -172,7 +182,10 @@ class Merge:
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
-    """Leave in a bucket each pair of the right time once, where its value is large enough: in the first part that has it."""
+    """Leave in a bucket each pair of the right time once, where its value is large enough: in the first part that has it.
+
+    Of sequences all rows of the right time and value stay, in their order.
+    """
     found: dict[Part, Merge] = {}
     taken = np.zeros(0, np.uint64)
     least, divides = selection.min_value, bool(selection.divided)
@@ -181,14 +194,14 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
         inside = rows
         if rows.time is not None and selection.has_window:
             inside = rows.of((rows.time >= selection.since) & (rows.time < selection.until))
-        pairs = inside.merged(selection.duplicates)
+        pairs = inside.in_sequence() if selection.sequence else inside.merged(selection.duplicates)
         kept = pairs if least is None or pairs.value is None else pairs.of(pairs.value >= least)
         new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
-        buckets.replace(number, Rows(new.key, new.value, new.time if divides else None))
+        buckets.replace(number, Rows(new.key, None if selection.sequence else new.value, new.time if divides else None))
         outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
         below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
         found[part] = Merge.of(new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice)
-        taken = new.key
+        taken = taken if selection.sequence else new.key
     return found
 
 
@@ -196,7 +209,7 @@ def settle(parts: Mapping[Part, Buckets], number: int, selection: Selection, use
     """Leave in a bucket the pairs of users and items that stay, bool [users] and [items], and move those that are set aside by time."""
     rows = {part: buckets.rows(number) for part, buckets in parts.items()}
     rows = {part: each.of(users[each.user] & items[each.item]) for part, each in rows.items()}
-    if selection.divided and rows["train"].time is not None:
+    if selection.divided and (selection.sequence or rows["train"].time is not None):
         rows |= _divided(rows["train"], selection)
     for part, each in rows.items():
         parts[part].replace(number, Rows(each.key, each.value))
@@ -205,8 +218,7 @@ def settle(parts: Mapping[Part, Buckets], number: int, selection: Selection, use
 
 def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
     """The rows of the train part, and those that move to other parts; by their number, one stays for training."""
-    positions, lengths = rows.positions_from_the_end()
-    assert rows.time is not None
+    positions, lengths = rows.positions_from_the_end(selection.sequence)
     owner = np.cumsum(np.diff(rows.user, prepend=-1) > 0) - 1
     stays, found = np.ones(len(rows.key), dtype=bool), {}
     for part in selection.divided:
@@ -214,22 +226,23 @@ def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
             moved = np.bincount(owner[~stays], minlength=len(owner))[owner]
             moves = stays & (positions - moved < np.minimum(selection.last[part], lengths - moved - 1))
         else:
+            assert rows.time is not None
             moves = stays & (rows.time >= selection.from_time[part])
         found[part] = rows.of(moves)
         stays &= ~moves
     return {"train": rows.of(stays), **found}
 
 
-def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray) -> pa.RecordBatch:
-    """The entries of a bucket: example, feature, value, ascending by example and feature.
+def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, sequence: bool = False) -> pa.RecordBatch:
+    """The entries of a bucket: example, feature, value, ascending by example and feature; of sequences by example, in their order.
 
     example_of: int64 [users], or None where they are the same; feature_of: uint32 [items].
     """
     example = rows.user if example_of is None else example_of[rows.user]
     feature = feature_of[rows.item]
     value = np.ones(len(feature), np.float32) if rows.value is None else rows.value.astype(np.float32)
-    key = (example.astype(np.uint64) << _ITEM_BITS) | feature
-    if not (key[1:] > key[:-1]).all():
+    key = example.astype(np.uint64) if sequence else (example.astype(np.uint64) << _ITEM_BITS) | feature
+    if not (key[1:] >= key[:-1]).all():
         order = ascending(key)
         example, feature, value = example[order], feature[order], value[order]
     return pa.RecordBatch.from_arrays([pa.array(example), pa.array(feature), pa.array(value)], ["example", "feature", "value"])

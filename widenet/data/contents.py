@@ -28,13 +28,13 @@ def check_contents(folder: Path, manifest: Manifest) -> None:
     for path, batch in _batches(folder, manifest, layouts):
         num_examples += batch.num_rows
         for layout, part, entries, values in checked_parts(batch, layouts, str(path)):
-            if layout.kind == "sparse":
+            if layout.kind != "dense":
                 num_entries[layout.name][part] += entries
             if values is not None and len(values):
                 _check_range(path, manifest.fields[layout.name], values)
     _compare(folder / FILE_NAME, "num_examples", num_examples, manifest.num_examples)
     for name, field in manifest.fields.items():
-        if field.kind == "sparse":
+        if field.kind != "dense":
             _compare(folder / FILE_NAME, f"num_entries of field {name!r}", num_entries[name], field.num_entries)
         if field.vocabulary is not None:
             _check_vocabulary(folder, manifest, field, field.vocabulary)
@@ -72,7 +72,7 @@ def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
 def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str) -> None:
     if name not in manifest.files:
         raise DataError(f"{folder / FILE_NAME}: files must list the vocabulary of field {field.name!r}; {name!r} is missing. Add it.")
-    if field.kind == "sparse":
+    if field.kind != "dense":
         _compare(folder / name, f"features of field {field.name!r}", len(Vocabulary.open(folder / name)), field.width)
 
 

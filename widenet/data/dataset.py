@@ -80,14 +80,14 @@ class Dataset:
         """One field of some examples, in the order asked.
 
         rows: int64 [E], each in [0, num_examples), or a slice.
-        Returns a SparseBatch (indices int32, or int64 from a width of 2^31 on; ascending within a row) for a sparse
-        field, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown field or an index
-        that is not below its width, FitError for a part that was never set aside.
+        Returns a SparseBatch (indices int32, or int64 from a width of 2^31 on; ascending within a row, of a sequence in its
+        order) for a sparse field or a sequence, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown
+        field or an index that is not below its width, FitError for a part that was never set aside.
         """
-        return self.sparse(field, rows, part) if self.field(field).kind == "sparse" else self.dense(field, rows)
+        return self.dense(field, rows) if self.field(field).kind == "dense" else self.sparse(field, rows, part)
 
     def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> SparseBatch:
-        """As `rows`, for a sparse field; raises FitError for a dense one."""
+        """As `rows`, for a sparse field or a sequence; raises FitError for a dense one."""
         known = self._sparse_field(field, part)
         wanted = self._wanted(rows)
         entries, indptr = self._entries(known, part, wanted)
@@ -101,7 +101,7 @@ class Dataset:
         """As `rows`, for a dense field: float32 [E, width]; raises FitError for a sparse one."""
         known = self.field(field)
         if known.kind != "dense":
-            raise FitError(f"{self.path}: field {field!r} must be dense here; it is sparse.")
+            raise FitError(f"{self.path}: field {field!r} must be dense here; it is {known.kind}.")
         return torch.from_numpy(self._dense[field].gather(self._wanted(rows), known.width))
 
     def weights(self, rows: np.ndarray | slice) -> Tensor | None:
@@ -141,11 +141,12 @@ class Dataset:
 
     def _sparse_field(self, name: str, part: Part) -> Field:
         field = self.field(name)
-        if field.kind != "sparse":
+        if field.kind == "dense":
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
         if part not in field.parts:
             have = ", ".join(field.parts)
-            remedy = f"Set one aside with `widenet data split {self.path} --out DIR --{part} 0.1`."
+            option = f"--{part}-last 1" if field.kind == "sequence" else f"--{part} 0.1"
+            remedy = f"Set one aside with `widenet data split {self.path} --out DIR {option}`."
             raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
         return field
 

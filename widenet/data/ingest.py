@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
@@ -42,6 +42,7 @@ def ingest(
     title_id: str | None = None,
     title: str | None = None,
     heldout: Any = None,
+    sequence: bool = False,
     heldout_last: int | None = None,
     heldout_since: Moment | None = None,
     validation_last: int | None = None,
@@ -76,7 +77,7 @@ def ingest(
     check_field_name(field)
     work = _Work(asked, _selection(asked))
     with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
-        return work.done(folder, Tables(connection, folder / "scratch", on_rows))
+        return work.done(folder, Tables(connection, folder / "scratch", asked.sequence, on_rows))
 
 
 def _selection(asked: SimpleNamespace) -> Selection:
@@ -93,6 +94,7 @@ def _selection(asked: SimpleNamespace) -> Selection:
         asked.min_item_users,
         {part: number for part, number in last.items() if number is not None},
         {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
+        asked.sequence,
     )
 
 
@@ -125,10 +127,11 @@ class _Work:
         side = SideTables(tables, self._side, read["train"], self._selection, scratch)
         asked.say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
+        kind: Literal["sparse", "sequence"] = "sequence" if asked.sequence else "sparse"
         return write_contents(
             folder,
             name=asked.name or read["train"].short_names[0].split(".")[0],
-            layouts=[FieldLayout(asked.field, merging.num_features, parts=parts, has_values=self._has_values), *side.layouts],
+            layouts=[FieldLayout(asked.field, merging.num_features, kind, parts, self._has_values), *side.layouts],
             batches=tables.followed(
                 assembled(side.examples(), entries, asked.field, self._has_values, side.entries()), merging.num_examples
             ),
@@ -158,6 +161,10 @@ class _Work:
 
 
 def _check_options(selection: Selection, roles: Roles, asked: SimpleNamespace) -> None:
+    if asked.sequence and (asked.keep_values or (asked.value is not None and asked.min_value is None)):
+        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+    if asked.sequence and asked.duplicates is not None:
+        raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
     if asked.keep_values and not roles.numbers and selection.duplicates != "sum":
         raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
     if selection.needs_time and roles.time is None:

@@ -37,6 +37,7 @@ def dataset_from_lists(
     sparse: Mapping[str, Rows] | None = None,
     dense: Mapping[str, Numbers] | None = None,
     field: str = "items",
+    sequence: bool = False,
     overwrite: bool = False,
 ) -> Dataset:
     """Write a dataset directory with one row an example, and open it.
@@ -47,27 +48,24 @@ def dataset_from_lists(
     validation, heldout: the other parts of the field, one row an example.
     width: number of features; the least that fits by default, or the length of `item_ids` or `titles`.
     ids, item_ids: names; "0", "1", ... by default. titles: of the features.
+    sequence: the rows of `field` are sequences: their order is kept, and a feature may stand in one several times; without `values`.
     sparse, dense: further fields by name; rows of indices (train part only), rows of numbers of one length.
     weights: how much each example counts in the loss, finite and at least 0.
     Raises DataError for a row, an index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
     """
-    parts: dict[Part, Rows] = {"train": items}
-    if validation is not None:
-        parts["validation"] = validation
-    if heldout is not None:
-        parts["heldout"] = heldout
-    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in parts.items()}
+    given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
+    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in given.items() if rows is not None}
     further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
     columns: dict[str, pa.Array] = {"id": _names("ids", ids if ids is not None else [str(row) for row in range(len(items))])}
     if weights is not None:
         columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
-    layout = FieldLayout(field, _width(parts.values(), width, item_ids, titles), parts=tuple(parts), has_values=values is not None)
+    width = _width(parts.values(), width, item_ids, titles)
+    layout = FieldLayout(field, width, "sequence" if sequence else "sparse", tuple(parts), values is not None)
     layouts = [layout, *(FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items())]
     for part, rows in parts.items():
-        beside = values if part == "train" else None if values is None else [[1.0] * len(row) for row in rows]
-        columns |= _sorted_columns(layout, part, rows, beside)
+        columns |= _columns(layout, part, rows, values if part == "train" or values is None else [[1.0] * len(row) for row in rows])
     for other in layouts[1:]:
-        columns |= _sorted_columns(other, "train", further[other.name], None)
+        columns |= _columns(other, "train", further[other.name], None)
     vocabularies = {field: [_vocabulary(parts["train"], layout.width, item_ids, titles)]}
     vocabularies |= {other.name: [_vocabulary(further[other.name], other.width, None, None)] for other in layouts[1:]}
     for name, numbers in (dense or {}).items():
@@ -138,13 +136,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def _sorted_columns(layout: FieldLayout, part: Part, rows: Rows, values: Numbers | None) -> dict[str, pa.Array]:
+def _columns(layout: FieldLayout, part: Part, rows: Rows, values: Numbers | None) -> dict[str, pa.Array]:
     name, beside = column(layout.name, part), value_column(layout.name, part)
     numbers = None if values is None else _numbers(beside, values, _real)
     if numbers is not None and [len(row) for row in numbers] != [len(row) for row in rows]:
         raise OptionError(f"values must have one number beside each index of {name!r}.")
     SparseBatch.from_lists(rows, numbers).checked(layout.width, f"column {name!r}")
-    columns = {name: pa.array([sorted(row) for row in rows], pa.list_(pa.uint32()))}
+    ordered = rows if layout.kind == "sequence" else [sorted(row) for row in rows]
+    columns = {name: pa.array(ordered, pa.list_(pa.uint32()))}
     if numbers is not None:
         paired = [[number for _, number in sorted(zip(row, others, strict=True))] for row, others in zip(rows, numbers, strict=True)]
         columns[beside] = pa.array(paired, pa.list_(pa.float32()))

@@ -33,12 +33,12 @@ class _Frozen(BaseModel):
 
 
 class Field(_Frozen):
-    """One field of every example: a sparse row of features, or a dense row of numbers."""
+    """One field of every example: a sparse row of features, a sequence of features in order, or a dense row of numbers."""
 
     name: str
-    kind: Literal["sparse", "dense"]
+    kind: Literal["sparse", "dense", "sequence"]
     width: int
-    """Number of features (sparse) or of numbers in a row (dense)."""
+    """Number of features (sparse, sequence) or of numbers in a row (dense)."""
     num_entries: dict[Part, int]
     """Stored entries of each part that exists, over all examples."""
     has_values: bool = False
@@ -80,9 +80,9 @@ class Manifest(_Frozen):
 
     @property
     def entries_per_example(self) -> dict[str, float]:
-        """Mean number of stored entries in the training part, by sparse field."""
+        """Mean number of stored entries in the training part, by field of features."""
         count = max(self.num_examples, 1)
-        return {name: field.num_entries.get("train", 0) / count for name, field in self.fields.items() if field.kind == "sparse"}
+        return {name: field.num_entries.get("train", 0) / count for name, field in self.fields.items() if field.kind != "dense"}
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":

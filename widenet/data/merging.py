@@ -116,6 +116,6 @@ class Merging:
         """The entries of a part: example, feature, value, in order."""
 
         def of(number: int) -> pa.RecordBatch:
-            return entries(self._buckets[part].rows(number), self._example_of, self._feature_of)
+            return entries(self._buckets[part].rows(number), self._example_of, self._feature_of, self._selection.sequence)
 
         return in_order(of, range(self._num_buckets), self._threads)

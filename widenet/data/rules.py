@@ -21,11 +21,11 @@ _TAKEN_BEGINNINGS = (".", "examples-")
 
 @dataclass(frozen=True)
 class FieldLayout:
-    """What must be known of a field before its first batch; raises DataError for a wrong name or width."""
+    """What must be known of a field before its first batch; raises DataError for a wrong name or width, or a sequence with values."""
 
     name: str
     width: int
-    kind: Literal["sparse", "dense"] = "sparse"
+    kind: Literal["sparse", "dense", "sequence"] = "sparse"
     parts: tuple[Part, ...] = ("train",)
     has_values: bool = False
 
@@ -33,6 +33,8 @@ class FieldLayout:
         check_field_name(self.name)
         if not 1 <= self.width <= MAX_WIDTH:
             raise DataError(f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}. Give it another width.")
+        if self.kind == "sequence" and self.has_values:
+            raise DataError(f"field {self.name!r}: a sequence must have no values; its order says what counts. Write it without them.")
 
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
@@ -89,7 +91,7 @@ def checked_parts(
     if "weight" in batch.schema.names:
         _check_weights(batch, place)
     for layout in layouts:
-        for part in layout.parts if layout.kind == "sparse" else ("train",):
+        for part in ("train",) if layout.kind == "dense" else layout.parts:
             name = column(layout.name, part)
             if layout.kind == "dense":
                 values = _entries(batch, name, place)
@@ -123,7 +125,7 @@ def _check_sparse(batch: pa.RecordBatch, layout: FieldLayout, part: Part, place:
     rising[1:] = indices[1:] > indices[:-1]
     starts = offsets[:-1] - offsets[0]
     rising[starts[starts < len(indices)]] = True
-    if not rising.all():
+    if layout.kind == "sparse" and not rising.all():
         rule = "indices must ascend without repeats within a row"
         raise DataError(f"{where}: {rule}; {_owner(batch, name, rising)} has others. Sort them, drop repeats, and write it again.")
     check_indices(indices, layout.width, where)

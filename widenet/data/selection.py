@@ -21,6 +21,7 @@ class Selection:
     duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
     since, until: times from the first on, and before the second, stay.
     min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
+    sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
     last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
     """
 
@@ -32,6 +33,7 @@ class Selection:
     min_item_users: int = 0
     last: Mapping[Part, int] = field(default_factory=dict)
     from_time: Mapping[Part, float] = field(default_factory=dict)
+    sequence: bool = False
 
     def __post_init__(self) -> None:
         if self.duplicates not in get_args(Duplicates):
@@ -81,6 +83,8 @@ class Selection:
     @property
     def needs_time(self) -> list[str]:
         """The options that were given and mean nothing without a time."""
+        if self.sequence:
+            return [option for option in self.splits_by_time if not option.endswith("-last")]
         return [*self.splits_by_time, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else [])]
 
 

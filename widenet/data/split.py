@@ -1,4 +1,4 @@
-"""Set aside a random share of every example's entries, for tuning or for the final evaluation."""
+"""Set aside a random share of every example's entries, or the end of its sequence, for tuning or for the final evaluation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,25 +26,39 @@ _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def split(
-    source: Path | str, out: Path | str, *, heldout: float = 0.0, validation: float = 0.0, seed: int = 0, field: str = "items"
+    source: Path | str,
+    out: Path | str,
+    *,
+    heldout: float = 0.0,
+    validation: float = 0.0,
+    heldout_last: int = 0,
+    validation_last: int = 0,
+    seed: int = 0,
+    field: str = "items",
 ) -> Manifest:
-    """Publish a dataset in which a share of each example's train entries has moved to another part.
+    """Publish a dataset in which a share of each example's train entries, or the last ones of a sequence, have moved to another part.
 
     heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
     one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
+    heldout_last, validation_last: of a sequence, how many entries move from its end: the last ones to heldout, those before them to
+        validation. Of a short sequence the heldout part gets them first.
     seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
     The vocabulary's counts are those of the entries that stay; the order of features does not change.
-    Raises DataError when the part exists already, OptionError for a wrong share or seed.
+    Raises DataError when the part exists already, OptionError for a wrong share, number or seed.
     """
     asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
-    shares = {part: share for part, share in asked.items() if share}
-    _check_shares(asked)
+    ends: dict[Part, int] = {"heldout": heldout_last, "validation": validation_last}
+    shares = {part: share for part, share in (ends if any(ends.values()) else asked).items() if share}
+    _check_asked(asked, ends)
     if not 0 <= seed <= LARGEST_SEED:
         raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = Dataset.open(source)
     known = dataset.field(field)
-    if known.kind != "sparse":
-        raise DataError(f"{source}: only a sparse field can be split; {field!r} is dense. Name another --field.")
+    wanted = "sequence" if any(ends.values()) else "sparse"
+    if known.kind != wanted:
+        remedy = "Set its end aside with --heldout-last 1." if known.kind == "sequence" else "Name another --field."
+        option = "--heldout-last" if wanted == "sequence" else "--heldout and --validation"
+        raise DataError(f"{source}: {option} can only divide a {wanted} field; {field!r} is {known.kind}. {remedy}")
     for part in shares:
         if part in known.parts:
             raise DataError(f"{source}: field {field!r} has a {part} part already. Split the dataset that it was made from.")
@@ -64,11 +78,19 @@ def split(
         vocabularies=vocabularies,
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
-        source={**dataset.manifest.source, "split": {"field": field, "seed": seed, "heldout": heldout, "validation": validation}},
+        source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **{part: shares.get(part, 0) for part in asked}}},
     )
 
 
-def _check_shares(asked: Mapping[Part, float]) -> None:
+def _check_asked(asked: Mapping[Part, float], ends: Mapping[Part, int]) -> None:
+    if any(ends.values()):
+        if min(ends.values()) < 0:
+            raise OptionError(f"--heldout-last and --validation-last must be at least 0; got {min(ends.values())}.")
+        if any(asked.values()):
+            raise OptionError(
+                "--heldout-last and --validation-last are no shares, as --heldout and --validation are. Give one kind of them."
+            )
+        return
     for part, share in asked.items():
         if not 0 <= share < 1:
             raise OptionError(f"--{part} must be a share in [0, 1); got {share:g}.")
@@ -104,7 +126,10 @@ def _divided_batch(batch: pa.RecordBatch, first_row: int, field: Field, shares: 
     offsets, entries = rows.offsets.to_numpy(), rows.flatten().to_numpy()
     lengths = np.diff(offsets)
     examples = np.repeat(np.arange(batch.num_rows), lengths)
-    owners = _owners(examples, lengths, first_row + examples, entries, shares, seed)
+    if field.kind == "sequence":
+        owners = _owners_from_end(examples, lengths, shares)
+    else:
+        owners = _owners(examples, lengths, first_row + examples, entries, shares, seed)
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     values = columns[value_column(field.name)].flatten().to_numpy() if field.has_values else None
     for number, part in enumerate(("train", *shares)):
@@ -132,6 +157,18 @@ def _owners(
         rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
         owners[candidates[order[rank < np.repeat(moves, left)]]] = number
         left = left - moves
+    return owners
+
+
+def _owners_from_end(examples: np.ndarray, lengths: np.ndarray, ends: Mapping[Part, float]) -> np.ndarray:
+    """As `_owners`, of sequences: `ends` are numbers of entries, taken one part after the other from the end. One entry stays."""
+    owners = np.zeros(len(examples), dtype=np.int64)
+    from_end = np.repeat(np.cumsum(lengths), lengths) - 1 - np.arange(len(examples))
+    may_move = np.repeat(lengths, lengths) - 1 > from_end
+    taken = 0
+    for number, most in enumerate(ends.values(), start=1):
+        owners[may_move & (from_end >= taken) & (from_end < taken + most)] = number
+        taken += int(most)
     return owners
 
 

@@ -75,11 +75,13 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
 class Tables:
     """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
 
+    in_order: rows come as they stand in the sources, one source after the other.
     folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, on_rows: OnRows | None = None) -> None:
-        self.connection, self._folder = connection, folder
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, in_order: bool = False, on_rows: OnRows | None = None) -> None:
+        self.connection, self._folder, self._in_order = connection, folder, in_order
+        connection.execute(f"SET preserve_insertion_order = {in_order}")
         self._on_rows = on_rows
         self._plain: dict[Part, PlainRows] = {}
         self.facts: Facts = {}
@@ -88,9 +90,9 @@ class Tables:
 
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
+        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         if self._read_plain(part, sources):
             return
-        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
         with _reading(sources):
             self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
@@ -156,7 +158,7 @@ class Tables:
             yield batch
 
     def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
-        """The interactions of a part in any order: the user's bucket, the key of `buckets.Rows`, and the numbers read."""
+        """The interactions of a part: the user's bucket, the key of `buckets.Rows`, the numbers read; in any order unless `in_order`."""
         if plain := self._plain.get(part):
             number_of = {role: self._by_id(f"{role}s", "number", len(counts)) for role, counts in plain.counts.items()}
             yield from plain.batches(self._by_id("users", "bucket", len(plain.counts["user"])).astype(np.uint16), number_of)
@@ -165,7 +167,11 @@ class Tables:
         columns = ", ".join(["bucket", key, *sources.numbers])
         joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
         with _reading(sources):
-            yield from self.stream(f"SELECT {columns} FROM sources {joined}", ROWS_PER_STREAM, sources)  # noqa: S608
+            if self._in_order:
+                joined = f"(SELECT *, row_number() OVER () AS place FROM sources) {joined} ORDER BY place"  # noqa: S608
+            else:
+                joined = f"sources {joined}"
+            yield from self.stream(f"SELECT {columns} FROM {joined}", ROWS_PER_STREAM, sources)  # noqa: S608
 
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""

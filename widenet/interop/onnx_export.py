@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_to_disk
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.interop.onnx_graph import IR_VERSION, OPSET, Graph, weight_name
 from widenet.interop.onnx_layers import EXAMPLES, Layers, SparseField
 from widenet.model.layers.output import SHORTEST
@@ -146,6 +146,8 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
     fields: dict[str, SparseField | str] = {}
     for field in dict.fromkeys(layer.field for layer in network.spec.inputs):
         record = run.fields[field]
+        if record.kind == "sequence":
+            raise FitError(f'{run.path}: a network that goes along a sequence cannot be written as ONNX; "{field}" is one.')
         if record.kind == "dense":
             fields[field] = graph.input(field, [EXAMPLES, record.width])
         else:

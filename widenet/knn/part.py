@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import RunningTopK
+from widenet.kernels import running_top_k
 from widenet.knn.measures import Measure, lengths, nearness
 
 _TILE_CELLS = {"cpu": 2**19, "cuda": 2**24}
@@ -69,8 +69,8 @@ class Part:
         return product_ET if self.factor_N is None else product_ET.mul_(self.factor_N[start:stop])
 
     def best(self, direct_ED: Tensor, number: int, floor_E: Tensor) -> Tensor:
-        """The keys of the positions with the largest products, int64 [E, number]; see `RunningTopK`."""
-        running = RunningTopK(number, floor_E)
+        """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
+        running = running_top_k(number, floor_E)
         step = max(64, _TILE_CELLS[direct_ED.device.type] // max(len(direct_ED), _FEWEST))
         for start in range(0, len(self.vectors_ND), step):
             stop = min(start + step, len(self.vectors_ND))

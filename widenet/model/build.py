@@ -12,6 +12,7 @@ from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
+from widenet.model.layers.recurrent import first_bias
 from widenet.model.network import Network, TrunkWeight
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import Part, WideWeight
@@ -21,6 +22,7 @@ from widenet.plan.shards import Shards
 from widenet.plan.weights import Weight, weights_of
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer
 from widenet.spec.training import TrainingSpec
 
@@ -78,6 +80,7 @@ def build(
         trunk=trunk,
         outputs=outputs,
         damping=factors,
+        positions=layout.positions,
         half=training.precision == "bfloat16",
     )
 
@@ -109,24 +112,29 @@ class _First:
         return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
-        """A weight or bias of a hidden layer."""
-        limit = None if weight.columns is None else self._layer(weight).weight_norm
+        """A weight or bias of a layer between inputs and outputs."""
+        layer = self._layer(weight)
+        limit = None if weight.columns is None or isinstance(layer, RecurrentLayer) else layer.weight_norm
         return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit, trained=weight.trained)
 
-    def _layer(self, weight: Weight) -> HiddenLayer | ConvolutionLayer | OutputLayer:
+    def _layer(self, weight: Weight) -> HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer:
         layer = self.spec.layer(weight.layer)
-        assert isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer)
+        assert isinstance(layer, HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer)
         return layer
 
     def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
         layer = self._layer(weight)
         if weight.columns is None:
+            if isinstance(layer, RecurrentLayer):
+                return first_bias(layer).to(self.device)
             start = layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
             return torch.full((rows,), start, device=self.device)
         shape = (rows, weight.columns)
         if self.blank:
             return roomy(shape, device=self.device)
         fans = (weight.columns, weight.rows * weight.places)
-        if weight.wide and isinstance(layer, HiddenLayer):
+        if weight.wide and not isinstance(layer, OutputLayer):
             fans = fans[::-1]
+        if isinstance(layer, RecurrentLayer):
+            fans = (fans[0], layer.units)
         return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)

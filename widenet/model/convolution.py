@@ -3,16 +3,15 @@
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from widenet.model.operands import add_product, fill_product
+from widenet.model.places import cropped, padded, padded_zeros, reached
 from widenet.model.product import Blocks
 from widenet.plan.narrow import edges
 from widenet.plan.unfolding import blocks_of_examples, inner_of_filters, inner_of_inputs, pieces
-from widenet.plan.windows import Axis, Windows
+from widenet.plan.windows import Windows
 
 
 def convolution(values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
@@ -36,27 +35,13 @@ def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
     return moved.permute(order).reshape(windows.inputs, -1)
 
 
-def padded(values: Tensor, axes: tuple[Axis, ...], value: float = 0.0) -> Tensor:
-    """Values [E, channels, *places] with a value around the places, as much as the windows need."""
-    sides = [side for axis in reversed(axes) for side in (axis.before, axis.after)]
-    return functional.pad(values, sides, value=value) if any(sides) else values
-
-
 def folded(columns_KM: Tensor, windows: Windows) -> Tensor:
     """The sum over all windows of what their columns hold, at the places that they cover: [E, channels x places]."""
-    columns = columns_KM.view(windows.channels, *windows.kernel, -1, *windows.positions)
-    num_examples = columns.shape[1 + len(windows.axes)]
-    sizes = [axis.before + axis.places + axis.after for axis in windows.axes]
-    total = columns.new_zeros(windows.channels, num_examples, *sizes)
-    for offsets in np.ndindex(*windows.kernel):
-        reached = total
-        for number, (offset, axis) in enumerate(zip(offsets, windows.axes, strict=True)):
-            last = offset + (axis.positions - 1) * axis.stride + 1
-            reached = reached[(slice(None),) * (2 + number) + (slice(offset, last, axis.stride),)]
-        reached += columns[:, *offsets]
-    for number, axis in enumerate(windows.axes):
-        total = total.narrow(2 + number, axis.before, axis.places)
-    return total.transpose(0, 1).reshape(num_examples, -1)
+    columns = columns_KM.view(windows.channels, prod(windows.kernel), -1, *windows.positions)
+    total = padded_zeros(columns, (windows.channels, columns.shape[2]), windows.axes)
+    for number, view in enumerate(reached(total, windows)):
+        view += columns[:, number]
+    return cropped(total, windows.axes).transpose(0, 1).reshape(columns.shape[2], -1)
 
 
 class _Convolution(torch.autograd.Function):

@@ -13,9 +13,11 @@ from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import hidden as hidden_layer
 from widenet.model.layers import pooling as pooling_layer
+from widenet.model.layers import recurrent as recurrent_layer
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, by_batch, by_statistics
+from widenet.model.positions import Positions
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
 from widenet.model.sample import Choice
@@ -27,14 +29,15 @@ from widenet.plan.weights import Link
 from widenet.plan.windows import Shape, Windows
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer
+from widenet.spec.layers import HiddenLayer, InputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 _BLOCK_ROWS = 16_384
 
 Values = SparseBatch | Tensor
-"""A field of a batch: sparse, or dense float32 [E, width]."""
+"""A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
 Key = tuple[str, str]
 """A layer and one of its sources."""
 
@@ -54,8 +57,9 @@ class TrunkWeight:
 
 @dataclass
 class Prepared:
-    """A batch as the input layers see it: sparse inputs cut into shards, dense ones as they enter.
+    """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
 
+    positions: of every input of a sequence. taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
     asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
     has one, else as the tiles need them.
     """
@@ -63,16 +67,22 @@ class Prepared:
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
     asked: dict[str, SparseBatch | Choice | Targets]
+    positions: dict[str, Positions] = field(default_factory=dict)
+    taken: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass
 class Activity:
-    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the penalties, and a batch's statistics."""
+    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the penalties, and a batch's statistics.
+
+    Along a sequence values are [N, units], a vector a position; taken: as of `Prepared`.
+    """
 
     values: dict[str, Tensor]
     gathered: dict[Key, Tensor] = field(default_factory=dict)
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, Statistics] = field(default_factory=dict)
+    taken: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -82,6 +92,7 @@ class Network:
     units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
     windows: how the kernels of convolutions and pooling layers move, by (layer, source).
     wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
+    positions: of every layer that goes along a sequence the input of it.
     damping: factors of an input's features, by layer. half: a training step's matrix products take operands rounded to bfloat16.
     """
 
@@ -97,6 +108,7 @@ class Network:
     trunk: dict[str, TrunkWeight]
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
+    positions: dict[str, str] = field(default_factory=dict)
     half: bool = False
 
     def shards(self, layer: str) -> Shards:
@@ -118,18 +130,32 @@ class Network:
                 values, hidden[layer.field] = hide(layer, values, draws)
             elif layer.values == "ignore":
                 values = values.with_values(None)
+            if layer.name in self.positions:
+                prepared.positions[layer.name] = Positions.of(values, layer.newest, draws is not None and self._ends_ask(layer))
+                values = prepared.positions[layer.name].features
             batch = scaled(layer, values, self.damping.get(layer.name))
             prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
-        if draws is not None:
-            for name, output in self.outputs.items():
+        for name, output in self.outputs.items():
+            positions = prepared.positions.get(self.positions.get(name, ""))
+            asks_next = draws is not None and output.spec.predict == "next"
+            if positions is not None:
+                prepared.taken[name] = positions.asking_M if asks_next else positions.ends_E
+            if draws is not None:
                 field = output.spec.field
                 asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
-                prepared.asked[name] = self._asked(output, asked, draws)
+                prepared.asked[name] = self._asked(output, positions.next if positions is not None and asks_next else asked, draws)
         return prepared
+
+    def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
+        """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
+        if weights_E is None or output.spec.predict != "next":
+            return weights_E
+        positions = prepared.positions[self.positions[output.spec.name]]
+        return weights_E[positions.examples_N[positions.asking_M]]
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
         """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
-        activity = Activity(dict(prepared.dense))
+        activity = Activity(dict(prepared.dense), taken=prepared.taken)
         travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
         for layer in self.spec.hidden:
             skips = [activity.values[name] for name in layer.skip or ()]
@@ -137,6 +163,9 @@ class Network:
                 activity.values[layer.name] = self._pooled(layer, activity, skips)
                 continue
             sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
+            if isinstance(layer, RecurrentLayer):
+                activity.values[layer.name] = self._along(layer, sums, prepared, skips, draws)
+                continue
             bias = self._each_unit(layer, "bias") if layer.bias else None
             normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
             value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized)
@@ -154,9 +183,13 @@ class Network:
             self._running(name).follow(found, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
-        """The vectors [E, H] that meet an output's units; several sources side by side."""
+        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken."""
         sources = [activity.values[source] for source in self.spec.sources(output.spec)]
-        return output.direct(sources[0] if len(sources) == 1 else torch.cat(sources, dim=1))
+        hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
+        taken = activity.taken.get(output.spec.name)
+        if taken is not None:
+            hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
+        return output.direct(hidden_EH)
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
@@ -209,10 +242,24 @@ class Network:
             return gathered_EH
         link, values_EN = self.links[key], activity.values[key[1]]
         weight_HN = self.trunk[link.weight].tensor
-        blocks = Blocks(self.exchange, self.num_shards, f'layer "{key[0]}"', self.half and torch.is_grad_enabled())
+        blocks = self._blocks(key[0])
         if key in self.windows:
             return convolution(values_EN, weight_HN, self.windows[key], blocks)
         return product(values_EN, weight_HN.T if link.transposed else weight_HN, blocks)
+
+    def _blocks(self, layer: str) -> Blocks:
+        return Blocks(self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled())
+
+    def _ends_ask(self, layer: InputLayer) -> bool:
+        """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its end."""
+        return all(output.spec.predict == "next" for name, output in self.outputs.items() if self.positions.get(name) == layer.name)
+
+    def _along(self, layer: RecurrentLayer, sums: list[Tensor], prepared: Prepared, skips: list[Tensor], draws: Draws | None) -> Tensor:
+        weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor
+        bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
+        positions = prepared.positions[self.positions[layer.name]]
+        state_NH = recurrent_layer.forward(layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws)
+        return sum(skips, state_NH)
 
     def _pooled(self, layer: PoolingLayer, activity: Activity, skips: list[Tensor]) -> Tensor:
         names = self.spec.sources(layer)

@@ -30,7 +30,7 @@ class Blocks:
     def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
         """left @ right, float32 [R, C]; both come from `operand`."""
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
-        result_RC = left_RK.new_empty(rows, columns, dtype=torch.float32)
+        result_RC = left_RK.new_empty(rows, columns, dtype=torch.promote_types(left_RK.dtype, torch.float32))
 
         def fill(start: int, stop: int) -> None:
             fill_product(result_RC[start:stop], left_RK[start:stop], right_KC)

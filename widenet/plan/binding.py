@@ -12,6 +12,7 @@ from widenet.plan.windows import Shape, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.parts import Share
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer
 
 
@@ -20,7 +21,7 @@ class FieldFacts(Protocol):
 
     @property
     def kind(self) -> str:
-        """sparse or dense."""
+        """sparse, dense or sequence."""
 
     @property
     def width(self) -> int:
@@ -71,22 +72,34 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
-    """Whether a layer is an input of a sparse field."""
+    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each position."""
     layer = spec.layer(name)
-    return isinstance(layer, InputLayer) and fields[layer.field].kind == "sparse"
+    return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
 
 
 def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
+    if facts.kind == "sequence":
+        _check_sequence(place, layer)
+    elif layer.last is not None:
+        raise FitError(f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. Remove it.')
     sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
     for name, value in sparse_only.items():
         if value and facts.kind == "dense":
             raise FitError(f'{place.of(name)} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.dropout and facts.kind == "sparse":
         raise FitError(f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".')
-    if layer.shape is not None and facts.kind == "sparse":
+    if layer.shape is not None and facts.kind != "dense":
         raise FitError(f'{place.of("shape")} needs a dense field; "{layer.field}" is sparse. Remove it.')
     if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
         raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
+
+
+def _check_sequence(place: Place, layer: InputLayer) -> None:
+    for name, value in {"denoise": layer.denoise, "dropout": layer.dropout}.items():
+        if value:
+            raise FitError(f'{place.of(name)} does not go with a sequence field; "{layer.field}" is one. Use "dropout" of the next layer.')
+    if layer.scale != "none":
+        raise FitError(f'{place.of("scale")} must be "none" over a sequence, which has one feature at each position; got "{layer.scale}".')
 
 
 def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
@@ -97,10 +110,10 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
     if layer.sample is not None and layer.sample.units > units:
         rule = f"must be at most the width, {units}; got {layer.sample.units}"
         raise FitError(f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.')
-    if layer.values == "ignore" and facts.kind == "sparse":
+    if layer.values == "ignore" and facts.kind != "dense":
         return
     low, high = facts.min_value, facts.max_value
-    remedy = 'Use "values": "ignore", or another loss.' if facts.kind == "sparse" else "Use another loss."
+    remedy = "Use another loss." if facts.kind == "dense" else 'Use "values": "ignore", or another loss.'
     if layer.loss.kind == "cross_entropy" and layer.activation.kind == "sigmoid" and not 0 <= low <= high <= 1:
         raise FitError(f"{place.of('loss')}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}. {remedy}")
     if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
@@ -109,7 +122,7 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
 
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
     """Refuse a sparse input where it is wanted unit by unit."""
-    unable = {} if isinstance(layer, HiddenLayer) else dict.fromkeys(spec.sources(layer), "source")
+    unable = {} if isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(spec.sources(layer), "source")
     unable |= dict.fromkeys(() if isinstance(layer, InputLayer | OutputLayer) else layer.skip or (), "skip")
     what = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
     for source, key in unable.items():

@@ -27,7 +27,7 @@ BATCHES_AHEAD = 3
 class Job:
     """A training over known widths, divided among processes.
 
-    entries: mean number of stored entries of an example, by sparse field. num_examples: in a step.
+    entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
     num_threads: that work on shards in one process.
     """
 
@@ -54,7 +54,7 @@ class Job:
 
         num_examples: of the dataset; None: enough to fill a step.
         """
-        found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind == "sparse"}
+        found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind != "dense"}
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
         job = cls(network, training, weights_of(network, fields), found, batch, **machines)  # type: ignore[arg-type]
         check_processes(training.shards, job.num_processes)
@@ -73,10 +73,22 @@ class Job:
         return shards.stop(own[-1]) - shards.start(own[0])
 
     def entries_of(self, source: str) -> float:
-        """Mean number of stored entries of an example, in a sparse input layer."""
+        """Mean number of entries of an example that a sparse input layer reads."""
         layer = self.network.layer(source)
         assert isinstance(layer, InputLayer)
-        return self.entries[layer.field]
+        return min(self.entries[layer.field], layer.newest) if source in self.weights.positions else self.entries[layer.field]
+
+    def vectors(self, layer: str) -> int:
+        """Vectors of a layer in a step: one an example, or one a position where it goes along a sequence."""
+        along = self.weights.positions.get(layer)
+        found = self.network.layer(layer)
+        if along is None or (isinstance(found, OutputLayer) and found.predict != "next"):
+            return self.num_examples
+        return max(1, round(self.num_examples * self.entries_of(along)))
+
+    def targets_of(self, layer: OutputLayer) -> float:
+        """Mean number of targets of one of an output's vectors, of a sparse field."""
+        return 1.0 if layer.predict == "next" else self.entries[layer.field]
 
     def drifts(self, layer: OutputLayer) -> bool:
         """Whether an output is trained without its logits."""
@@ -88,7 +100,7 @@ class Job:
         own = self.rows(weight, process)
         if layer.sample is None:
             return own
-        chosen: float = layer.sample.units + self.num_examples * self.entries[layer.field]
+        chosen: float = layer.sample.units + self.vectors(layer.name) * self.targets_of(layer)
         return min(own, round(chosen * own / weight.rows))
 
     @property

@@ -10,6 +10,7 @@ from widenet.plan.unfolding import workspace
 from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import PopularitySample
 from widenet.spec.spatial import PoolingLayer
 
@@ -79,7 +80,8 @@ def _activations(job: Job) -> int:
     """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers; the trunk's gradients.
 
     Of a hidden unit: its sum, activation, gradient and what dropout kept, and what a normalization made of the sum; of a source whose
-    windows are pooled, two padded copies. In bfloat16 also the trunk's weights as operands.
+    windows are pooled, two padded copies; of a recurrent layer's gates as much as of hidden units. In bfloat16 also the
+    trunk's weights as operands.
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
@@ -91,10 +93,12 @@ def _activations(job: Job) -> int:
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     units = job.weights.units
     hidden = sum(
-        4 * (4 + (getattr(layer, "batch_normalization", None) is not None)) * num * units[layer.name] for layer in job.network.hidden
+        4 * (4 + (getattr(layer, "batch_normalization", None) is not None)) * job.vectors(layer.name) * units[layer.name]
+        for layer in job.network.hidden
     )
     pooled = [source for layer, source in job.weights.windows if isinstance(job.network.layer(layer), PoolingLayer)]
-    hidden += sum(4 * 2 * num * units[source] for source in pooled)
+    hidden += sum(4 * 2 * job.vectors(source) * units[source] for source in pooled)
+    hidden += sum(4 * 4 * job.vectors(layer.name) * layer.sums for layer in job.network.hidden if isinstance(layer, RecurrentLayer))
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
     operands = trunk // 2 if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
@@ -106,7 +110,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
-    yield sum(_exact_sum(job, job.weights.units[layer]) for layer, _, _ in wide)
+    yield sum(_exact_sum(job, layer, weight.columns or 1) for layer, _, weight in wide)
     for (layer, source), link in job.weights.links.items():
         if (layer, source) in job.weights.windows:
             windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
@@ -115,9 +119,9 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
 
 
-def _exact_sum(job: Job, units: int) -> int:
+def _exact_sum(job: Job, layer: str, columns: int) -> int:
     """A float32 term a shard held, and three times the 64-bit integers or doubles of one."""
-    return job.num_examples * units * (4 * job.shards_each + 3 * 8)
+    return job.vectors(layer) * columns * (4 * job.shards_each + 3 * 8)
 
 
 def _touched_rows(job: Job, weight: Weight, source: str) -> int:
@@ -131,13 +135,13 @@ def _kept(job: Job, layer: OutputLayer, process: int) -> int:
     """What an output keeps between passes: logits and, where these turn into deltas that wait, both beside each other."""
     if not keeps(job, layer) or not (waits(job, layer) or layer.activation.kind in ROW_WISE):
         return 0
-    return (2 if waits(job, layer) else 1) * 4 * job.num_examples * job.units_at_work(layer, process)
+    return (2 if waits(job, layer) else 1) * 4 * job.vectors(layer.name) * job.units_at_work(layer, process)
 
 
 def keeps(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's logits are kept between passes."""
     units = job.weights.units[layer.name] if layer.sample is None else job.units_at_work(layer, 0)
-    return are_kept(job.num_examples, units, job.device)
+    return are_kept(job.vectors(layer.name), units, job.device)
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
@@ -152,17 +156,17 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     if job.drifts(layer):
         return _drifting(job, layer)
     weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
-    num, columns = job.num_examples, weight.columns or 1
+    num, columns = job.vectors(layer.name), weight.columns or 1
     shard = job.shards(weight).size(job.training.shards - 1)
     units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
-    return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, columns)
+    return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, columns)
 
 
 def _drifting(job: Job, layer: OutputLayer) -> int:
     """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's targets, and what turns all rows."""
     width, columns = job.weights.units[layer.name], drift_columns(layer, job.weights)
-    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, columns)
+    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns)
     touched = min(job.num_examples * job.entries[layer.field], width) / job.num_processes * columns * 4 * 3
     at_work = min(job.num_threads, job.shards_each) * (3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards))
     return round(examples + touched) + max(drift_bytes(width, columns), at_work) + 5 * 8 * columns**2

@@ -8,6 +8,7 @@ from widenet.plan.place import Place
 from widenet.plan.windows import Shape, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, Trunk
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 
@@ -46,7 +47,7 @@ def _shape(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) -> Shap
             return layer.filters, *positions[first_name]
         case PoolingLayer():
             return _pooled(place, layer, sources)
-        case HiddenLayer():
+        case HiddenLayer() | RecurrentLayer():
             return (layer.units,)
 
 

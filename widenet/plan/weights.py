@@ -6,10 +6,12 @@ from math import prod
 
 from widenet.plan.binding import FieldFacts, bind, is_sparse_input
 from widenet.plan.place import Place
+from widenet.plan.positions import positions_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.windows import Shape, Windows, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
@@ -53,10 +55,12 @@ class Weight:
 class Weights:
     """All weights of a network over known widths.
 
-    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
-    weights: by name: "LAYER/SOURCE" of a hidden layer, "LAYER" of an output, "LAYER bias" of either, and of a batch normalization
+    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, ""). A recurrent layer is a
+        source of its own.
+    weights: by name: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an output, "LAYER bias" of any, and of a batch normalization
         "LAYER normalization scale", "... shift", "... mean" and "... variance".
     windows: how the kernel moves, by (layer, source) of convolutions and of pooling layers that have one.
+    positions: of every layer that goes along a sequence the input of it.
     """
 
     units: dict[str, int]
@@ -64,6 +68,7 @@ class Weights:
     windows: dict[tuple[str, str], Windows]
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
+    positions: dict[str, str]
 
     def owns(self, output: str) -> bool:
         """Whether an output has its weight for itself: it is its own, and no other layer uses it."""
@@ -84,6 +89,10 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
     found: dict[str, Weight] = {}
     for layer in spec.hidden:
         if isinstance(layer, PoolingLayer):
+            continue
+        if isinstance(layer, RecurrentLayer):
+            found |= dict(_recurrent(spec, layer, units, fields))
+            links |= {(layer.name, source): Link(f"{layer.name}/{source}") for source in (*spec.sources(layer), layer.name)}
             continue
         for source in spec.sources(layer):
             links[layer.name, source] = link = _link(spec, layer, source)
@@ -108,12 +117,24 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         windows,
         links,
         {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()},
+        positions_of(spec, fields),
     )
 
 
-def _between(layer: str, source_units: int, units: int, is_sparse: bool) -> Weight:
-    """The weight between a hidden layer and a source: a row a feature of a sparse input, else a row a unit of the layer."""
-    return Weight(layer, source_units, units, wide=True) if is_sparse else Weight(layer, units, source_units, wide=False)
+def _between(layer: str, source_units: int, sums: int, is_sparse: bool) -> Weight:
+    """The weight from a source to the sums of a layer: a row a feature of a sparse input, else a row a sum."""
+    return Weight(layer, source_units, sums, wide=True) if is_sparse else Weight(layer, sums, source_units, wide=False)
+
+
+def _recurrent(
+    spec: NetworkSpec, layer: RecurrentLayer, units: Mapping[str, int], fields: Mapping[str, FieldFacts]
+) -> Iterator[tuple[str, Weight]]:
+    """The weights of a recurrent layer's sources and of its own state, and its biases."""
+    for source in spec.sources(layer):
+        yield f"{layer.name}/{source}", _between(layer.name, units[source], layer.sums, is_sparse_input(spec, source, fields))
+    yield f"{layer.name}/{layer.name}", _between(layer.name, layer.units, layer.sums, is_sparse=False)
+    if layer.bias:
+        yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
 
 
 def _filters(layer: ConvolutionLayer, windows: Windows) -> Weight:

@@ -10,6 +10,7 @@ from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
 from widenet.plan.unfolding import shares
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.recurrent import RecurrentLayer
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,17 @@ def work(job: Job, process: int = -1) -> Work:
 
 
 def _products(job: Job, process: int) -> Iterator[int]:
-    num = job.num_examples
     for (layer, source), link in job.weights.links.items():
         weight = job.weights.weights[link.weight]
         if not source:
             continue
         if weight.wide:
-            yield round(4 * num * job.entries_of(source) / job.num_processes * job.weights.units[layer])
+            yield round(4 * job.num_examples * job.entries_of(source) / job.num_processes * (weight.columns or 1))
         else:
             yield from (operations for operations, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
         weight = job.weights.weights[job.weights.links[output.name, ""].weight]
-        rows = job.rows(weight, process)
+        rows, num = job.rows(weight, process), job.vectors(output.name)
         if job.drifts(output):
             columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
@@ -54,16 +54,22 @@ def _products(job: Job, process: int) -> Iterator[int]:
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
-    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to every other."""
-    num, units, inputs = job.num_examples, job.weights.units[layer], job.weights.units[source]
+    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to every other.
+
+    A recurrent layer meets its own states position by position, but makes their gradient to the weight all at once.
+    """
+    found = job.network.layer(layer)
+    units = found.sums if isinstance(found, RecurrentLayer) else job.weights.units[layer]
+    num, inputs = job.vectors(layer), job.weights.units[source]
     with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
     if (layer, source) in job.weights.windows:
         windows, filters = job.weights.windows[layer, source], job.weights.shapes[layer][0]
         yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
         return
-    shapes = [(num, inputs, units), (units, num, inputs)]
+    times = max(1, num // job.num_examples) if source == layer else 1
+    shapes = [(num // times, inputs, units)] * times + [(units, num, inputs)]
     if with_inputs:
-        shapes.append((num, units, inputs))
+        shapes += [(num // times, units, inputs)] * times
     for rows, inner, columns in shapes:
         count = num_blocks(rows, inner, columns, most, job.device)
         divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
@@ -85,11 +91,11 @@ def _passes(job: Job, output: OutputLayer) -> int:
 
 def _added_up(job: Job) -> Iterator[int]:
     """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
-    num = job.num_examples
     for (layer, source), link in job.weights.links.items():
-        if source and job.weights.weights[link.weight].wide:
-            yield 8 * num * (job.weights.units[layer] + 1)
+        if source and (weight := job.weights.weights[link.weight]).wide:
+            yield 8 * job.vectors(layer) * ((weight.columns or 1) + 1)
     for output in job.network.outputs:
+        num = job.vectors(output.name)
         if job.drifts(output):
             columns = drift_columns(output, job.weights)
             yield 16 * num * (columns + 1)

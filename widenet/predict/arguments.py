@@ -6,7 +6,9 @@ from numbers import Integral, Real
 
 import torch
 
+from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, OptionError
+from widenet.sparse import SparseBatch
 
 _LARGEST = torch.finfo(torch.float32).max
 
@@ -42,3 +44,15 @@ def checked_values(values: Sequence[float], number: int) -> list[float]:
         if not math.isfinite(value) or abs(value) > _LARGEST:
             raise DataError(f"values must be finite numbers that a float32 can hold; got {value!r}. Leave the item out.")
     return [float(value) for value in given]
+
+
+def named_history(vocabulary: Vocabulary, items: Sequence[str], numbers: Sequence[float] | None, is_sequence: bool) -> SparseBatch:
+    """Some items as the one example of a batch: of a sequence in their order, otherwise ascending, each once with its last value."""
+    named = [vocabulary.find(item)[0] for item in items]
+    if is_sequence:
+        if numbers is not None:
+            raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
+        return SparseBatch.from_lists([named])
+    found = {row: position for position, row in enumerate(named)}
+    rows = sorted(found)
+    return SparseBatch.from_lists([rows], None if numbers is None else [[numbers[found[row]] for row in rows]])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -29,6 +30,11 @@ def had(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -
     for part in parts[1:]:
         found = joined(found, dataset.sparse(field, rows, part))
     return found
+
+
+def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch | Tensor:
+    """What a network is given of a field: the training part; of a sequence all of some parts, one after the other in time."""
+    return had(dataset, field, rows, parts) if dataset.field(field).kind == "sequence" else dataset.rows(field, rows)
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ def recommendations(
         rows = np.arange(start, min(start + step, dataset.num_examples))
         users = dataset.ids(rows)
         network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
-        fields = {name: dataset.rows(name, rows).to(network.device) for name in input_fields}
+        fields = {name: history(dataset, name, rows, dataset.field(name).parts).to(network.device) for name in input_fields}
         seen = had(dataset, field, rows, dataset.field(field).parts) if exclude_seen else None
         never = None if never_for is None else never_for.of(users)
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never

@@ -9,10 +9,13 @@ from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
 from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Share, Sources
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 AutoUnits = Count | Literal["auto"]
+NEWEST = 50
+"""Positions of a sequence that an input reads unless it is told."""
 
 
 class Sparseness(Spec):
@@ -49,6 +52,13 @@ class InputLayer(Spec):
     """Multiply an example's features by 1; by 1 / their number; by 1 / sqrt(their number); by 1 / their Euclidean length."""
     dropout: Probability = 0.0
     """Share of the inputs set to zero in each training step, the others rescaled (dense fields only)."""
+    last: Count | None = None
+    """At most this many of a sequence's newest positions are read; unset: 50 (sequence fields only)."""
+
+    @property
+    def newest(self) -> int:
+        """How many positions of a sequence are read at most."""
+        return NEWEST if self.last is None else self.last
 
 
 class HiddenLayer(Spec):
@@ -124,8 +134,10 @@ class OutputLayer(Spec):
     """What is made small."""
     loss_weight: Annotated[float, Field(gt=0)] = 1.0
     """Factor on the loss, for networks of several outputs."""
-    predict: Literal["all", "hidden"] = "all"
-    """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step."""
+    predict: Literal["all", "hidden", "next"] = "all"
+    """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step; next: at every position
+    of a sequence its next feature.
+    """
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored target counts as one."""
     others: Literal["use", "ignore"] = "use"
@@ -160,13 +172,14 @@ def _kind(value: object) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer
+Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer
 Layer = InputLayer | Trunk | OutputLayer
 LayerField = Annotated[
     Annotated[InputLayer, Tag("input")]
     | Annotated[HiddenLayer, Tag("hidden")]
     | Annotated[ConvolutionLayer, Tag("convolution")]
     | Annotated[PoolingLayer, Tag("pooling")]
+    | Annotated[RecurrentLayer, Tag("recurrent")]
     | Annotated[OutputLayer, Tag("output")],
     Discriminator(_kind),
 ]

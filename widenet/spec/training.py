@@ -23,6 +23,8 @@ class Evaluation(Spec):
     """The part of the dataset to rank. Choosing by "heldout" makes its figures too good."""
     output: str | None = None
     """The output layer to rank; unset where the network has one."""
+    seen: Literal["exclude", "include"] = "exclude"
+    """Whether what an example has already is ranked: included where it may come again, as words do."""
     stop_after: Count | None = None
     """End the training after this many evaluations without a better metric; unset: never."""
 

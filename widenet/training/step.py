@@ -52,7 +52,8 @@ def train_step(
     travels: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name, output in network.outputs.items():
-            direct_EH, share_E = directs[name].detach(), _shares(output, weights_E, directs[name])
+            counted_E = network.example_weights(output, prepared, weights_E)
+            direct_EH, share_E = directs[name].detach(), _shares(output, counted_E, directs[name])
             asked = prepared.asked[name]
             if isinstance(asked, SparseBatch):
                 assert output.drift is not None

@@ -94,12 +94,12 @@ def test_a_filter_leaves_out_what_it_lists_and_small_values_multiply(project):
     Path("none").write_text("", "utf-8")
     assert project("dsstne", "predict", *PREDICT, "-f", "none", "-k", 200, "-p", ".7f").status == 0
     plain = dict(recommended()["u0"])
-    first, second, third, *_ = plain
-    Path("filter").write_text(f"u0\t{first}:{second},1100000000:{third},0.5:unknown,2\n", "utf-8")
+    first, second, third, fourth, *_ = plain
+    Path("filter").write_text(f"u0\t{first}:{second},1100000000:{third},0.5:{fourth},1:unknown,2\n", "utf-8")
     assert project("dsstne", "predict", *PREDICT, "-f", "filter", "-k", 200, "-p", ".7f").status == 0
     found = recommended()
     shown = dict(found["u0"])
-    assert set(plain) - set(shown) == {first, second}
+    assert set(plain) - set(shown) == {first, second, fourth}
     assert shown[third] == pytest.approx(plain[third] / 2, abs=1e-6)
     assert list(shown.values()) == sorted(shown.values(), reverse=True)
     assert len(found["u1"]) == len(plain) == 30

@@ -11,6 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError, WidenetError
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
+from widenet.interop.import_network import import_network
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
@@ -222,6 +223,7 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     assert set(model.evaluate(tmp_path / "data", ks=[2])) >= {"ndcg@2"}
     with pytest.raises(OptionError, match="--data and --features cannot go together"):
         import_model(path, tmp_path / "other", data=tmp_path / "data", features="names")
+    assert import_network(path, tmp_path / "same", data=tmp_path / "data", fields=names).fingerprint() == model.fingerprint()
     with pytest.raises(FitError, match='the dataset has no field "gl_input"'):
         import_model(path, tmp_path / "other", data=Dataset.open(tmp_path / "data"))
     assert not (tmp_path / "other").exists()

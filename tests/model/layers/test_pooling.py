@@ -44,6 +44,12 @@ def test_padding_is_neither_the_largest_nor_counted():
     assert pooled({"kind": "average"}, [x], (1, 4), kernel=3, stride=1).tolist() == [pytest.approx([-1.5, -2, -3, -3.5])]
 
 
+def test_of_equal_values_the_first_is_the_largest():
+    x = torch.zeros(1, 4, requires_grad=True)
+    pooled({"kind": "max"}, [x], (1, 4), kernel=3, stride=1).sum().backward()
+    assert x.grad.tolist() == [[2, 1, 1, 0]]
+
+
 @pytest.mark.parametrize("n", [1, 4, 5])
 def test_lrn_divides_by_the_channels_around(n):
     x = numbers(2, 6, 3).detach()

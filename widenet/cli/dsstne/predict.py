@@ -15,7 +15,9 @@ def predict(
     features_in: Annotated[Path, typer.Option("-i", help="Index file of the input's features.")],
     features_out: Annotated[Path, typer.Option("-o", help="Index file of the output's features.")],
     rows: Annotated[Path, typer.Option("-r", help="Samples as text, `name<TAB>feature:feature`; values are passed over.")],
-    filters: Annotated[Path, typer.Option("-f", help="Features to leave out, as text; a value up to 10 multiplies the score instead.")],
+    filters: Annotated[
+        Path, typer.Option("-f", help="Features to leave out, as text; a value between 0 and 1 multiplies the score instead.")
+    ],
     out: Annotated[Path, typer.Option("-s", help="The file to write.")],
     k: Annotated[int, typer.Option("-k", help="Features for each sample, up to all.", min=1)] = 100,
     batch_size: Annotated[int, typer.Option("-b", help="Samples in a batch.", min=1)] = 1024,

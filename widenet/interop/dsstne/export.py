@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
-from widenet.errors import OptionError, did_you_mean
+from widenet.errors import FitError, OptionError, did_you_mean
 from widenet.interop.dsstne.data import FACTS
 from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, byte_scale
 from widenet.interop.dsstne.netcdf import writing
@@ -119,7 +119,9 @@ class _Set:
 
 
 def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
-    """What a field is written as: a set for each of its parts."""
+    """What a field is written as: a set for each of its parts; raises FitError for a sequence, which DSSTNE does not have."""
+    if field.kind == "sequence":
+        raise FitError(f"{dataset.path}: DSSTNE has no sequences; field {field.name!r} is one. Leave it out.")
     known = dataset.manifest.source.get(FACTS)
     facts = known.get(field.name) if isinstance(known, dict) else None
     facts = facts if isinstance(facts, dict) else {}

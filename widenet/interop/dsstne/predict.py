@@ -20,8 +20,6 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 
-LARGEST_FACTOR = 10
-"""A filter's value above this is no factor but something else, such as a time: the feature is left out."""
 Entries = dict[str, float]
 
 
@@ -43,7 +41,7 @@ def predict(
 
     data_set: begins the name of the input layer's data set, which goes on with "_input". features: the index files of input and output.
     rows: samples, `name<TAB>feature:feature`; values and unknown features are passed over. filters: features of a sample that are left
-    out, or with a value of up to 10 whose scores are multiplied by it. layer: write the values of all its units instead, as text.
+    out, or with a value between 0 and 1 whose scores are multiplied by it. layer: write the values of all its units instead, as text.
     Raises DataError, OptionError, FitError; the file appears whole, or not at all.
     """
     with TemporaryDirectory() as folder, one_thread_an_operation():
@@ -160,11 +158,12 @@ def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
 
 
 def _factor(text: str) -> float:
+    """What a filter's value multiplies a score by; 0 of what can be no such factor but a rating, a count or a time."""
     try:
         factor = float(text.partition(",")[0] or 0)
     except ValueError:
         return 0.0
-    return factor if 0 < factor <= LARGEST_FACTOR else 0.0
+    return factor if 0 < factor < 1 else 0.0
 
 
 def _write(out: Path, lines: Iterator[str]) -> None:

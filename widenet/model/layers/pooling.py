@@ -1,20 +1,20 @@
 """The pooling layer: functions of its sources without weights."""
 
 from functools import reduce
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from widenet.model.convolution import padded
+from widenet.model.places import cropped, padded, padded_zeros, reached
 from widenet.plan.windows import Shape, Windows
 from widenet.spec.pooling import LocalResponseNormalization
 from widenet.spec.spatial import PoolingLayer
 
 _LENGTH_FLOOR = 1e-8
 """Added to each length under "cosine", as DSSTNE does."""
-_MAXIMA = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)
-_MEANS = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)
 
 
 def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Windows | None, skips: list[Tensor]) -> Tensor:
@@ -26,10 +26,10 @@ def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Wi
     first_EM = sources[0]
     match spec.function:
         case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
-            found = functional.local_response_norm(first_EM.view(len(first_EM), *shape), n, alpha, beta, k)
+            found = functional.local_response_norm(first_EM.view(len(first_EM), shape[0], prod(shape[1:])), n, alpha, beta, k)
         case plain if windows is not None:
             values = first_EM.view(len(first_EM), windows.channels, *windows.places)
-            found = _largest(values, windows) if plain.kind == "max" else _mean(values, windows)
+            found = _Largest.apply(values, windows) if plain.kind == "max" else _Mean.apply(values, windows)  # type: ignore[no-untyped-call]
         case plain if plain.kind == "maxout":
             found = reduce(lambda best, other: torch.where(other > best, other, best), sources)
         case plain:
@@ -41,20 +41,46 @@ def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Wi
     return sum(skips, found.flatten(1))
 
 
-def _largest(values: Tensor, windows: Windows) -> Tensor:
-    """The largest value of every window, [E, channels, *positions]; of equal ones the first counts."""
-    pool = _MAXIMA[len(windows.axes) - 1]
-    found: Tensor = pool(padded(values, windows.axes, -torch.inf), windows.kernel, _strides(windows))
-    return found
+class _Largest(torch.autograd.Function):
+    """The largest value of every window, [E, channels, *positions]; of equal ones the first counts.
+
+    Torch's own adds up the gradients of windows that overlap in no fixed order on CUDA.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, windows: Windows) -> Tensor:
+        first, *others = reached(padded(values, windows.axes, -torch.inf), windows)
+        best, chosen = first.clone(), torch.zeros(first.shape, dtype=torch.int32, device=values.device)
+        for number, view in enumerate(others, 1):
+            larger = view > best
+            best, chosen = torch.where(larger, view, best), chosen.masked_fill_(larger, number)
+        ctx.save_for_backward(chosen)
+        ctx.windows = windows
+        return best
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (chosen,), windows, gradient = ctx.saved_tensors, ctx.windows, gradients[0]
+        total = padded_zeros(gradient, (len(gradient), windows.channels), windows.axes)
+        for number, view in enumerate(reached(total, windows)):
+            view += gradient * (chosen == number)
+        return cropped(total, windows.axes), None
 
 
-def _mean(values: Tensor, windows: Windows) -> Tensor:
+class _Mean(torch.autograd.Function):
     """The mean of what every window covers of the places, [E, channels, *positions]."""
-    pool, strides = _MEANS[len(windows.axes) - 1], _strides(windows)
-    covered = pool(padded(values.new_ones(1, 1, *windows.places), windows.axes), windows.kernel, strides)
-    found: Tensor = pool(padded(values, windows.axes), windows.kernel, strides) / covered
-    return found
 
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, windows: Windows) -> Tensor:
+        first, *others = reached(padded(values, windows.axes), windows)
+        ctx.windows, ctx.covered = windows, sum(reached(padded(values.new_ones(1, 1, *windows.places), windows.axes), windows))
+        found: Tensor = sum(others, first) / ctx.covered
+        return found
 
-def _strides(windows: Windows) -> tuple[int, ...]:
-    return tuple(axis.stride for axis in windows.axes)
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        windows, share = ctx.windows, gradients[0] / ctx.covered
+        total = padded_zeros(share, (len(share), windows.channels), windows.axes)
+        for view in reached(total, windows):
+            view += share
+        return cropped(total, windows.axes), None

@@ -1,0 +1,171 @@
+"""Recurrent layers against torch's own, against central differences, and inside a whole step."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+from tests.model.twin import Real
+from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
+from widenet.model.layers import recurrent
+from widenet.model.positions import Positions
+from widenet.model.product import Blocks
+from widenet.model.recurrence import CELLS, states
+from widenet.parallel.local import LocalExchange
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+
+SIZES = [5, 5, 3, 1]
+UNITS, INPUTS = 4, 3
+BLOCKS = Blocks(LocalExchange(8), 8, "")
+
+
+def tensors(cell, dtype=torch.float64):
+    """Inputs of a recurrence, lively: of the sources [N, G], weight [G, H] and bias [G]."""
+    generator = torch.Generator().manual_seed(5)
+    gates = CELLS[cell].gates * UNITS
+    shapes = [(sum(SIZES), gates), (gates, UNITS), (gates,)]
+    return [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_gradients_are_central_differences(cell):
+    own, weight, bias = tensors(cell)
+    assert torch.autograd.gradcheck(lambda *given: states(CELLS[cell], *given, SIZES, BLOCKS), (own, weight, bias))
+    assert torch.autograd.gradcheck(lambda *given: states(CELLS[cell], *given, None, SIZES, BLOCKS), (own, weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_states_and_gradients_are_those_of_torch(cell, dtype):
+    spec = NetworkSpec.of({"layers": [HISTORY, gru(cell=cell, units=UNITS), NEXT]}).hidden[0]
+    generator = torch.Generator().manual_seed(6)
+    twin = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](INPUTS, UNITS, dtype=torch.float64)
+    values, bias = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((sum(SIZES), INPUTS), (4 * UNITS,)))
+    with torch.no_grad():
+        twin.bias_ih_l0.copy_(bias[: spec.sums])
+        twin.bias_hh_l0.zero_()[-UNITS:] += bias[-UNITS:] if cell == "gru" else 0
+    away = torch.randn(sum(SIZES), UNITS, generator=generator, dtype=torch.float64)
+    entered = values.clone().requires_grad_()
+    expected = twin(PackedSequence(entered, torch.tensor(SIZES)))[0].data
+    expected.backward(away)
+    to_bias = twin.bias_ih_l0.grad if cell == "lstm" else torch.cat([twin.bias_ih_l0.grad, twin.bias_hh_l0.grad[-UNITS:]])
+
+    own = [tensor.detach().to(dtype).requires_grad_() for tensor in (values, twin.weight_ih_l0, twin.weight_hh_l0, bias)]
+    positions = SimpleNamespace(sizes=SIZES)
+    found = recurrent.forward(spec, [own[0] @ own[1].T], own[2], own[3], positions, BLOCKS, None)
+    found.backward(away.to(dtype))
+    tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
+    torch.testing.assert_close(found.detach().double(), expected.detach(), **tolerance)
+    truth = [entered.grad, twin.weight_ih_l0.grad, twin.weight_hh_l0.grad, to_bias]
+    for tensor, gradient in zip(own, truth, strict=True):
+        torch.testing.assert_close(tensor.grad.double(), gradient, **tolerance)
+
+
+def test_forget_gates_begin_open():
+    assert recurrent.first_bias(NetworkSpec.of({"layers": [HISTORY, gru(cell="lstm", units=2), NEXT]}).hidden[0]).tolist() == [
+        *(0, 0),
+        *(1, 1),
+        *(0, 0, 0, 0),
+    ]
+
+
+ROWS = [[3, 4, 8, 12, 8], [], [1, 1], [7], [0, 12, 0]]
+WEIGHTS = torch.tensor([0.5, 2.0, 1.5, 1.0, 3.0])
+DOCUMENTS = {
+    "gru": [HISTORY, gru(), NEXT],
+    "lstm": [HISTORY, gru(cell="lstm"), NEXT],
+    "the two newest": [{**HISTORY, "last": 2}, gru(), NEXT],
+    "tied": [*EMBEDDED, gru(), TIED],
+    "stacked": [HISTORY, gru(units=5), gru(name="second", cell="lstm"), NEXT],
+    "from the last state": [HISTORY, gru(), {"name": "out", "kind": "output", "field": "label"}],
+}
+
+
+def truth(document, network, rows, labels, weights_E):
+    """The loss of a batch and its gradients by torch's own layers in float64, a sequence at a time."""
+    leaves = {}
+    for name, wide in network.wide.items():
+        leaves[name] = torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]).double().requires_grad_()
+    for name, trunk in network.trunk.items():
+        leaves[name] = trunk.tensor.detach().double().requires_grad_()
+    newest, asks_next = document[0].get("last", 50), document[-1].get("predict") == "next"
+    losses, counted = [], []
+    for row, label, weight in zip(rows, labels, weights_E.tolist(), strict=True):
+        read = (row[:-1] if asks_next else row)[-newest:]
+        hidden = torch.zeros(1, document[-2]["units"], dtype=torch.float64)
+        if read:
+            hidden, source = torch.eye(WIDTH, dtype=torch.float64)[read], "history"
+            for layer in document[1:-1]:
+                into = leaves[f"{layer['name']}/{source}"]
+                into = into.T if source == "history" else into
+                hidden = hidden @ into.T if layer.get("kind") is None else _along(layer, hidden, into, leaves)
+                source = layer["name"]
+        asked = row[len(row) - len(read) :] if asks_next else label
+        direct = (hidden if read else hidden[:0]) if asks_next else hidden[-1:]
+        table = leaves["item/history"] if "weights" in document[-1] else leaves["out"]
+        logits = direct @ table.T + leaves["out bias"]
+        losses.append(weight * torch.nn.functional.cross_entropy(logits, torch.tensor(asked, dtype=torch.int64), reduction="sum"))
+        counted.append(len(asked))
+    loss = sum(losses) / sum(counted)
+    return loss.item(), dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+
+
+def _along(layer, values, into, leaves):
+    """The states of one sequence by torch's cell, at every position."""
+    units, name = layer["units"], layer["name"]
+    cell = {"gru": torch.nn.GRUCell, "lstm": torch.nn.LSTMCell}[layer.get("cell", "gru")](values.shape[1], units, dtype=torch.float64)
+    bias = leaves[f"{name} bias"]
+    own = torch.nn.functional.pad(bias[3 * units :], (2 * units, 0)) if layer.get("cell", "gru") == "gru" else torch.zeros_like(bias)
+    given = {"weight_ih": into, "weight_hh": leaves[f"{name}/{name}"], "bias_ih": bias[: len(into)], "bias_hh": own}
+    state, found = None, []
+    for value in values:
+        state = torch.func.functional_call(cell, given, (value[None], state))
+        found.append(state if isinstance(state, torch.Tensor) else state[0])
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_step_is_that_of_torch_in_float64(name):
+    document = DOCUMENTS[name]
+    facts = {
+        "items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0),
+        "label": SimpleNamespace(kind="sparse", width=4, min_value=1.0, max_value=1.0),
+    }
+    real = Real({"layers": document}, {}, facts)
+    labels = [[number % 4] for number in range(len(ROWS))]
+    expected, gradients = truth(document, real.network, ROWS, labels, WEIGHTS)
+    before = {key: gradient.clone() for key, gradient in gradients.items()}
+    weights = {name: value.detach().clone() for name, value in _weights(real.network).items()}
+    loss = real.step({"items": SparseBatch.from_lists(ROWS), "label": SparseBatch.from_lists(labels)}, WEIGHTS)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    for key, weight in _weights(real.network).items():
+        torch.testing.assert_close(weight.double(), weights[key].double() - 0.5 * before[key], rtol=1e-5, atol=2e-6)
+
+
+def _weights(network):
+    found = {name: torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]) for name, wide in network.wide.items()}
+    return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
+
+
+def test_a_batch_that_asks_for_nothing_moves_nothing():
+    facts = {"items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0)}
+    for document in (DOCUMENTS["gru"], DOCUMENTS["tied"], DOCUMENTS["stacked"]):
+        real = Real({"layers": document}, {}, facts)
+        before = real.bits()
+        assert real.step({"items": SparseBatch.from_lists([[4], [], [9]])}) == 0
+        assert real.bits() == before
+
+
+def test_positions_of_other_sequences_do_not_matter_to_a_state():
+    alone, together = ([[3, 4, 8]], [[1, 1], [3, 4, 8], [7, 7, 7, 7, 7]])
+    facts = {"items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0)}
+    network = Real({"layers": DOCUMENTS["stacked"]}, {}, facts).network
+    with torch.no_grad():
+        found = [
+            network.direct(network.outputs["out"], network.forward(network.prepare({"items": SparseBatch.from_lists(rows)}, None), None))
+            for rows in (alone, together)
+        ]
+    torch.testing.assert_close(found[0][0], found[1][1], rtol=1e-6, atol=1e-7)
+    assert Positions.of(SparseBatch.from_lists(together), 50, ends_ask=False).sizes == [3, 3, 2, 1, 1]

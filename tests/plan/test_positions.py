@@ -1,0 +1,83 @@
+"""Which layers go along a sequence, what of it does not fit, and what a plan counts of it."""
+
+import pytest
+
+from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, gru
+from widenet.errors import FitError
+from widenet.plan.binding import Width
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.positions import positions_of
+from widenet.plan.weights import weights_of
+from widenet.plan.work import work
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+FIELDS = {"items": Width(40, "sequence"), "other": Width(30, "sequence"), "tags": Width(7), "age": Width(3, "dense")}
+TAGS = {"name": "tags", "kind": "input", "field": "tags"}
+ABOVE = {"name": "above", "units": 5}
+
+
+def spec(*layers):
+    return NetworkSpec.of({"layers": list(layers)})
+
+
+def test_layers_above_an_input_of_a_sequence_go_along_it():
+    label = {"name": "label", "kind": "output", "field": "tags", "source": "own"}
+    network = spec(*EMBEDDED, gru(), TIED, TAGS, {"name": "own", "units": 4}, label)
+    assert positions_of(network, FIELDS) == dict.fromkeys(["history", "item", "state", "out"], "history")
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([TAGS, gru(), {**NEXT, "field": "tags", "predict": "all"}], r'layers\[1\].source \("state"\) must lead to an input of a sequence'),
+        ([HISTORY, TAGS, gru(source=["history", "tags"]), NEXT], 'must all go along one sequence, or none; "history" and "tags" do not'),
+        ([HISTORY, gru(), {**NEXT, "predict": "all"}], '"next" belongs to a sequence .* "items" is sequence. Set "predict": "next".'),
+        ([HISTORY, gru(), {**NEXT, "field": "tags"}], '"next" belongs to a sequence field, and to no other; "tags" is sparse'),
+        (
+            [HISTORY, gru(), {**NEXT, "field": "other"}],
+            'must follow an input of the same field, "other"; its sources read the sequence "items"',
+        ),
+        ([TAGS, ABOVE, NEXT], 'must follow an input of the same field, "items"; its sources read no sequence'),
+        ([HISTORY, NEXT], 'cannot take the sparse input "history" directly'),
+        ([{**HISTORY, "denoise": 0.5}, gru(), NEXT], 'denoise .* does not go with a sequence field; "items" is one'),
+        ([{**HISTORY, "scale": "mean"}, gru(), NEXT], 'scale .* must be "none" over a sequence'),
+        ([{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}], 'last .* needs a sequence field; "tags" is sparse'),
+    ],
+)
+def test_what_does_not_fit_is_refused(layers, message):
+    with pytest.raises(FitError, match=message):
+        weights_of(spec(*layers), FIELDS)
+
+
+@pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4)])
+def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell, gates):
+    found = weights_of(spec(HISTORY, gru(cell=cell), gru(name="second", cell=cell, units=9), NEXT), FIELDS).weights
+    assert {name: (weight.rows, weight.columns, weight.wide) for name, weight in found.items() if weight.layer != "out"} == {
+        "state/history": (40, 6 * gates, True),
+        "state/state": (6 * gates, 6, False),
+        "state bias": (24, None, False),
+        "second/state": (9 * gates, 6, False),
+        "second/second": (9 * gates, 9, False),
+        "second bias": (36, None, False),
+    }
+
+
+def job(entries, newest=50, **more):
+    training = TrainingSpec.of({"batch_size": 100, "shards": 4, "optimizer": "adam"})
+    return Job.of(spec({**HISTORY, "last": newest}, gru(units=64), NEXT), training, FIELDS, {"items": entries}, **more)
+
+
+def test_vectors_of_a_step_are_positions_of_which_only_the_newest_are_read():
+    assert job(20.0).vectors("state") == job(20.0).vectors("out") == 2000
+    assert job(200.0).vectors("state") == 5000
+    assert job(200.0, newest=3).vectors("out") == 300
+
+
+def test_what_a_step_sends_and_computes_grows_with_the_positions():
+    sent = [work(job(entries, num_processes=2)).sent_bytes for entries in (10.0, 20.0)]
+    assert 1.99 < sent[1] / sent[0] < 2.01
+    operations = [work(job(entries)).operations for entries in (10.0, 20.0)]
+    assert operations[1] == 2 * operations[0]
+    assert memory(job(20.0)).activations > 1.5 * memory(job(10.0)).activations

@@ -1,0 +1,264 @@
+"""Sequences from sources to recommendations: rows stay in order, the end is set aside, and what follows is learned."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests import sequences
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.data.lists import dataset_from_lists
+from widenet.data.manifest import Manifest
+from widenet.data.split import split
+from widenet.errors import DataError, FitError, OptionError
+from widenet.runs import Model, train
+
+ROWS = """user,item,time,rating
+ann,x,3,5
+ann,y,1,5
+ann,x,2,1
+ben,z,2,4
+ben,x,2,4
+ben,z,1,4
+cat,y,5,2
+"""
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(ROWS)
+    return path
+
+
+def named(path, part="train"):
+    """The sequences of a dataset, by the names of examples and features."""
+    dataset = Dataset.open(path)
+    found, names = dataset.sparse("items", slice(None), part), dataset.vocabulary("items")
+    ends = found.indptr.tolist()
+    rows = [" ".join(names.ids(found.indices[start:stop].numpy())) for start, stop in pairwise(ends)]
+    return dict(zip(dataset.ids(slice(None)), rows, strict=True))
+
+
+def test_rows_come_by_time_and_of_equal_times_as_the_source_has_them(source, tmp_path):
+    manifest = ingest([source], tmp_path / "ds", sequence=True, time="time")
+    assert named(tmp_path / "ds") == {"ann": "y x x", "ben": "z z x", "cat": "y"}
+    assert (manifest.fields["items"].kind, manifest.fields["items"].has_values) == ("sequence", False)
+    manifest.verify(tmp_path / "ds")
+
+
+def test_without_a_time_rows_come_as_the_sources_have_them_one_file_after_the_other(source, tmp_path):
+    more = tmp_path / "more.csv"
+    more.write_text("user,item\nann,z\nben,x\n")
+    ingest([source, more], tmp_path / "ds", sequence=True)
+    assert named(tmp_path / "ds") == {"ann": "x y x z", "ben": "z x z x", "cat": "y"}
+
+
+def test_items_of_a_line_come_in_their_order(tmp_path):
+    (tmp_path / "sessions.adj").write_text("s1 b a b c\ns2 c b\ns3\ns1 a\n")
+    ingest([tmp_path / "sessions.adj"], tmp_path / "ds", sequence=True)
+    assert named(tmp_path / "ds") == {"s1": "b a b c a", "s2": "c b", "s3": ""}
+
+
+@pytest.mark.parametrize("prefix", ["", "u"])
+def test_the_order_survives_many_rows_threads_and_small_ids_or_names(prefix, tmp_path):
+    length, users = 90_000, 7
+    source = tmp_path / "rows.csv"
+    source.write_text("user,item\n" + "".join(f"{prefix}{row % users},{row % 1000}\n" for row in range(length)))
+    ingest([source], tmp_path / "ds", sequence=True, threads=4)
+    for user, found in named(tmp_path / "ds").items():
+        first = int(user.removeprefix(prefix))
+        assert found.split() == [str(row % 1000) for row in range(first, length, users)]
+
+
+def test_rows_below_the_least_value_leave_the_sequence(source, tmp_path):
+    ingest([source], tmp_path / "ds", sequence=True, time="time", min_value=2)
+    assert named(tmp_path / "ds") == {"ann": "y x", "ben": "z z x", "cat": "y"}
+
+
+def test_held_out_rows_are_what_comes_after_even_if_they_were_there_before(source, tmp_path):
+    later = tmp_path / "later.csv"
+    later.write_text("user,item,time\nann,x,9\nann,z,8\nben,z,1\n")
+    ingest([source], tmp_path / "ds", sequence=True, time="time", heldout=later)
+    assert named(tmp_path / "ds", "heldout") == {"ann": "z x", "ben": "z", "cat": ""}
+
+
+@pytest.mark.parametrize("options", [{"keep_values": True, "min_value": 2}, {"value": "rating"}])
+def test_a_sequence_stores_no_values(options, source, tmp_path):
+    with pytest.raises(OptionError, match="--sequence stores no values"):
+        ingest([source], tmp_path / "ds", sequence=True, **options)
+    with pytest.raises(DataError, match="a sequence must have no values"):
+        dataset_from_lists(tmp_path / "lists", [[1]], values=[[2.0]], sequence=True)
+
+
+LISTS = [[3, 1, 3, 2], [2, 2], [1], []]
+
+
+@pytest.fixture
+def lists(tmp_path):
+    dataset_from_lists(tmp_path / "lists", LISTS, width=5, sequence=True)
+    return tmp_path / "lists"
+
+
+def test_lists_keep_their_order_and_their_repeats(lists):
+    assert named(lists) == {"0": "3 1 3 2", "1": "2 2", "2": "1", "3": ""}
+    Manifest.read(lists).verify(lists)
+    assert Dataset.open(lists).counts("items").tolist() == [0, 2, 3, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "train", "validation", "heldout"),
+    [
+        ({"heldout_last": 1}, ["3 1 3", "2", "1", ""], None, ["2", "2", "", ""]),
+        ({"heldout_last": 1, "validation_last": 2}, ["3", "2", "1", ""], ["1 3", "", "", ""], ["2", "2", "", ""]),
+        ({"validation_last": 9}, ["3", "2", "1", ""], ["1 3 2", "2", "", ""], None),
+    ],
+)
+def test_the_end_is_set_aside_and_one_stays(options, train, validation, heldout, lists, tmp_path):
+    manifest = split(lists, tmp_path / "ds", **options)
+    manifest.verify(tmp_path / "ds")
+    for part, rows in (("train", train), ("validation", validation), ("heldout", heldout)):
+        if rows is None:
+            assert part not in manifest.fields["items"].parts
+        else:
+            assert list(named(tmp_path / "ds", part).values()) == rows
+    assert Dataset.open(tmp_path / "ds").vocabulary("items").counts.sum() == len(" ".join(train).split())
+
+
+def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
+    dataset_from_lists(tmp_path / "sets", [[0, 1]])
+    with pytest.raises(
+        DataError, match=r"--heldout and --validation can only divide a sparse field; 'items' is sequence\. Set its end aside"
+    ):
+        split(lists, tmp_path / "ds", heldout=0.1)
+    with pytest.raises(DataError, match="--heldout-last can only divide a sequence field; 'items' is sparse"):
+        split(tmp_path / "sets", tmp_path / "ds", heldout_last=1)
+    with pytest.raises(OptionError, match="are no shares, as --heldout"):
+        split(lists, tmp_path / "ds", heldout_last=1, validation=0.1)
+    with pytest.raises(OptionError, match="must be at least 0; got -1"):
+        split(lists, tmp_path / "ds", heldout_last=-1, validation_last=1)
+    with pytest.raises(FitError, match=r"Set one aside with `widenet data split .* --heldout-last 1`"):
+        Dataset.open(lists).sparse("items", slice(None), "heldout")
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """Sequences in which the next item follows from the last two, and from no fewer."""
+    return sequences.write(tmp_path_factory.mktemp("known") / "data", examples=400, longest=12)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_a_recurrent_layer_learns_what_follows_from_the_last_two_items(cell, known, tmp_path):
+    layers = [sequences.HISTORY, sequences.gru(cell=cell, units=48), sequences.NEXT]
+    training = {"epochs": 35, "batch_size": 32, "optimizer": {"kind": "adam", "learning_rate": 0.015}}
+    model = train({"layers": layers}, training, known, tmp_path / "run")
+    assert model.evaluate(known, ks=[1], exclude_seen=False)["recall@1"] > 0.95
+    row = sequences.following(np.random.default_rng(8), 6)
+    assert model.recommend([str(item) for item in row[:-1]], k=1, exclude_seen=False)[0].item == str(row[-1])
+
+
+def test_a_bag_of_items_cannot_learn_it(tmp_path):
+    sequences.write(tmp_path / "sequences", examples=400, longest=12)
+    found = Dataset.open(tmp_path / "sequences")
+    bags = [sorted(set(row)) for row in _lists(found, "train")]
+    data = dataset_from_lists(tmp_path / "bags", bags, heldout=_lists(found, "heldout"), width=sequences.WIDTH)
+    layers = [sequences.HISTORY, {"name": "taste", "units": 48, "activation": "tanh"}, {**sequences.NEXT, "predict": "all"}]
+    training = {"epochs": 25, "batch_size": 32, "optimizer": {"kind": "adam", "learning_rate": 0.015}}
+    model = train({"layers": layers}, training, data, tmp_path / "run")
+    assert model.evaluate(data, ks=[1], exclude_seen=False)["recall@1"] < 0.3
+
+
+def _lists(dataset, part):
+    found = dataset.sparse("items", slice(None), part)
+    ends = found.indptr.tolist()
+    return [found.indices[start:stop].tolist() for start, stop in pairwise(ends)]
+
+
+class After:
+    """Interrupts after some steps."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def __call__(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+@pytest.fixture(scope="module")
+def songs(tmp_path_factory):
+    return sequences.write(tmp_path_factory.mktemp("songs") / "data")
+
+
+@pytest.mark.parametrize("name", sequences.SETTINGS)
+def test_a_resumed_training_has_the_bits_of_an_undisturbed_one(name, songs, tmp_path):
+    documents = sequences.documents(name)
+    whole = train(*documents, songs, tmp_path / "whole").fingerprint()
+    with pytest.raises(KeyboardInterrupt):
+        train(*documents, songs, tmp_path / "run", interrupted=After(7))
+    assert train(*documents, songs, tmp_path / "run", resume=True).fingerprint() == whole
+    assert Model.load(tmp_path / "run").fingerprint() == whole
+
+
+@pytest.fixture(scope="module")
+def model(songs, tmp_path_factory):
+    return train(*sequences.documents("gru over the items, adam"), songs, tmp_path_factory.mktemp("model") / "run")
+
+
+def logits(model, rows):
+    """The best item of some histories, each by itself, with its score."""
+    return [(best.item, best.score) for row in rows for best in model.recommend(list(map(str, row)), k=1, exclude_seen=False)]
+
+
+def test_histories_count_in_their_order_and_with_their_repeats(model):
+    assert len(set(logits(model, [[1, 2, 3], [3, 2, 1], [1, 2, 2, 3], [1, 2]]))) == 4
+    with pytest.raises(OptionError, match="values do not go with a network that reads a sequence"):
+        model.recommend(["1"], values=[1.0])
+
+
+def test_predict_reads_a_sequence_to_its_end_and_leaves_out_what_was_seen(model, songs):
+    rows = [
+        [*first, *second, *third]
+        for first, second, third in zip(*(_lists(songs, part) for part in ("train", "validation", "heldout")), strict=True)
+    ]
+    shown = list(model.predict(songs, k=1, exclude_seen=False))
+    assert [item for block in shown for item in block.items] == [item for item, _ in logits(model, rows)]
+    for block in model.predict(songs, k=3):
+        seen = iter(block.items)
+        for row, count in zip(rows, block.counts, strict=True):
+            assert not {next(seen) for _ in range(count)} & set(map(str, row))
+
+
+def test_the_final_evaluation_sees_what_comes_before_and_validation_only_what_it_may(model, songs):
+    train_part, validation, heldout = (_lists(songs, part) for part in ("train", "validation", "heldout"))
+    before = {"validation": train_part, "heldout": [first + second for first, second in zip(train_part, validation, strict=True)]}
+    for part, truth in (("validation", validation), ("heldout", heldout)):
+        hits = [best[0] == str(true[0]) for row, true in zip(before[part], truth, strict=True) if row for best in logits(model, [row])]
+        found = model.evaluate(songs, part, ks=[1], exclude_seen=False)
+        nothing_known = sum(not row for row in before[part])
+        assert abs(found["recall@1"] * found["num_examples"] - sum(hits)) <= nothing_known
+
+
+def test_items_that_are_held_out_twice_are_one_true_item(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1]] * 4, heldout=[[2, 2, 2]] * 4, width=3, sequence=True)
+    model = train(*sequences.documents("gru over the items, adam"), data, tmp_path / "run")
+    assert model.evaluate(data, ks=[1])["recall@1"] == 1
+
+
+def test_evaluations_while_training_can_rank_what_was_seen(songs, tmp_path):
+    network, training = sequences.documents("gru over the items, adam")
+    found = []
+    for seen in ("exclude", "include"):
+        train(network, {**training, "evaluation": {"metric": "recall@1", "seen": seen}}, songs, tmp_path / seen)
+        model = Model.load(tmp_path / seen)
+        last = json.loads((tmp_path / seen / "log.jsonl").read_text().splitlines()[-1])["recall@1"]
+        assert last == model.evaluate(songs, "validation", ks=[1], exclude_seen=seen == "exclude")["recall@1"]
+        found.append(last)
+    assert found[0] != found[1]
+
+
+def test_every_example_may_be_too_short_to_ask_for_anything(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0], [], [2]], width=3, sequence=True)
+    assert train(*sequences.documents("gru over the items, adam"), data, tmp_path / "run").recommend(["1"], k=1)

@@ -1,0 +1,50 @@
+"""The recurrent layer."""
+
+import torch
+from torch import Tensor
+
+from widenet.model.draws import Draws
+from widenet.model.positions import Positions
+from widenet.model.product import Blocks
+from widenet.model.recurrence import CELLS, states
+from widenet.spec.recurrent import RecurrentLayer
+
+
+def first_bias(spec: RecurrentLayer) -> Tensor:
+    """The biases to start with, float32 [4 units]: of an lstm's forget gates 1, which Jozefowicz et al. found to matter, else 0.
+
+    "An empirical exploration of recurrent network architectures", ICML 2015. Of a gru the last ones belong to the state before.
+    """
+    bias = torch.zeros(4 * spec.units)
+    if spec.cell == "lstm":
+        bias[spec.units : 2 * spec.units] = 1
+    return bias
+
+
+def forward(
+    spec: RecurrentLayer,
+    sums: list[Tensor],
+    weight_GH: Tensor,
+    bias: Tensor | None,
+    positions: Positions,
+    blocks: Blocks,
+    draws: Draws | None,
+) -> Tensor:
+    """States float32 [N, H], as the next layers see them. Differentiable.
+
+    sums: one product of a source and its weights a source, float32 [N, G] each. weight_GH: of the state before.
+    draws: the step's random numbers; None outside training.
+    """
+    total_NG = sums[0]
+    for other in sums[1:]:
+        total_NG = total_NG + other
+    carried = None
+    if bias is not None:
+        total_NG = total_NG + bias[: spec.sums]
+        if spec.cell == "gru":
+            carried = torch.cat([torch.zeros(2 * spec.units, device=bias.device), bias[spec.sums :]])
+    state_NH = states(CELLS[spec.cell], total_NG, weight_GH, carried, positions.sizes, blocks)
+    if draws is not None and spec.dropout:
+        kept_NH = draws.kept(f"dropout/{spec.name}", tuple(state_NH.shape), spec.dropout, state_NH.device)
+        state_NH = state_NH * kept_NH / (1 - spec.dropout)
+    return state_NH

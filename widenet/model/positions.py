@@ -1,0 +1,61 @@
+"""The positions of a batch's sequences, side by side in time."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.sparse import SparseBatch
+
+
+@dataclass(frozen=True)
+class Positions:
+    """N positions of E sequences: the first of every sequence, then the second, and so on; the longest sequence first each time.
+
+    sizes: how many sequences have a position at each time; they fall. So the positions of one time lie together, and those of
+        sequences that go on come first.
+    features: what stands at each, a batch of N examples with one feature each.
+    examples_N: int64 [N], the sequence of each.
+    ends_E: int64 [E], where each sequence's newest position lies; N of a sequence without any.
+    asking_M: int64 [M], ascending: the positions that have a next feature. next: these features, a batch of M examples.
+    """
+
+    sizes: list[int]
+    features: SparseBatch
+    examples_N: Tensor
+    ends_E: Tensor
+    asking_M: Tensor
+    next: SparseBatch
+
+    @classmethod
+    def of(cls, batch: SparseBatch, newest: int, ends_ask: bool) -> "Positions":
+        """The newest positions of some sequences, at most `newest` of each.
+
+        ends_ask: what stands at the end of a sequence is only asked for, as the next of the position before.
+        """
+        num, device = batch.num_examples, batch.indptr.device
+        stops_E = (batch.counts() - int(ends_ask)).clamp_min(0)
+        lengths_E = stops_E.clamp_max(newest)
+        ranks_E = torch.empty_like(lengths_E)
+        ranks_E[torch.argsort(lengths_E, descending=True, stable=True)] = torch.arange(num, device=device)
+        owners_N = torch.repeat_interleave(torch.arange(num, device=device), lengths_E)
+        times_N = torch.arange(len(owners_N), device=device) - (lengths_E.cumsum(0) - lengths_E)[owners_N]
+        order_N = torch.argsort(times_N * num + ranks_E[owners_N])
+        examples_N, times_N = owners_N[order_N], times_N[order_N]
+        entries_N = (batch.indptr[:-1] + stops_E - lengths_E)[examples_N] + times_N
+        ends_E = torch.full_like(lengths_E, len(order_N))
+        at_end_N = times_N == lengths_E[examples_N] - 1
+        ends_E[examples_N[at_end_N]] = at_end_N.nonzero()[:, 0]
+        asking_M = (entries_N + 1 < batch.indptr[1:][examples_N]).nonzero()[:, 0]
+        return cls(
+            sizes=torch.bincount(times_N).tolist(),
+            features=_one_each(batch.indices[entries_N]),
+            examples_N=examples_N,
+            ends_E=ends_E,
+            asking_M=asking_M,
+            next=_one_each(batch.indices[entries_N[asking_M] + 1]),
+        )
+
+
+def _one_each(indices_N: Tensor) -> SparseBatch:
+    return SparseBatch(torch.arange(len(indices_N) + 1, device=indices_N.device), indices_N)

@@ -1,0 +1,63 @@
+"""Which layers go along a sequence: one vector a position instead of one an example."""
+
+from collections.abc import Mapping
+
+from widenet.errors import FitError
+from widenet.plan.binding import FieldFacts
+from widenet.plan.place import Place
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.wiring import feeding, in_order
+
+
+def positions_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
+    """The input whose positions a layer goes along, by the layer's name; layers of one vector an example are not in it.
+
+    An input of a sequence field goes along itself, a hidden or recurrent layer along its sources. An output is listed with its sources':
+    under "next" it takes their vectors in training, otherwise the last one of each example.
+    Raises FitError where a layer's sources differ in it, or a layer needs a sequence and has none.
+    """
+    found: dict[str, str] = {}
+    for layer in in_order(spec.layers):
+        if isinstance(layer, InputLayer):
+            if fields[layer.field].kind == "sequence":
+                found[layer.name] = layer.name
+            continue
+        place = Place.find(spec, layer)
+        sources = feeding(spec.layers, layer)
+        along = [found.get(source) for source in sources]
+        if len(set(along)) > 1:
+            odd = next(source for source, other in zip(sources, along, strict=True) if other != along[0])
+            rule = f'must all go along one sequence, or none; "{sources[0]}" and "{odd}" do not'
+            raise FitError(f"{place.of('source')} {rule}. Give each a layer of its own.")
+        _check(place, layer, along[0], spec, fields)
+        if along[0] is not None:
+            found[layer.name] = along[0]
+    return found
+
+
+def _check(place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
+    if isinstance(layer, RecurrentLayer) and along is None:
+        raise FitError(
+            f"{place.of('source')} must lead to an input of a sequence field, for a recurrent layer goes along one. "
+            "Ingest with --sequence, or use a hidden layer."
+        )
+    if not isinstance(layer, OutputLayer):
+        return
+    is_sequence = fields[layer.field].kind == "sequence"
+    if is_sequence != (layer.predict == "next"):
+        remedy = 'Set "predict": "next".' if is_sequence else "Ingest with --sequence, or remove it."
+        kind = fields[layer.field].kind
+        raise FitError(f'{place.of("predict")}: "next" belongs to a sequence field, and to no other; "{layer.field}" is {kind}. {remedy}')
+    if not is_sequence:
+        return
+    read = None if along is None else _field_of(spec.layer(along))
+    if read != layer.field:
+        got = "no sequence" if read is None else f'the sequence "{read}"'
+        raise FitError(f'{place.of("predict")}: "next" must follow an input of the same field, "{layer.field}"; its sources read {got}.')
+
+
+def _field_of(layer: Layer) -> str:
+    assert isinstance(layer, InputLayer)
+    return layer.field
