@@ -45,7 +45,7 @@ def scripted(monkeypatch):
             seen.append(fingerprint(network))
             return {"ndcg@20": left.pop(0), "recall@20": 0.5}
 
-        monkeypatch.setattr("widenet.runs.evaluate", evaluate)
+        monkeypatch.setattr("widenet.runs.training.evaluate", evaluate)
         return seen
 
     return script

@@ -1,22 +1,19 @@
-"""What a person does with a run: train it, resume it, load it, evaluate it, recommend from it."""
+"""Training a network into a run directory: begun, resumed, or begun with another run's weights."""
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from widenet.checkpoint import Checkpoint, fingerprint
+from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import Part
 from widenet.data.stream import Stream
-from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
-from widenet.evaluate import DEFAULT_KS, evaluate, output_name
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.evaluate import evaluate
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
@@ -26,28 +23,15 @@ from widenet.parallel.group import by_all, by_leader, check_memory, device_for, 
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
-from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
-from widenet.predict.filters import PerUser, read_banned, read_weights
-from widenet.predict.rows import Block, recommendations
-from widenet.predict.top_k import Filter, top_k
-from widenet.spec.activations import SIGNED
+from widenet.runs.arguments import dataset_of, document, path_of
+from widenet.runs.model import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.interruption import interruption
-from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training, settle
+from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, holds_work_of
-from widenet.training.schedules import rates
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One recommended item: its id, its title (the id where it has none) and its score."""
-
-    item: str
-    title: str
-    score: float
 
 
 def train(
@@ -61,7 +45,7 @@ def train(
     device: str | None = None,
     report: Report | None = None,
     interrupted: Callable[[], bool] | None = None,
-) -> "Model":
+) -> Model:
     """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
 
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
@@ -73,9 +57,9 @@ def train(
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
     Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
-    network_spec, training_spec = _document(NetworkSpec, network), _document(TrainingSpec, training)
-    dataset, path = _dataset(data), _path("out", out)
-    start = None if start_from is None else _path("start_from", start_from)
+    network_spec, training_spec = document(NetworkSpec, network), document(TrainingSpec, training)
+    dataset, path = dataset_of(data), path_of("out", out)
+    start = None if start_from is None else path_of("start_from", start_from)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
     join(chosen)
@@ -110,159 +94,6 @@ def train(
                 teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
             run.save_model("model", net, {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch})
     return Model(run, net)
-
-
-class Model:
-    """A trained network with the names of its items, ready to recommend."""
-
-    def __init__(self, run: RunDirectory, network: Network) -> None:
-        self.run, self.network = run, network
-
-    @classmethod
-    def load(cls, run: str | Path, device: str | None = None) -> "Model":
-        """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
-
-        Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`, every process of a group
-        must call it, and whatever is then asked of the model.
-        """
-        directory = RunDirectory.open(_path("run", run))
-        chosen = device_for(device)
-        join(chosen)
-        network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
-        checkpoint = directory.model()
-        if "state" in checkpoint.facts:
-            _load_unfinished(checkpoint, network, directory.training)
-        else:
-            checkpoint.load_into(network, with_state=False)
-        return cls(directory, network)
-
-    def __repr__(self) -> str:
-        layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
-        return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the weights alone: equal for equal weights."""
-        return fingerprint(self.network)
-
-    def evaluate(
-        self,
-        data: Dataset | str | Path,
-        part: Part = "heldout",
-        ks: Sequence[int] = DEFAULT_KS,
-        output: str | None = None,
-        exclude_seen: bool = True,
-        advance: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
-        """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
-        dataset = _dataset(data)
-        self.run.check_dataset(dataset)
-        with one_thread_an_operation():
-            return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
-
-    def recommend(
-        self,
-        items: Sequence[str],
-        k: int = 10,
-        *,
-        values: Sequence[float] | None = None,
-        exclude_seen: bool = True,
-        output: str | None = None,
-    ) -> list[Recommendation]:
-        """The k best items for somebody with this history.
-
-        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value. For networks
-            that read a sequence: in order, the newest last, and as often as they stand in it.
-        values: one number an item, for networks trained with values.
-        Raises DataError for an item that is not known, FitError where the network takes more than one field, OptionError.
-        """
-        k, items = checked_k(k), checked_items(items)
-        numbers = None if values is None else checked_values(values, len(items))
-        name = output_name(self.network, output)
-        fields = {layer.field for layer in self.run.network.inputs}
-        if len(fields) != 1:
-            raise FitError(f"recommend needs a network of one input field; this one has {', '.join(sorted(fields))}. Use predict.")
-        field = fields.pop()
-        batch = named_history(self.run.vocabulary(field), items, numbers, self.run.fields[field].kind == "sequence")
-        inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
-        target = self.network.outputs[name].spec.field
-        seen = inputs.get(target) if exclude_seen else None
-        names = self.run.vocabulary(target)
-        allowed = Filter().within(len(names), self.network.outputs[name])
-        with one_thread_an_operation():
-            scores_EK, units_EK = top_k(self.network, inputs, name, k, excluded=seen, allowed=allowed)
-        kept = units_EK[0] >= 0
-        units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
-        return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
-
-    def understood(self, items: Sequence[str]) -> list[str]:
-        """The titles of the items that `recommend` takes some ids or titles for."""
-        vocabulary = self.run.vocabulary(self.run.network.inputs[0].field)
-        return vocabulary.titles([vocabulary.find(item)[0] for item in checked_items(items)])
-
-    def predict(
-        self,
-        data: Dataset | str | Path,
-        k: int = 100,
-        *,
-        output: str | None = None,
-        exclude_seen: bool = True,
-        never: str | Path | None = None,
-        never_for: str | Path | None = None,
-        weights: str | Path | None = None,
-        say: Callable[[str], None] | None = None,
-    ) -> Iterator[Block]:
-        """The k best items for every example of a dataset, block by block, in its order.
-
-        exclude_seen: leave out what an example is known to have: its training part, and what was set aside for validation or the end.
-        never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
-        weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0 either; 0: never shown.
-        say: told after the last block how many users of never_for the dataset does not have.
-        Raises FitError, DataError, OptionError.
-        """
-        k, dataset = checked_k(k), _dataset(data)
-        self.run.check_dataset(dataset)
-        name = output_name(self.network, output)
-        names = self.run.vocabulary(self.network.outputs[name].spec.field)
-        width, device = self.network.outputs[name].width, self.network.device
-        activation = self.network.outputs[name].spec.activation.kind
-        if weights is not None and activation in SIGNED:
-            raise FitError(f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has "{activation}".')
-        allowed = Filter(
-            banned_L=None if never is None else read_banned(_path("never", never), names, width).to(device),
-            weight_L=None if weights is None else read_weights(_path("weights", weights), names, width).to(device),
-        )
-        personal = None if never_for is None else PerUser(_path("never_for", never_for), names)
-        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal, say))
-
-
-def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks; between them, whoever takes them has torch's threads back."""
-    while True:
-        with one_thread_an_operation():
-            block = next(blocks, None)
-        if block is None:
-            return
-        yield block
-
-
-def _document(kind: Any, given: Any) -> Any:
-    if isinstance(given, kind):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return kind.read(given)
-    if isinstance(given, Mapping):
-        return kind.of(dict(given), kind.usual_name)
-    raise DocumentError(f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got {given!r}.")
-
-
-def _path(name: str, given: object) -> Path:
-    if not isinstance(given, str | os.PathLike):
-        raise OptionError(f"{name} must be a path; got {given!r}.")
-    return Path(given)
-
-
-def _dataset(given: Dataset | str | Path) -> Dataset:
-    return given if isinstance(given, Dataset) else Dataset.open(_path("data", given))
 
 
 def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -344,15 +175,6 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     before, now = checkpoint.facts.get("device"), network.device.type
     if before not in (None, now):
         raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')
-
-
-def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:
-    """Fill a network from a checkpoint within a training, rows that idled brought up to date."""
-    rule = Optimizer(training.optimizer, training.l1, training.l2)
-    network.prepare_training(rule)
-    checkpoint.load_into(network, with_state=True)
-    state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
-    settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))
 
 
 def _run_directory(
