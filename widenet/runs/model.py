@@ -1,8 +1,9 @@
 """A trained model: what it knows, measures and recommends."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
@@ -36,10 +37,10 @@ class Recommendation:
 
 
 class Model:
-    """A trained network with the names of its items, ready to recommend."""
+    """A trained network with the names of its items, ready to recommend. facts: what was saved beside its weights."""
 
-    def __init__(self, run: RunDirectory, network: Network) -> None:
-        self.run, self.network = run, network
+    def __init__(self, run: RunDirectory, network: Network, facts: Mapping[str, Any] | None = None) -> None:
+        self.run, self.network, self.facts = run, network, facts or {}
 
     @classmethod
     def load(cls, run: str | Path, device: str | None = None) -> "Model":
@@ -57,7 +58,7 @@ class Model:
             _load_unfinished(checkpoint, network, directory.training)
         else:
             checkpoint.load_into(network, with_state=False)
-        return cls(directory, network)
+        return cls(directory, network, checkpoint.facts)
 
     def __repr__(self) -> str:
         layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
@@ -66,6 +67,21 @@ class Model:
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
+
+    def caveats(self, data: Dataset | None = None) -> list[str]:
+        """What to know before numbers of this model are believed, a sentence each.
+
+        That its training has not ended; that a dataset does not hold the examples it was trained on, where that was saved.
+        """
+        found = []
+        if "state" in self.facts:
+            state = LoopState.of(self.facts["state"])
+            place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
+            found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
+        if data is not None and self.facts.get("examples") not in (None, data.digest):
+            warning = "what it holds out may have been trained on"
+            found.append(f"{data.path} does not hold the examples that {self.run.path} was trained on: {warning}.")
+        return found
 
     def evaluate(
         self,

@@ -76,10 +76,7 @@ def train(
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
-        if training_spec.precision == "bfloat16" and not has_bfloat16(chosen):
-            teller.say("This CPU has no instructions for bfloat16: training is no faster than in float32.")
-        if chosen.type == "cpu" and not is_compiled("cpu"):
-            teller.say("Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer.")
+        _say_what_is_slow(training_spec, chosen, teller)
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
             if again:
@@ -92,8 +89,9 @@ def train(
             if training_spec.keep == "best" and (run.path / "best").exists():
                 Checkpoint.open(run.path / "best").load_into(net, with_state=False)
                 teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
-            run.save_model("model", net, {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch})
-    return Model(run, net)
+            facts = {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch, "examples": dataset.digest}
+            run.save_model("model", net, facts)
+    return Model(run, net, facts)
 
 
 def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -113,6 +111,14 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
     )
+
+
+def _say_what_is_slow(training: TrainingSpec, device: torch.device, report: Report) -> None:
+    """Tell the report what this machine or this Python lacks to be fast."""
+    if training.precision == "bfloat16" and not has_bfloat16(device):
+        report.say("This CPU has no instructions for bfloat16: training is no faster than in float32.")
+    if device.type == "cpu" and not is_compiled("cpu"):
+        report.say("Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer.")
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
