@@ -175,7 +175,7 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("widenet.parallel.launch.launch", None)
-    monkeypatch.setattr("widenet.runs.join", join)
+    monkeypatch.setattr("widenet.runs.training.join", join)
     for more in ([], ["--processes", "2"]):
         with pytest.raises(JoinsError):
             main(words(more=more))

@@ -82,7 +82,7 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("widenet.runs.build", interrupt)
+    monkeypatch.setattr("widenet.runs.training.build", interrupt)
     ended = widenet(*line)
     assert (ended.status, ended.out, ended.err) == (130, "", "Stopped before the first checkpoint.\n")
 
