@@ -1,5 +1,7 @@
 """The brake, step by step, and in trainings that are interrupted."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,13 @@ def test_a_braked_training_that_is_interrupted_ends_with_the_same_bits(kind, lea
     assert len(facts["shortened"]) >= 24
     unbraked = train(NETWORK, settings(kind, brake=False), leaping, tmp_path / "unbraked")
     assert unbraked.fingerprint() != whole.fingerprint()
+
+
+def test_a_step_that_is_left_out_counts_for_no_schedule(leaping, tmp_path):
+    train(NETWORK, settings("sgd", schedule={"kind": "inverse", "decay": 0.01}), leaping, tmp_path / "run")
+    brake = next(find() for find in RunDirectory.open(tmp_path / "run").candidates()).facts["state"]["brake"]
+    last = json.loads((tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()[-1])
+    made = 5 * 36 - brake["left_out"]
+    assert brake["seen"] == 5 * 36 > made
+    short = 0.1 if made in brake["shortened"] else 1.0
+    assert last["learning_rate"] == pytest.approx(short * 0.1 / (1 + 0.01 * (made - 1)))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, import_network, interchange, knn, model, plan, schema, train
+from widenet.cli import data, demo, import_network, interchange, knn, model, plan, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -29,6 +29,7 @@ app.command("train")(train.train)
 app.command("evaluate")(model.evaluate)
 app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
+app.command("report")(report.report)
 app.command("fingerprint")(model.fingerprint)
 app.command("export")(interchange.export)
 app.add_typer(knn.app, name="knn")

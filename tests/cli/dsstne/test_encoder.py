@@ -20,13 +20,13 @@ TRAINING = {"Epochs": 3, "Alpha": 0.5, "Lambda": 0, "Results": "found.nc"}
 ROWS = [[1, 4, 5], [0, 1], [], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], [9]]
 
 
-def write_data(path):
+def write_data(path, attributes=3):
     """Two Boolean data sets of the same rows in one file, written by the schema."""
     with netCDF4.Dataset(path, "w") as file:
         file.datasets = np.uint32(2)
         stops = np.cumsum([len(row) for row in ROWS])
         for number, name in enumerate(["input", "output"]):
-            for key, value in {"attributes": 3, "kind": 0, "dataType": 0, "dimensions": 1, "width": 16}.items():
+            for key, value in {"attributes": attributes, "kind": 0, "dataType": 0, "dimensions": 1, "width": 16}.items():
                 file.setncattr(f"{key}{number}", np.uint32(value))
             file.setncattr(f"name{number}", name)
             file.createDimension(f"examplesDim{number}", len(ROWS))
@@ -75,6 +75,13 @@ def expected(model):
             sums += [sum(hits) / k, sum(hits) / len(row), gain / sum(1 / np.log2(place + 2) for place in range(len(row)))]
         table.append([k, *(sums / len(ROWS))])
     return table
+
+
+@pytest.mark.parametrize(("attributes", "others"), [(3, "use"), (3 | 32, "ignore")])
+def test_of_a_data_set_that_ignores_zeros_only_what_it_lists_counts(attributes, others, project):
+    write_data("data.nc", attributes)
+    assert project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=TRAINING).status == 0
+    assert Model.load("found.nc.run").run.network.outputs[0].others == others
 
 
 MISTAKES = [
