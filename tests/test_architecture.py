@@ -50,12 +50,18 @@ EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager"
 """File names that say nothing about what is inside."""
 
 WHOLE_PROJECT_TESTS = {
+    "tests/cli/mistakes/test_commands.py",
+    "tests/cli/mistakes/test_datasets.py",
+    "tests/cli/mistakes/test_documents.py",
+    "tests/cli/mistakes/test_fuzz.py",
+    "tests/cli/mistakes/test_sources.py",
     "tests/test_architecture.py",
     "tests/test_benchmarks.py",
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_gpu.py",
     "tests/test_kills.py",
+    "tests/test_packaging.py",
     "tests/test_pictures.py",
     "tests/test_readme.py",
     "tests/test_sequences.py",

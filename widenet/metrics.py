@@ -145,7 +145,7 @@ def _means(hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequenc
     values = {}
     for k in ks:
         last = min(k, hit_EK.shape[1]) - 1
-        num_hits_E, reachable_E = num_hits_EK[:, last], np.minimum(num_true_E, k)
+        num_hits_E, reachable_E = num_hits_EK[:, last], np.minimum(num_true_E, min(k, np.iinfo(np.int64).max))
         values[f"precision@{k}"] = num_hits_E / k
         values[f"recall@{k}"] = num_hits_E / num_true_E
         values[f"ndcg@{k}"] = gain_EK[:, last] / ideal_K[reachable_E - 1]

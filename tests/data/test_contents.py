@@ -49,14 +49,14 @@ def test_a_row_that_breaks_a_rule_is_found(foreign, columns, message):
     ("key", "value", "message"),
     [
         ("num_examples", 4, "num_examples must be what the files hold, 3; got 4"),
-        ("files__examples-00000.arrow__num_rows", 4, "num_rows of examples-00000.arrow must be what the files hold, 3; got 4"),
+        ("files__examples-00000.arrow__num_rows", 4, "num_examples must be what the files hold, 4; got 3"),
         (
             "fields__items__num_entries__train",
             4,
             "num_entries of field 'items' must be what the files hold, .*'train': 3.*; got .*'train': 4",
         ),
         ("fields__items__width", 4, "features of field 'items' must be what the files hold, 3; got 4"),
-        ("fields__items__width", 0, "field 'items': width must be 1 to 4,294,967,296; got 0"),
+        ("fields__items__width", 0, "fields.items.width: Input should be greater than or equal to 1; got 0"),
         ("fields__items__vocabulary", "other", "files must list the vocabulary of field 'items'; 'other' is missing"),
         ("fields__age__name", "old", "the name of field 'age' must be what the files hold, age; got old"),
     ],

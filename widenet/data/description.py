@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from widenet.data.manifest import Field, Manifest, Part, column
-from widenet.data.mapped import MappedFile
+from widenet.data.mapped import MappedFile, damaged
 from widenet.errors import OptionError
 from widenet.optional import optional
 
@@ -69,8 +70,12 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
             lengths = []
             for batch in (batch for file in files for batch in file.batches):
                 rows = batch.column(column(field.name, part))
+                try:
+                    rows.validate(full=True)
+                    np.add.at(features, rows.flatten().to_numpy(), 1)
+                except (pa.ArrowInvalid, IndexError) as error:
+                    raise damaged(folder, str(error)) from error
                 lengths.append(np.diff(rows.offsets.to_numpy()).astype(np.int64))
-                np.add.at(features, rows.flatten().to_numpy(), 1)
             yield Counts(field.name, part, np.concatenate([np.zeros(0, dtype=np.int64), *lengths]), features)
 
 

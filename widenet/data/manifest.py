@@ -3,9 +3,10 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import Field as Limits
 
 from widenet.errors import DataError
 from widenet.pictures.html import Html, table
@@ -13,6 +14,8 @@ from widenet.pictures.html import Html, table
 FORMAT_VERSION = 1
 FILE_NAME = "dataset.json"
 
+Count = Annotated[int, Limits(ge=0)]
+FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
 Part = Literal["train", "validation", "heldout"]
 Facts = dict[str, JsonValue]
 """How a dataset was made: for people, read by no code."""
@@ -38,15 +41,15 @@ class Field(_Frozen):
 
     name: str
     kind: Literal["sparse", "dense", "sequence"]
-    width: int
+    width: Annotated[int, Limits(ge=1, le=2**32)]
     """Number of features (sparse, sequence) or of numbers in a row (dense)."""
-    num_entries: dict[Part, int]
+    num_entries: dict[Part, Count]
     """Stored entries of each part that exists, over all examples."""
     has_values: bool = False
     """Whether sparse entries carry values; absent means that all are one. Always true for a dense field."""
     min_value: float = 1.0
     max_value: float = 1.0
-    vocabulary: str | None = None
+    vocabulary: FileName | None = None
     """File name of the feature names beside the manifest."""
 
     @property
@@ -58,20 +61,20 @@ class Field(_Frozen):
 class File(_Frozen):
     """One file of the directory, as it was published."""
 
-    size_bytes: int
+    size_bytes: Count
     sha256: str
-    num_rows: int
+    num_rows: Count
 
 
 class Manifest(_Frozen):
     """What a dataset directory holds."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: Annotated[int, Limits(ge=1)] = FORMAT_VERSION
     name: str
-    num_examples: int
+    num_examples: Count
     has_weights: bool = False
-    fields: dict[str, Field]
-    files: dict[str, File]
+    fields: Annotated[dict[str, Field], Limits(min_length=1)]
+    files: dict[FileName, File]
     source: Facts = {}
 
     @property
@@ -111,6 +114,10 @@ class Manifest(_Frozen):
         manifest = cls._parse(path)
         for name, file in manifest.files.items():
             _check_size(folder / name, file.size_bytes)
+        held = sum(manifest.files[name].num_rows for name in manifest.example_files)
+        if held != manifest.num_examples:
+            rule = f"num_examples must be what the files hold, {held:,}"
+            raise DataError(f"{path}: {rule}; got {manifest.num_examples:,}. Restore the file, or ingest again.")
         return manifest
 
     @classmethod
@@ -118,7 +125,7 @@ class Manifest(_Frozen):
         try:
             text = path.read_text(encoding="utf-8")
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: must be JSON; {error}. Restore the file, or ingest again.") from error
         version = document.get("format_version") if isinstance(document, dict) else None
         if not isinstance(version, int):

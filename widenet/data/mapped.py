@@ -19,10 +19,11 @@ class MappedFile:
         try:
             source = pa.memory_map(str(path))
             reader = pa.ipc.open_file(source)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise DataError(f"{path}: must be an Arrow IPC file; {error}. Restore it, or ingest again.") from error
+            self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).rstrip(".")
+            raise DataError(f"{path}: must be an Arrow IPC file; {reason}. Restore it, or ingest again.") from error
         self.schema = reader.schema
-        self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
         source.seek(0)
         self._buffer = source.read_buffer()
         self.bytes = np.frombuffer(self._buffer, dtype=np.uint8)
@@ -36,6 +37,11 @@ class MappedFile:
         if not 0 <= position < len(self.bytes) or position % WORD_BYTES:
             raise DataError(f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes. Write it again without compression.")
         return position
+
+
+def damaged(path: Path, what: str) -> DataError:
+    """What to raise for a file that is not as it was written."""
+    return DataError(f"{path}: {what}, so that the file is damaged. Restore it, or ingest again; `widenet data verify` reads it all.")
 
 
 class _Column:
@@ -81,6 +87,7 @@ class ListColumn(_Column):
         buffers = [(self.files[number], array.buffers()) for number, array in arrays]
         self.offsets_at = np.array([file.position(parts[1]) // WORD_BYTES for file, parts in buffers], dtype=np.int64)
         self.entries_at = np.array([file.position(parts[-1]) for file, parts in buffers], dtype=np.int64)
+        self.num_entries = np.array([_num_entries(array) for _, array in arrays], dtype=np.int64)
 
     def extents(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Record batch, first entry (counted within the batch) and number of entries of each row, int64 [E] each."""
@@ -88,9 +95,11 @@ class ListColumn(_Column):
         at = self.offsets_at[batches] + local
         starts, counts = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
         for file, chosen in self.by_file(batches):
-            first = file.words[at[chosen]]
+            first, last = file.words[at[chosen]], file.words[at[chosen] + 1]
+            if (first > last).any() or (last > self.num_entries[batches[chosen]]).any():
+                raise damaged(file.path, "a row ends before it begins, or after the last entry")
             starts[chosen] = first
-            counts[chosen] = file.words[at[chosen] + 1] - first
+            counts[chosen] = last - first
         return batches, starts, counts
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,10 +123,7 @@ class ListColumn(_Column):
         batches, starts, counts = self.extents(rows)
         first = self.entries_at[batches] + starts
         owners = self.file_of_batch[batches]
-        return [
-            self.files[owner].bytes[start : start + count].tobytes().decode()
-            for owner, start, count in zip(owners, first, counts, strict=True)
-        ]
+        return [_text(self.files[owner], start, start + count) for owner, start, count in zip(owners, first, counts, strict=True)]
 
 
 class FixedColumn(_Column):
@@ -134,6 +140,21 @@ class FixedColumn(_Column):
         for file, chosen in self.by_file(batches):
             values[chosen] = file.words.view(np.float32)[at[chosen][:, None] + np.arange(width)]
         return values
+
+
+def _num_entries(array: pa.Array) -> int:
+    """How many entries, or bytes of text, the rows of an array may have in all."""
+    if isinstance(array, pa.ListArray):
+        return len(array.values)
+    entries = array.buffers()[-1]
+    return 0 if entries is None else int(entries.size)
+
+
+def _text(file: MappedFile, start: int, stop: int) -> str:
+    try:
+        return file.bytes[start:stop].tobytes().decode()
+    except UnicodeDecodeError:
+        raise damaged(file.path, "an id is not UTF-8 text") from None
 
 
 def _batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.RecordBatch]:

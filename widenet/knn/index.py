@@ -47,6 +47,8 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
     k = checked_k(k)
     if num_processes() > 1:
         raise OptionError("an index is built by one process; start the command without --processes or torchrun.")
+    if out.is_dir():
+        raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another --out.")
     names = collection.keys.to_pylist()
     if any("\n" in name for name in names):
         raise DataError("keys must not hold a line break, for they are written one a line. Give other keys.")
@@ -113,6 +115,9 @@ def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
     keys = out.with_name(f"{out.name}.keys")
     for path, data in ((keys, "".join(f"{name}\n" for name in names).encode()), (out, faiss.serialize_index(index).tobytes())):
         beside = path.with_name(f".{path.name}.partial")
-        beside.write_bytes(data)
-        force_to_disk(beside)
-        beside.replace(path)
+        try:
+            beside.write_bytes(data)
+            force_to_disk(beside)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)

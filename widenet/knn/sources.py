@@ -207,8 +207,9 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
         _opened(path).close()
         try:
             return _array(str(path), np.load(path, mmap_mode="r"))
-        except ValueError as error:
-            raise DataError(f"{path}: must be a .npy file of numbers; {error}. Write it by numpy.save.") from None
+        except (ValueError, EOFError) as error:
+            reason = str(error).rstrip(".")
+            raise DataError(f"{path}: must be a .npy file of numbers; {reason}. Write it by numpy.save.") from None
     if path.suffix.lower() == ".parquet":
         return _parquet(path)
     return TextFile(path, key_delimiter, delimiter)

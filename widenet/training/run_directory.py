@@ -81,6 +81,8 @@ class RunDirectory:
             raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
         if _is_taken(path):
             raise _taken(path)
+        if start_from is not None:
+            _check_finished(start_from.resolve())
         fields = {name: _record(dataset, name) for name in network.fields}
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
@@ -220,8 +222,7 @@ class RunDirectory:
         """Fill a network with the weights that this run begins with, where those are another run's; raises CheckpointError."""
         if self.start is None:
             return
-        if not (self.start / "model").is_dir():
-            raise CheckpointError(f"{self.start} holds no finished model to start from. Name a run that has ended, or import one.")
+        _check_finished(self.start)
         Checkpoint.open(self.start / "model").load_into(network, with_state=False)
 
     def log(self, record: Mapping[str, Any]) -> None:
@@ -291,6 +292,11 @@ def _holds_no_work(path: Path) -> bool:
 def _is_taken(path: Path) -> bool:
     """Whether a path holds something that no new run may replace."""
     return path.exists() and not _holds_no_work(path) and (not path.is_dir() or any(path.iterdir()))
+
+
+def _check_finished(start: Path) -> None:
+    if not (start / "model").is_dir():
+        raise CheckpointError(f"{start} holds no finished model to start from. Name a run that has ended, or import one.")
 
 
 def _taken(path: Path) -> CheckpointError:

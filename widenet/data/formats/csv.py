@@ -10,7 +10,7 @@ import duckdb
 from widenet.data.formats import sql
 from widenet.data.formats.columns import OBVIOUS, Columns, first_broken, is_number, plain
 from widenet.data.formats.source import Reading, TextSource
-from widenet.data.formats.text import NO_UTF8, TextFile
+from widenet.data.formats.text import NO_NUL, NO_UTF8, TextFile
 from widenet.errors import DataError
 
 SUFFIXES: tuple[str, ...] = (".csv", ".tsv")
@@ -28,6 +28,8 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     lines = file.sample()
     delimiter = reading.delimiter or guessed_delimiter(lines)
     first = next(_cells(lines, delimiter), [])
+    if any("\0" in cell for cell in first):
+        raise DataError(f"{name}: line 1: {NO_NUL}")
     has_header = not reading.columns and (_names_columns(first, reading.named) if reading.has_header is None else reading.has_header)
     if has_header:
         if not any(first):

@@ -56,10 +56,15 @@ class JsonLines(TextSource):
         listed = ", ".join(
             f"unnest(CASE WHEN len({sql.name(key)}) > 0 THEN {sql.name(key)} ELSE [NULL] END) AS {sql.name(key)}"
             if key in self.lists
-            else sql.name(key)
+            else f"CASE WHEN {self._lengths_agree()} THEN {sql.name(key)} END AS {sql.name(key)}"
             for key in self.columns
         )
         return f"(SELECT {listed} FROM {table})"  # noqa: S608
+
+    def _lengths_agree(self) -> str:
+        """The SQL of whether the lists of a line are of one length; a missing one has none."""
+        first, *others = (f"coalesce(len({sql.name(key)}), 0)" for key in sorted(self.lists))
+        return " AND ".join(f"{first} = {other}" for other in others) or "true"
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Lines that are no JSON objects, and those with a value that breaks a rule."""

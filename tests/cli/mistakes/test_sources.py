@@ -1,0 +1,112 @@
+# ruff: noqa: E501 - a row of the table is a line
+"""Sources of `widenet data ingest` that break a rule: the place, the rule and the remedy, and nothing is left behind."""
+
+import gzip
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROWS = "user,item\n" + "".join(f"u{row},{row * 7 % 13}\n" for row in range(5000))
+RATED = "user,item,rating\nu1,1,{}\n"
+
+
+def parquet(**columns):
+    """The bytes of a Parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def npz(**arrays):
+    """The bytes of a .npz file."""
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)
+    return sink.getvalue()
+
+
+GZIP = gzip.compress(ROWS.encode(), mtime=0)
+TABLE = parquet(user=["a", "b"], item=["1", "2"], rating=[1.0, float("nan")])
+MATRIX = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2]), "shape": np.array([2, 2])}
+
+# fmt: off
+SOURCES = {
+    'an empty file': ("a.csv", "", "", 'must hold interactions; the file is empty.'),
+    'no line but the header': ("a.csv", "user,item\n", "", 'at least one interaction must be left; there is none. Check the file.'),
+    'empty lines': ("a.csv", "\n\n\n", "", 'line 1: must name the columns; it is empty.'),
+    'one column': ("a.csv", "user\nu1\n", "", 'no column is obviously the item; it has user. Name one with --item, or say --no-header if line 1 is data.'),
+    'a column twice': ("a.csv", "user,user\nu1,1\n", "", 'line 1: column names must differ; "user" stands twice. Rename one.'),
+    'a cell too few': ("a.csv", "user,item\nu1,1\nu2\n", "", 'line 3: must have 2 columns; got 1. Quote text that holds the delimiter.'),
+    'a cell too many': ("a.csv", "user,item\nu1,1\nu2,2,3\n", "", 'line 3: must have 2 columns; got 3. Quote text that holds the delimiter.'),
+    'no user': ("a.csv", "user,item\n,1\n", "", 'line 2: column "user" must not be empty. Fix or remove the row.'),
+    'no item': ("a.csv", "user,item\nu1,\n", "", 'line 2: column "item" must not be empty. Fix or remove the row.'),
+    'an open quote': ("a.csv", 'user,item\n"u1,1\nu2,2\n', "", 'line 2: must be CSV; unexpected end of data. Close the quotes, or remove them.'),
+    'a field of 3 MB': ("a.csv", f"user,item\n{'u' * 3_000_000},1\n", "", 'line 2: must be CSV; field larger than field limit (131072). Close the quotes, or remove them.'),
+    'another encoding': ("a.csv", "user,item\nu1,caf\u00e9\n".encode("latin-1"), "", 'line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
+    'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 'line 2: column "item" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
+    'a NUL in a user': ("a.csv", "user,item\nu2,1\nu\0,2\n", "", 'line 3: column "user" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
+    'UTF-16': ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), "", "line 1: must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."),
+    'a word for a number': ("a.csv", RATED.format("five"), "--value rating", 'line 2: column "rating" must be a number; got "five". Fix or remove the row.'),
+    'NaN': ("a.csv", RATED.format("nan"), "--value rating", 'line 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
+    'infinity': ("a.csv", RATED.format("-inf"), "--value rating", 'line 2: column "rating" must be a number; got "-inf". Fix or remove the row.'),
+    'beyond float32': ("a.csv", RATED.format("1e39"), "--value rating", 'line 2: column "rating" must be a number; got "1e39". Fix or remove the row.'),
+    'no number': ("a.csv", RATED.format(""), "--value rating", 'line 2: column "rating" must be a number. Fix or remove the row.'),
+    'no time': ("a.csv", "user,item,at\nu1,1,yesterday\n", "--time at", 'line 2: column "at" must be a number or a timestamp; got "yesterday". Fix or remove the row.'),
+    'more bad lines than may be skipped': ("a.csv", RATED.format("x") + "u2,1,y\nu3,1,1\n", "--value rating --skip-bad-lines 1", 'line 2: column "rating" must be a number; got "x". Fix or remove the row. More than 1 lines are bad: mend them, or raise --skip-bad-lines.'),
+    'a column that is not there': ("a.csv", "user,item\nu1,1\n", "--user usr", 'column "usr" does not exist; it has user, item. Did you mean "user"? Choose with --user.'),
+    'one column for two roles': ("a.csv", "user,item\nu1,1\n", "--item user", 'column "user" cannot be both user and item. Name another with --item.'),
+    'too few names': ("a.csv", "u1,1,5\n", "--columns user,item", 'line 1: must have the columns user, item; got 3. Correct --columns.'),
+    'a cut-off gzip': ("a.csv.gz", GZIP[: len(GZIP) // 2], "", 'must be a whole file of gzip; Compressed file ended before the end-of-stream marker was reached. Fetch or compress it again.'),
+    'a wrong gzip checksum': ("a.csv.gz", GZIP[:-8] + bytes(4) + GZIP[-4:], "", 'must be a whole file of gzip; CRC check failed 0x0 != 0x3d5e7d98. Fetch or compress it again.'),
+    'no gzip after its magic': ("a.csv.gz", b"\x1f\x8bnothing at all", "", 'must be a whole file of gzip; Unknown compression method. Fetch or compress it again.'),
+    'a damaged zstd': ("a.csv.zst", b"\x28\xb5\x2f\xfdnothing at all", "", 'must be a whole file of zstd; ZSTD decompress failed: Unsupported frame parameter. Fetch or compress it again.'),
+    'a cut-off Parquet': ("a.parquet", TABLE[: len(TABLE) // 2], "", 'must be a Parquet file; Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file. Check the file, or name another --format.'),
+    'a Parquet of four bytes': ("a.parquet", b"PAR1", "", 'must be a Parquet file; Parquet file size is 4 bytes, smaller than the minimum file footer (8 bytes). Check the file, or name another --format.'),
+    'text called Parquet': ("a.parquet", ROWS, "", 'must be a Parquet file; Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file. Check the file, or name another --format.'),
+    'a damaged page of Parquet': ("a.parquet", TABLE[:4] + bytes(40) + TABLE[44:], "", 'cannot be read: TProtocolException: Invalid data. Check the file, or name its --format.'),
+    "NaN that Parquet's statistics hide": ("a.parquet", TABLE, "--value rating", 'row 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
+    'no rows of Parquet': ("a.parquet", parquet(user=pa.array([], pa.string()), item=pa.array([], pa.string())), "", 'at least one interaction must be left; there is none. Check the file.'),
+    'a null user': ("a.parquet", parquet(user=["a", None], item=["1", "2"]), "", 'row 2: column "user" must not be empty. Fix or remove the row.'),
+    'lists for items': ("a.parquet", parquet(user=["a"], item=[[1]]), "", 'no column is obviously the item; it has user. Name one with --item.'),
+    'objects for items': ("a.parquet", parquet(user=["a"], item=[{"id": 1}]), "", 'no column is obviously the item; it has user. Name one with --item.'),
+    'a NUL in Parquet': ("a.parquet", parquet(user=["a\0"], item=["1"]), "", 'cannot be read: an id holds the character NUL. Check the file, or name its --format.'),
+    'JSON that ends early': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u"\n', "", "line 2: must be a JSON object; Expecting ',' delimiter at character 13. Fix or remove the line."),
+    'a JSON array': ("a.jsonl", "[1, 2]\n", "", "line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
+    'words after JSON': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u","item":1} x\n', "", 'line 2: must be a JSON object; Extra data at character 23. Fix or remove the line.'),
+    'a list and no list': ("a.jsonl", '{"user":"u","item":[1]}\n{"user":"u","item":2}\n', "", 'line 2: "item" must be a list, as in the first lines. Fix or remove the line.'),
+    'lists of several lengths': ("a.jsonl", '{"user":"u","item":[1],"rating":[1,2]}\n', "--value rating", 'line 1: the lists item, rating must be of one length. Fix or remove the line.'),
+    'a NaN literal': ("a.jsonl", '{"user":"u","item":1,"rating":NaN}\n', "--value rating", 'line 1: column "rating" must be a number; got "NaN". Fix or remove the row.'),
+    'true for a number': ("a.jsonl", '{"user":"u","item":1,"rating":true}\n', "--value rating", 'line 1: column "rating" must be a number; got "true". Fix or remove the row.'),
+    'a key twice': ("a.jsonl", '{"user":"u","user":"v","item":1}\n', "", 'line 1: must be a JSON object; the key "user" stands twice. Fix or remove the line.'),
+    'deep nesting': ("a.jsonl", '{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}\n", "", "line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
+    'a byte order mark': ("a.jsonl", b'\xef\xbb\xbf{"user":"u","item":1}\n', "", 'line 1: must not begin with a byte order mark. Remove it, for example with `tail -c +4`.'),
+    'half a character': ("a.jsonl", '{"user":"\\ud800","item":1}\n', "", 'line 1: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
+    'an escaped NUL': ("a.jsonl", '{"user":"\\u0000","item":1}\n', "", 'line 1: column "user" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
+    'a null item': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u"}\n', "", 'line 2: column "item" must not be empty. Fix or remove the row.'),
+    'no tab': ("a.dsstne", "u1 a,1\n", "", 'line 1: must be a name, a tab and features; it has no tab. Fix or remove the line.'),
+    'no name': ("a.dsstne", "\ta,1\n", "", 'line 1: column "user" must not be empty. Fix or remove the row.'),
+    'no feature': ("a.dsstne", "u1\t,1\n", "", 'line 1: column "item" must not be empty. Fix or remove the row.'),
+    "a feature's value that is none": ("a.dsstne", "u1\ta,1:b,x\n", "--value value", 'line 1: column "value" must be a number; got "x". Fix or remove the row.'),
+    'bytes that are no text': ("a.dsstne", b"u1\ta,1\xff\n", "", 'line 1: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
+    'bytes that are no text, in words': ("a.adj", b"u1 a\nu2 \xff\n", "", 'line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
+    'a NUL in words': ("a.adj", "u1 a\nu2 b\0\n", "", "line 2: must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."),
+    'no words': ("a.adj", "\n\n", "", 'at least one interaction must be left; there is none. Check the file.'),
+    'bytes that are no text, in sessions': ("a.sessions", b"a b\n\xff\n", "", 'line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
+    'no zip': ("a.npz", b"PK\x03\x04", "", 'must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; File is not a zip file. Write it again with `save_npz(path, matrix.tocsr())`.'),
+    'no matrix': ("a.npz", npz(rows=np.arange(3)), "", "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; it has no array 'format'. Write it again with `save_npz(path, matrix.tocsr())`."),
+    'a matrix of another shape': ("a.npz", npz(format=b"csr", data=np.ones(3), **MATRIX), "", 'must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; its arrays do not fit its shape. Write it again with `save_npz(path, matrix.tocsr())`.'),
+    'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value", 'row 2: column "value" must be a number; got "nan". Fix or remove the row.'),
+    'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", "", 'line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz.'),
+    'a line of two formats': ("a", "u1\ta:b\n", "", "line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne."),
+}
+# fmt: on
+"""What is wrong: the name of a file, what it holds, options, and what is said of it."""
+
+
+@pytest.mark.parametrize("wrong", SOURCES)
+def test_a_bad_source_is_one_sentence(wrong, refused, desk):
+    name, content, options, said = SOURCES[wrong]
+    (desk / "bad" / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert refused(" ".join(["data ingest", f"bad/{name}", "--out OUT", *options.split()])) == f"widenet: bad/{name}: {said}"

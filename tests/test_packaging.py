@@ -1,0 +1,204 @@
+"""What is installed: every file of the package and no other, running by itself, and a missing library named with its extra."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = {str(path.relative_to(ROOT)) for path in (ROOT / "widenet").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OLDEST = (3, 11)
+GONE = {"asynchat", "asyncore", "cgi", "cgitb", "crypt", "distutils", "imp", "lib2to3", "pipes", "smtpd", "telnetlib", "uu", "xdrlib"}
+"""What the standard library has in Python 3.11 and lacks in 3.13."""
+
+EXTRAS = {
+    "netCDF4": ("dsstne", "netCDF4"),
+    "onnx": ("onnx", "onnx"),
+    "h5py": ("keras", "h5py"),
+    "google.protobuf": ("caffe", "protobuf"),
+    "faiss": ("knn", "faiss"),
+    "matplotlib": ("plot", "matplotlib"),
+}
+"""The libraries that may be missing, each with its extra and what a message calls it."""
+
+COMMANDS = {
+    "netCDF4": [
+        "import data.nc --out OUT",
+        "data ingest data.nc --out OUT",
+        "dsstne import-data data.nc --out OUT",
+        "dsstne export-data data OUT",
+        "dsstne import-model data.nc --out OUT",
+        "dsstne export-model run OUT",
+        "dsstne generateNetCDF -d gl -i text -o OUT -f features -s samples -c",
+        "dsstne train -c text -i text -o text -n OUT",
+        "dsstne predict -d gl -n data.nc -i text -o text -r text -f text -s OUT",
+        "dsstne encoder commands.json",
+    ],
+    "onnx": ["import model.onnx --out OUT", "export run --out OUT.onnx"],
+    "h5py": ["import model.keras --out OUT"],
+    "faiss": ["knn export vectors.txt --out OUT"],
+    "matplotlib": ["data describe data --plot OUT.png"],
+}
+"""Command lines that need a library. OUT is a path where nothing is. TensorBoard, which is always there, brings protobuf."""
+
+WITHOUT = """
+import json, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if any(name == each or name.startswith(each + ".") for each in {missing}):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+sys.path.insert(0, {folder!r})
+from widenet.cli import main
+for line in json.loads({lines!r}):
+    try:
+        main(line)
+    except SystemExit as ended:
+        print(f"ended {{ended.code or 0}}", file=sys.stderr)
+"""
+"""Runs command lines where libraries are missing."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the source distribution, made from a copy of what the repository has."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
+    for name in ("widenet", "tests", "docs", "benchmarks", "examples"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, source)
+    code = f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r}); build_meta.build_sdist({str(out)!r})"
+    called(["-c", code], cwd=source)
+    return {path.suffix: path for path in out.iterdir()}
+
+
+def called(words, cwd, **more):
+    """A Python process that must end well; gives what it printed."""
+    ended = subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False, **more)
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    names = set(zipfile.ZipFile(built[".whl"]).namelist())
+    assert {name for name in names if ".dist-info/" not in name} == PACKAGE
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_source_distribution_holds_the_package_and_what_builds_it(built):
+    with tarfile.open(built[".gz"]) as archive:
+        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    rest = {name for name in names if not name.startswith("widenet.egg-info/")}
+    assert rest == PACKAGE | {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """The wheel, installed into an empty folder."""
+    folder = tmp_path_factory.mktemp("installed")
+    called(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder), str(built[".whl"])], cwd=folder)
+    return folder
+
+
+def isolated(folder, missing, *lines, cwd):
+    """What command lines of an installed package print and how they end, without some libraries, and without this checkout."""
+    code = WITHOUT.format(missing=sorted(missing), folder=str(folder), lines=json.dumps([line.split() for line in lines]))
+    return called(["-I", "-W", "error", "-c", code], cwd=cwd)
+
+
+def test_the_installed_package_works_without_any_extra(installed, tmp_path):
+    network = {
+        "layers": [
+            {"name": "history", "kind": "input", "field": "items"},
+            {"name": "taste", "units": 2},
+            {"name": "next", "kind": "output", "field": "items"},
+        ]
+    }
+    (tmp_path / "likes.csv").write_text("user,item\nu1,a\nu1,b\nu2,b\nu2,c\n")
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    (tmp_path / "training.json").write_text('{"epochs": 1, "shards": 1}')
+    lines = [
+        "--help",
+        "--version",
+        "schema network",
+        "data ingest likes.csv --out data",
+        "train network.json training.json --data data --out run --quiet --device cpu",
+        "recommend run a --json --device cpu",
+        "demo --help",
+    ]
+    ended = isolated(installed, COMMANDS, *lines, cwd=tmp_path)
+    assert [line for line in ended.stderr.splitlines() if line.startswith("ended")] == ["ended 0"] * len(lines)
+    assert f"widenet {PROJECT['version']}\n" in ended.stdout
+    assert '"$schema"' in ended.stdout
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Files that the commands name; they hold little, for a missing library is told before they are read."""
+    dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3)
+    for name in ("text", "features", "samples", "model.onnx", "model.keras"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "vectors.txt").write_text("a\t1 2\nb\t2 1\n")
+    (tmp_path / "data.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
+    (tmp_path / "commands.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.mark.parametrize("library", COMMANDS)
+def test_a_missing_library_is_one_sentence_with_its_extra(library, folder):
+    before = sorted(folder.rglob("*"))
+    ended = isolated(ROOT, [library], *[line.replace("OUT", "out") for line in COMMANDS[library]], cwd=folder)
+    extra, name = EXTRAS[library]
+    said = f"widenet: {name} must be installed for this; No module named '{library}"
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 2 * len(COMMANDS[library])
+    assert lines[1::2] == ["ended 2"] * len(COMMANDS[library])
+    assert [line for line in lines[::2] if not line.startswith(said)] == []
+    assert {line.rpartition("`")[0].rpartition("`")[2] for line in lines[::2]} == {f"pip install 'widenet[{extra}]'"}
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
+    named = set()
+    for path in sorted(PACKAGE):
+        for node in ast.walk(ast.parse((ROOT / path).read_text())) if path.endswith(".py") else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
+                named.add(tuple(argument.value for argument in node.args))
+    assert named == {(name, extra) for extra, name in EXTRAS.values()}
+    for name, extra in named:
+        assert any(each.startswith(name) for each in PROJECT["optional-dependencies"][extra])
+
+
+@pytest.mark.parametrize("path", sorted(path for path in PACKAGE if path.endswith(".py")))
+def test_a_module_is_one_of_the_oldest_and_of_the_newest_python(path):
+    tree = ast.parse((ROOT / path).read_text(), path, feature_version=OLDEST)
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.split(".")[0] for name in names} & GONE == set()
+
+
+def test_the_pythons_that_are_promised_begin_with_the_oldest():
+    assert PROJECT["requires-python"].startswith(f">={'.'.join(map(str, OLDEST))},")
+
+
+def test_importing_every_module_warns_of_nothing():
+    code = (
+        "import importlib, pkgutil, widenet\n"
+        "for module in pkgutil.walk_packages(widenet.__path__, 'widenet.'):\n"
+        "    importlib.import_module(module.name)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert called(["-W", "error", "-c", code], cwd=ROOT, env=environment).stderr == ""
