@@ -8,13 +8,17 @@ from typing import TextIO
 
 import typer
 
+from widenet.errors import OptionError
+
 
 @contextmanager
 def lines_to(path: Path | None) -> Iterator[TextIO]:
-    """An open text; None: standard output. Folders are made, an earlier file is replaced. Raises OSError."""
+    """An open text; None: standard output. Folders are made, an earlier file is replaced. Raises OptionError, OSError."""
     if path is None:
         yield typer.get_text_stream("stdout")
         return
+    if path.is_dir():
+        raise OptionError(f"{path}: must be a file to write; it is a directory. Name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

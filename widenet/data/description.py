@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.manifest import Field, Manifest, Part, column
-from widenet.data.mapped import MappedFile, damaged
+from widenet.data.mapped import MappedFile, batches_with, damaged
 from widenet.errors import OptionError
 from widenet.optional import optional
 
@@ -68,8 +68,9 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
         for part in field.parts if field.kind != "dense" else ():
             features = np.zeros(field.width, dtype=np.int64)
             lengths = []
-            for batch in (batch for file in files for batch in file.batches):
-                rows = batch.column(column(field.name, part))
+            name = column(field.name, part)
+            for batch in (batch for file in files for batch in batches_with(file, name, pa.list_(pa.uint32()))):
+                rows = batch.column(name)
                 try:
                     rows.validate(full=True)
                     np.add.at(features, rows.flatten().to_numpy(), 1)

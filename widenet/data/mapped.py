@@ -20,7 +20,8 @@ class MappedFile:
             source = pa.memory_map(str(path))
             reader = pa.ipc.open_file(source)
             self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-        except (OSError, pa.ArrowException) as error:
+            self.names = reader.schema.names
+        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             reason = str(error).rstrip(".")
             raise DataError(f"{path}: must be an Arrow IPC file; {reason}. Restore it, or ingest again.") from error
         self.schema = reader.schema
@@ -49,7 +50,7 @@ class _Column:
 
     def __init__(self, files: Sequence[MappedFile], name: str, kind: pa.DataType) -> None:
         self.files = files
-        arrays = [(number, batch.column(name)) for number, file in enumerate(files) for batch in _batches_with(file, name, kind)]
+        arrays = [(number, batch.column(name)) for number, file in enumerate(files) for batch in batches_with(file, name, kind)]
         self.file_of_batch = np.array([number for number, _ in arrays], dtype=np.int64)
         self.first_rows = np.zeros(len(arrays) + 1, dtype=np.int64)
         np.cumsum([len(array) for _, array in arrays], out=self.first_rows[1:])
@@ -157,9 +158,10 @@ def _text(file: MappedFile, start: int, stop: int) -> str:
         raise damaged(file.path, "an id is not UTF-8 text") from None
 
 
-def _batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.RecordBatch]:
-    if name not in file.schema.names:
-        raise DataError(f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.schema.names)}. Ingest again.")
+def batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.RecordBatch]:
+    """The record batches of a file that has a column of this name and type; raises DataError for another, and for nulls."""
+    if name not in file.names:
+        raise DataError(f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.names)}. Ingest again.")
     actual = file.schema.field(name).type
     if not actual.equals(kind):
         raise DataError(f"{file.path}: column {name!r} must be {kind}; got {actual}. Ingest again.")

@@ -82,7 +82,7 @@ class RunDirectory:
         if _is_taken(path):
             raise _taken(path)
         if start_from is not None:
-            _check_finished(start_from.resolve())
+            _check_finished(start_from)
         fields = {name: _record(dataset, name) for name in network.fields}
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:

@@ -37,6 +37,7 @@ SOURCES = {
     'no line but the header': ("a.csv", "user,item\n", "", 'at least one interaction must be left; there is none. Check the file.'),
     'empty lines': ("a.csv", "\n\n\n", "", 'line 1: must name the columns; it is empty.'),
     'one column': ("a.csv", "user\nu1\n", "", 'no column is obviously the item; it has user. Name one with --item, or say --no-header if line 1 is data.'),
+    'one column without a name': ("a.csv", "7\n", "", 'no column is obviously the user; it has 1. Name one with --user.'),
     'a column twice': ("a.csv", "user,user\nu1,1\n", "", 'line 1: column names must differ; "user" stands twice. Rename one.'),
     'a cell too few': ("a.csv", "user,item\nu1,1\nu2\n", "", 'line 3: must have 2 columns; got 1. Quote text that holds the delimiter.'),
     'a cell too many': ("a.csv", "user,item\nu1,1\nu2,2,3\n", "", 'line 3: must have 2 columns; got 3. Quote text that holds the delimiter.'),

@@ -44,7 +44,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
         raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice. Rename one.')
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
-    roles = {} if has_header or reading.columns else {"user": "1", "item": "2"}
+    roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
     doubt = ", or say --no-header if line 1 is data" if has_header and reading.has_header is None else ""
     return Csv(name, kind, names, roles, doubt=doubt, file=file, delimiter=delimiter, has_header=has_header)
 

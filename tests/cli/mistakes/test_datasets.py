@@ -1,0 +1,126 @@
+"""Datasets that are not as they were written, and places that cannot be written to: one sentence, and nothing is left behind."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FILE_BYTES = 600
+"""Less than a dataset takes."""
+
+RESTORE = "Restore the file, or ingest again."
+WHOLE = {
+    "a newer version": ({"format_version": 2}, "format_version must be at most 1; got 2. Update widenet, or ingest again with this one."),
+    "a version below 1": ({"format_version": 0}, f"format_version: Input should be greater than or equal to 1; got 0. {RESTORE}"),
+    "a version in quotes": ({"format_version": "1"}, f"format_version must be a whole number; got '1'. {RESTORE}"),
+    "2^31 examples": ({"num_examples": 2**31}, f"num_examples must be what the files hold, 12; got 2,147,483,648. {RESTORE}"),
+    "examples below 0": ({"num_examples": -1}, f"num_examples: Input should be greater than or equal to 0; got -1. {RESTORE}"),
+    "an unknown key": ({"extra": 1}, f"extra: Extra inputs are not permitted; got 1. {RESTORE}"),
+    "no fields": ({"fields": {}}, f"fields: Dictionary should have at least 1 item after validation, not 0; got {{}}. {RESTORE}"),
+    "no files": ({"files": {}}, f"num_examples must be what the files hold, 0; got 12. {RESTORE}"),
+}
+"""Changes of dataset.json, and what is said of it."""
+
+FIELD = {
+    "a width beyond 2^32": ({"width": 2**40}, f"width: Input should be less than or equal to 4294967296; got 1099511627776. {RESTORE}"),
+    "a width below 1": ({"width": -3}, f"width: Input should be greater than or equal to 1; got -3. {RESTORE}"),
+    "a width in quotes": ({"width": "9"}, f"width: Input should be a valid integer; got '9'. {RESTORE}"),
+    "an unknown kind": ({"kind": "spars"}, f"kind: Input should be 'sparse', 'dense' or 'sequence'; got 'spars'. {RESTORE}"),
+    "entries below 0": (
+        {"num_entries": {"train": -1}},
+        f"num_entries.train: Input should be greater than or equal to 0; got -1. {RESTORE}",
+    ),
+}
+"""The same of its field."""
+
+TEXTS = {
+    "an open brace": b"{",
+    "nothing": b"",
+    "no UTF-8": b"\xff",
+    "deep nesting": b"[" * 100_000,
+    "a number of 5,000 digits": b'{"format_version": ' + b"9" * 5000 + b"}",
+}
+COMMANDS = ["data verify bad/data", "data describe bad/data", "train network.json training.json --data bad/data --out OUT"]
+
+
+@pytest.fixture
+def manifest(world, desk):
+    """The manifest of a copy of the data in `bad`."""
+    shutil.copytree(world / "data", desk / "bad" / "data")
+    return desk / "bad" / "data" / "dataset.json"
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("wrong", [*WHOLE, *FIELD])
+def test_a_wrong_manifest_is_one_sentence(line, wrong, manifest, refused):
+    values = json.loads(manifest.read_text())
+    change, said = WHOLE.get(wrong) or FIELD[wrong]
+    place = values if wrong in WHOLE else values["fields"]["items"]
+    place.update(change)
+    manifest.write_text(json.dumps(values))
+    assert refused(line) == f"widenet: bad/data/dataset.json: {'' if wrong in WHOLE else 'fields.items.'}{said}"
+
+
+@pytest.mark.parametrize("wrong", TEXTS)
+def test_a_manifest_that_is_no_json_is_one_sentence(wrong, manifest, refused):
+    manifest.write_bytes(TEXTS[wrong])
+    said = refused("data verify bad/data")
+    assert said.startswith("widenet: bad/data/dataset.json: must be JSON; ")
+    assert said.endswith(RESTORE)
+
+
+@pytest.mark.parametrize("name", ["examples-00000.arrow", "items.vocabulary.arrow"])
+def test_every_flipped_byte_of_a_dataset_is_found(name, manifest, refused):
+    path = manifest.with_name(name)
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 97):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        said = f"bad/data/{name}: must have the SHA-256 of dataset.json; it changed. Restore it, or ingest again."
+        assert refused("data verify bad/data") == f"widenet: {said}"
+
+
+@pytest.mark.parametrize("line", ["data describe bad/data", "predict run --data bad/data --out out.csv"])
+def test_a_flipped_byte_is_harmless_or_one_sentence_where_no_checksum_is_compared(line, manifest, widenet, desk):
+    path = manifest.with_name("examples-00000.arrow")
+    whole = path.read_bytes()
+    for position in range(1, len(whole), 41):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        ended = widenet(*line.split())
+        (desk / "out.csv").unlink(missing_ok=True)
+        assert ended.status in (0, 2), position
+        assert ended.status == 0 or ended.err.splitlines()[-1].startswith("widenet: bad/data"), ended.err
+
+
+@pytest.mark.parametrize(
+    ("change", "what"), [(Path.unlink, "listed in dataset.json but missing"), (lambda path: os.truncate(path, 9), "must have ")]
+)
+def test_a_file_that_is_gone_or_cut_off_is_one_sentence(change, what, manifest, refused):
+    change(manifest.with_name("examples-00000.arrow"))
+    for line in COMMANDS:
+        assert refused(line).startswith(f"widenet: bad/data/examples-00000.arrow: {what}")
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))
+from widenet.cli import main
+main(sys.argv[1:])
+"""
+"""Runs a command line where files cannot grow, as on a disk that is full."""
+
+
+def test_a_full_disk_leaves_no_half_written_dataset(tmp_path):
+    rows = "".join(f"user-{row % 97},item-{row % 89}\n" for row in range(5000))
+    (tmp_path / "likes.csv").write_text(f"user,item\n{rows}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", LIMITED.format(size=FILE_BYTES), "data", "ingest", "likes.csv", "--out", "data"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[-1].startswith("widenet: ")
+    assert "File too large" in ended.stderr.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["likes.csv"]
