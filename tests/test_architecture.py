@@ -14,7 +14,7 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
-    {"demo", "interop"},
+    {"demo", "interop", "starter"},
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},

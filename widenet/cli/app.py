@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, import_network, interchange, knn, model, plan, schema, train
+from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -35,6 +35,7 @@ app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
 app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
+app.command("new")(new.new)
 
 _INTERRUPTED = 130
 _USAGE_ERROR: Any = typer.BadParameter.__base__
