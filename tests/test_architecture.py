@@ -14,7 +14,11 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
+<<<<<<< HEAD
     {"demo", "interop", "report"},
+=======
+    {"demo", "interop", "starter"},
+>>>>>>> site
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},
@@ -55,6 +59,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_gpu.py",
+    "tests/test_guides.py",
     "tests/test_kills.py",
     "tests/test_pictures.py",
     "tests/test_readme.py",

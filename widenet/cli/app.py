@@ -9,7 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+<<<<<<< HEAD
 from widenet.cli import data, demo, import_network, interchange, knn, model, plan, report, schema, train
+=======
+from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, schema, train
+>>>>>>> site
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -37,6 +41,7 @@ app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
 app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
+app.command("new")(new.new)
 
 _INTERRUPTED = 130
 _USAGE_ERROR: Any = typer.BadParameter.__base__
