@@ -54,7 +54,7 @@ class After:
 
 def log(run):
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
 
 
 def outcome(run):

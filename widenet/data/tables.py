@@ -22,6 +22,7 @@ from widenet.data.sources import Sources, mistake
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_memory
+from widenet.plan.numbers import bytes_of
 
 ROWS_PER_STREAM = 2**18
 
@@ -49,9 +50,11 @@ OnRows = Callable[[int, int | None], None]
 @contextmanager
 def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk or the memory lacks."""
-    folder.mkdir()
+    if threads < 1:
+        raise OptionError(f"threads must be at least 1; got {threads}.")
     room = available_memory()
-    limit = memory or (f"{int(_MEMORY_SHARE * room)}B" if room else None)
+    limit = bytes_of(memory, "--memory") if memory else int(_MEMORY_SHARE * room) if room else None
+    folder.mkdir()
     config: dict[str, str | bool | int | float | list[str]] = {
         "temp_directory": str(folder),
         "threads": threads,
@@ -59,11 +62,7 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
         "disabled_optimizers": "build_side_probe_side,join_order",  # sources have no known length and would be kept whole in memory
     }
     try:
-        try:
-            connection = duckdb.connect(":memory:", config=config | ({"memory_limit": limit} if limit else {}))
-        except duckdb.Error as error:
-            raise OptionError(f'--memory must be a size such as "8GB" and --threads at least 1; {_first_line(error)}.') from error
-        with connection:
+        with duckdb.connect(":memory:", config=config | ({"memory_limit": f"{limit}B"} if limit else {})) as connection:
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise DataError(f"{folder.parent}: no room for the work; {_first_line(error)}. Give more --memory, or free disk space.") from error
@@ -113,6 +112,8 @@ class Tables:
         broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
         if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
             raise sources.mistake("a cell breaks the rule of its column")
+        if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):  # noqa: S608
+            raise sources.mistake("an id holds the character NUL")
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
         """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""

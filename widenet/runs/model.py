@@ -10,17 +10,21 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import FitError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
+from widenet.metrics import Metrics
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.pictures.html import tag
 from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, recommendations
 from widenet.predict.top_k import Filter, top_k
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.spec.activations import SIGNED
+from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.training.log_curves import log_curves
 from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
@@ -64,6 +68,11 @@ class Model:
         layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
         return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
 
+    def _repr_html_(self) -> str:
+        """The layers and the curves of the training, for notebooks."""
+        sizes = {name: f"{units:,} units" for name, units in self.network.units.items()}
+        return tag("div", drawn(self.run.network, sizes), log_curves(self.run.records()))
+
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
@@ -91,7 +100,7 @@ class Model:
         output: str | None = None,
         exclude_seen: bool = True,
         advance: Callable[[int], None] | None = None,
-    ) -> dict[str, float]:
+    ) -> Metrics:
         """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
         dataset = dataset_of(data)
         self.run.check_dataset(dataset)

@@ -1,6 +1,5 @@
 """Training a network into a run directory: begun, resumed, or begun with another run's weights."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,6 @@ from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.evaluate import evaluate
 from widenet.model.build import build
-from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
@@ -27,9 +25,11 @@ from widenet.runs.arguments import dataset_of, document, path_of
 from widenet.runs.model import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.begin import begun
 from widenet.training.check import check_training
 from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
+from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, holds_work_of
 from widenet.training.start import load_start
@@ -71,9 +71,8 @@ def train(
         check_memory(job, chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
-        run = _run_directory(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
-        if launch_id():
-            by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
+        run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
+        by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
         net.prepare_training(rule)
@@ -183,37 +182,3 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     before, now = checkpoint.facts.get("device"), network.device.type
     if before not in (None, now):
         raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')
-
-
-def _run_directory(
-    path: Path,
-    network: NetworkSpec,
-    training: TrainingSpec,
-    dataset: Dataset,
-    start: Path | None,
-    resume: bool,
-    exchange: Exchange,
-    stack: ExitStack,
-) -> RunDirectory:
-    """The directory of a training, new or begun before, which stays locked until the stack is left."""
-    if resume:
-        before = RunDirectory.open(path)
-        by_leader(exchange, lambda: stack.enter_context(before.locked()), "run directory")
-    else:
-        by_leader(exchange, lambda: stack.enter_context(RunDirectory.begin(path, network, training, dataset, start)), "run directory")
-    run = RunDirectory.open(path)
-    _check_documents(run, network, training)
-    run.check_dataset(dataset)
-    return run
-
-
-def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:
-    """Raise where a run was begun with other documents."""
-    for name, before, now in (("network", run.network, network), ("training", run.training, training)):
-        changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
-        if changed:
-            differ = f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"
-            other = (
-                f"; {training.shards} shards for {run.training.shards} make other sums, and so another run" if "shards" in changed else ""
-            )
-            raise CheckpointError(f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with {run.path / name}.json.")
