@@ -69,11 +69,11 @@ def test_a_dataset_gives_widths_and_entries(plan, world):
     ("words", "message"),
     [
         ([], "plan needs either --data DIR or --width FIELD=N."),
-        (["--data", "data", "--width", "items=9"], "plan needs either --data DIR or --width FIELD=N."),
+        (["--data", "data", "--width", "items=9"], "--width must not stand beside --data: the dataset knows the widths. Leave one out."),
         (["--width", "items"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items".'),
         (["--width", "items=0"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items=0".'),
-        (["--width", "films=9"], "--width must name every field that the network reads; missing: items. Add --width items=N."),
-        (["--width", "items=9", "--width", "films=9"], "--width must name each of items once; got items, films."),
+        (["--width", "itms=9"], '--width must name a field that the network reads; got "itms". Did you mean "items"?'),
+        (["--width", "items=9", "--width", "books=9"], '--width must name a field that the network reads; got "books". Known: items.'),
         (["--width", "items=9", "--width", "items=8"], "--width must name each of items once; got items, items."),
         (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items=9_".'),
         (["--width", "items=9", "--device-memory", "much"], "--device-memory must be an amount of bytes above 0, such as 141GB;"),
@@ -107,13 +107,13 @@ def test_a_training_that_does_not_fit_is_refused_before_it_begins(widenet, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_network_along_a_sequence_needs_no_dataset_to_be_planned(plan, tmp_path, widenet):
+def test_a_network_along_a_sequence_needs_no_dataset_to_be_planned(inside, tmp_path, widenet):
     layers = [
         {"name": "history", "kind": "input", "field": "items"},
         {"name": "state", "kind": "recurrent", "units": 4},
         {"name": "next", "kind": "output", "field": "items", "predict": "next"},
     ]
     (tmp_path / "gru.json").write_text(json.dumps({"layers": layers}))
-    ended = widenet("plan", tmp_path / "gru.json", "training.json", "--width", "items=1000")
+    ended = widenet("plan", tmp_path / "gru.json", inside / "training.json", "--width", "items=1000")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.splitlines()[1].split()[:3] == ["state/history", "1,000", "12"]
