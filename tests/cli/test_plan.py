@@ -105,3 +105,15 @@ def test_a_training_that_does_not_fit_is_refused_before_it_begins(widenet, tmp_p
     assert ended.err.startswith("widenet: The plan needs 53")
     assert "it has 100 B to give." in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_along_a_sequence_needs_no_dataset_to_be_planned(inside, tmp_path, widenet):
+    layers = [
+        {"name": "history", "kind": "input", "field": "items"},
+        {"name": "state", "kind": "recurrent", "units": 4},
+        {"name": "next", "kind": "output", "field": "items", "predict": "next"},
+    ]
+    (tmp_path / "gru.json").write_text(json.dumps({"layers": layers}))
+    ended = widenet("plan", tmp_path / "gru.json", inside / "training.json", "--width", "items=1000")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines()[1].split()[:3] == ["state/history", "1,000", "12"]
