@@ -14,11 +14,7 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
-<<<<<<< HEAD
-    {"demo", "interop", "report"},
-=======
-    {"demo", "interop", "starter"},
->>>>>>> site
+    {"demo", "interop", "report", "starter"},
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},

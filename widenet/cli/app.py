@@ -9,11 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
-from widenet.cli import data, demo, import_network, interchange, knn, model, plan, report, schema, train
-=======
-from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, schema, train
->>>>>>> site
+from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
