@@ -56,7 +56,7 @@ def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None) -
 
 
 def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
-    """The dataset that is named, or that the training had, where it is there still; raises FitError for a named one that is not the run's."""
+    """The dataset that is named, or the one that the training had, where it is there still; raises FitError for a named one of others."""
     try:
         dataset = data if isinstance(data, Dataset) else Dataset.open(str(run.machine["data"]) if data is None else data)
         run.check_dataset(dataset)
