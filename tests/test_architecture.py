@@ -14,7 +14,7 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
-    {"demo", "interop", "starter"},
+    {"demo", "interop", "report", "starter"},
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},
@@ -24,7 +24,7 @@ LEVELS = [
     {"data", "kernels", "metrics"},
     {"plan"},
     {"optional", "sparse", "spec"},
-    {"durable", "errors", "randomness", "tensor_file"},
+    {"durable", "errors", "pictures", "randomness", "tensor_file"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
 

@@ -13,8 +13,16 @@ def test_what_goes_takes_others_with_it(tmp_path):
     key = np.array([user << 32 | item for user, item in pairs], np.uint64)
     buckets.replace(0, Rows(key[:4]))
     buckets.replace(1, Rows(key[4:]))
-    users, items = large_enough(buckets, 2, 4, 4, Selection(min_user_items=2, min_item_users=2))
+    every = np.ones(4, dtype=bool)
+    users, items = large_enough(buckets, 2, every, every, Selection(min_user_items=2, min_item_users=2))
     assert (users.tolist(), items.tolist()) == ([True, True, False, False], [True, True, False, False])
-    users, items = large_enough(buckets, 2, 4, 4, Selection())
+    users, items = large_enough(buckets, 2, every, every, Selection())
     assert users.all()
     assert items.all()
+
+
+def test_what_is_not_given_does_not_count(tmp_path):
+    buckets = Buckets(tmp_path / "rows")
+    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 1), (1, 0), (1, 2)]], np.uint64)))
+    users, items = large_enough(buckets, 1, np.ones(2, dtype=bool), np.array([True, True, False]), Selection(min_user_items=2))
+    assert (users.tolist(), items.tolist()) == ([True, False], [True, True, False])

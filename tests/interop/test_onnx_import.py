@@ -1,5 +1,7 @@
 """ONNX models read: they score as onnxruntime says, and what cannot be read is named."""
 
+import contextlib
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -9,9 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.interop.networks import SPATIAL, dataset, model_of, random_layers
 from tests.interop.outcomes import scored
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError
+from widenet.errors import DataError, WidenetError
 from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
+from widenet.interop.onnx_import import read_onnx
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(7, 5)).astype(np.float32)
@@ -191,3 +194,16 @@ def test_an_imported_convolutional_model_scores_as_onnxruntime_does(tmp_path):
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
     model = import_network(path, tmp_path / "run")
     assert np.allclose(scored(model, image=images.reshape(4, -1))["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("build", [perceptron, branches, normalised, gates])
+def test_whatever_became_of_a_file_is_read_or_refused_in_one_sentence(build, tmp_path):
+    written, random = Written(), np.random.default_rng(1)
+    path = written.save(tmp_path / "model.onnx", **build(written))
+    whole = np.frombuffer(path.read_bytes(), np.uint8)
+    for _ in range(300):
+        damaged = whole.copy()
+        damaged[random.integers(0, len(whole), random.integers(1, 4))] = random.integers(0, 256)
+        path.write_bytes(damaged.tobytes())
+        with contextlib.suppress(WidenetError):
+            read_onnx(path)

@@ -21,6 +21,7 @@ class Selection:
     duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
     since, until: times from the first on, and before the second, stay.
     min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
+    known_only: items that an earlier vocabulary lacks go too.
     sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
     last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
     """
@@ -34,6 +35,7 @@ class Selection:
     last: Mapping[Part, int] = field(default_factory=dict)
     from_time: Mapping[Part, float] = field(default_factory=dict)
     sequence: bool = False
+    known_only: bool = False
 
     def __post_init__(self) -> None:
         if self.duplicates not in get_args(Duplicates):
@@ -56,7 +58,7 @@ class Selection:
     @property
     def drops(self) -> bool:
         """Whether interactions may go, so that users without any are not kept either."""
-        return self.min_value is not None or self.has_window or self.has_minimums
+        return self.min_value is not None or self.has_window or self.has_minimums or self.known_only
 
     @property
     def has_window(self) -> bool:

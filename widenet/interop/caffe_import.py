@@ -1,5 +1,6 @@
 """Caffe networks read: layers from a .prototxt or from the .caffemodel itself, weights from the .caffemodel."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from widenet.interop.caffe_windows import convolution, normalization, pooling
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
 from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.interop.reading import reading
 
 _LOSSES = {"SoftmaxWithLoss": "softmax", "SigmoidCrossEntropyLoss": "sigmoid", "EuclideanLoss": "linear"}
 _SOURCES = ("Input", "Data", "MemoryData", "HDF5Data", "ImageData", "DummyData")
@@ -32,7 +34,8 @@ def read_caffe(path: Path, weights: Path | None = None) -> Imported:
         net, trained = _text(path), _binary(weights)
     if net.layers or trained.layers:
         raise DataError(f"{path} is of Caffe's first format. Convert it with Caffe's upgrade_net_proto_binary and upgrade_net_proto_text.")
-    return folded(str(path), _Reader(path, net, trained).run())
+    with reading(path, "Caffe network"):
+        return folded(str(path), _Reader(path, net, trained).run())
 
 
 def _binary(path: Path) -> Any:
@@ -180,7 +183,7 @@ def _array(path: Path, name: str, blob: Any) -> np.ndarray:
     numbers = np.asarray(blob.data if len(blob.data) else blob.double_data, np.float32)
     old = [blob.num, blob.channels, blob.height, blob.width]
     shape = list(blob.shape.dim) if blob.HasField("shape") else old
-    if any(size < 0 for size in shape) or int(np.prod(shape)) != len(numbers):
+    if any(size < 0 for size in shape) or prod(shape) != len(numbers):
         raise DataError(f'{path}: a blob of "{name}" must have {shape} numbers; got {len(numbers)}. Save the network again.')
     return numbers.reshape(shape)
 

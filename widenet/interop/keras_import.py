@@ -5,7 +5,6 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from widenet.interop.operations import (
     Same,
     Unknown,
 )
+from widenet.interop.reading import reading
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _LARGEST_CONFIG = 2**26
@@ -39,29 +39,18 @@ _ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "selu", "softplus", "softsi
 
 def read_keras(path: Path) -> Imported:
     """The network of a .keras file; raises DataError for one that is damaged, or that holds what has no counterpart."""
-    with _reading(path), zipfile.ZipFile(path) as archive:
+    with reading(path, "Keras 3 model", zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
         if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
             raise DataError(f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again.")
         config = json.loads(archive.read(_CONFIG))
         with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as weights:
-            operations = _Reader(config, weights).run()
-    return folded(str(path), operations)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """What is not there, or is of another form, becomes one sentence about the file."""
-    try:
-        yield
-    except DataError:
-        raise
-    except (zipfile.BadZipFile, OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, EOFError) as error:
-        reason = str(error).strip("'\" .").partition("\n")[0] or type(error).__name__
-        raise DataError(f"{path} is no whole Keras 3 model: {reason}. Save it again with model.save(...).") from None
+            operations = _Reader(config, weights, archive.getinfo(_WEIGHTS).file_size).run()
+        return folded(str(path), operations)
 
 
 class _Reader:
-    def __init__(self, config: dict[str, Any], weights: Any) -> None:
+    def __init__(self, config: dict[str, Any], weights: Any, num_bytes: int) -> None:
+        self.num_bytes = num_bytes
         self.kind, self.config, self.weights = config["class_name"], config["config"], weights
         self.layers: list[dict[str, Any]] = self.config["layers"]
         self.groups = self._groups()
@@ -105,6 +94,10 @@ class _Reader:
         found = self.weights[f"{self.groups[name]}/vars"]
         if len(found) != count:
             raise DataError(f'{self.weights.filename}: layer "{name}" must have {count} weights; got {len(found)}.')
+        if sum(found[str(place)].nbytes for place in range(count)) > self.num_bytes:
+            raise DataError(
+                f'{self.weights.filename}: the weights of layer "{name}" must not be larger than their file. Save the model again.'
+            )
         return [np.asarray(found[str(place)][()], np.float32) for place in range(count)]
 
     def _read(self, name: str, layer: dict[str, Any], sources: list[str]) -> None:

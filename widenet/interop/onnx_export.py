@@ -143,6 +143,10 @@ def _outside(weight: _Weight, file: BinaryIO, location: str) -> Any:
 
 def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
     graph, network, run = Graph(), model.network, model.run
+    if network.positions:
+        raise FitError(
+            f'{run.path}: "{next(iter(network.positions))}" goes along a sequence, and such networks cannot be exported to ONNX.'
+        )
     fields: dict[str, SparseField | str] = {}
     for field in dict.fromkeys(layer.field for layer in network.spec.inputs):
         record = run.fields[field]

@@ -11,12 +11,12 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
-from widenet.errors import DataError
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
 from widenet.interop.onnx_graph import weight_name
 from widenet.interop.onnx_windows import spatial
 from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.interop.reading import reading
 from widenet.plan.binding import Width
 from widenet.plan.weights import weights_of
 from widenet.spec.layers import HiddenLayer
@@ -29,31 +29,23 @@ _SELU = (1.6732632, 1.0507010)
 
 def read_onnx(path: Path) -> Imported:
     """The network of an ONNX file; raises DataError for one that is damaged, or that holds what has no counterpart."""
-    try:
+    invalid = (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+    with reading(path, "ONNX model", *invalid):
         model = onnx.load(path)
         onnx.checker.check_model(model if model.ByteSize() < 2**31 else str(path))
         constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-        shapes = _shapes(model)
-    except (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, TypeError, OSError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise DataError(f"{path} is no whole ONNX model: {reason.rstrip('.')}. Export it again.") from None
-    documents = {entry.key: entry.value for entry in model.metadata_props}
-    if "widenet.network" in documents:
-        return _own(path, documents, constants)
-    return folded(str(path), _Reader(model, constants, shapes).run())
+        documents = {entry.key: entry.value for entry in model.metadata_props}
+        if "widenet.network" in documents:
+            return _own(path, documents, constants)
+        return folded(str(path), _Reader(model, constants, _shapes(model)).run())
 
 
 def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]) -> Imported:
     """A network that widenet wrote, by the documents in it."""
     spec = NetworkSpec.parse(documents["widenet.network"], f"{path}: widenet.network")
     training = TrainingSpec.parse(documents.get("widenet.training", "{}"), f"{path}: widenet.training")
-    try:
-        records = json.loads(documents["widenet.fields"])
-        fields = {
-            str(name): Width(*(record[key] for key in ("width", "kind", "min_value", "max_value"))) for name, record in records.items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(f"{path}: widenet.fields must describe the network's fields. Export it again.") from None
+    records = json.loads(documents["widenet.fields"])
+    fields = {str(name): Width(*(record[key] for key in ("width", "kind", "min_value", "max_value"))) for name, record in records.items()}
     weights = {}
     for name, weight in weights_of(spec, fields).weights.items():
         found = constants.get(weight_name(name))

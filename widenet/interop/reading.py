@@ -1,0 +1,27 @@
+"""Reading what anybody may have written: whatever is not as its format says becomes one sentence."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from widenet.errors import DataError
+
+_DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RecursionError, TypeError, ValueError)
+"""What values raise that are not there, or not of the kind that a format has in their place."""
+
+
+@contextmanager
+def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
+    """Raise DataError, which says that a file is no whole one of a kind, for what its values raise within.
+
+    more: exceptions of the format's library. Numbers that become infinite or undefined pass; who takes them as weights refuses them.
+    """
+    damage: tuple[type[Exception], ...] = (*_DAMAGE, *more)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except damage as error:
+        reason = str(error).strip("'\" .\n").partition("\n")[0][:200] or type(error).__name__
+        raise DataError(f"{path} is no whole {kind}: {reason}. Save it again.") from None
