@@ -216,14 +216,6 @@ class RunDirectory:
         path = self.path / _START
         return Path(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def load_start(self, network: Network) -> None:
-        """Fill a network with the weights that this run begins with, where those are another run's; raises CheckpointError."""
-        if self.start is None:
-            return
-        if not (self.start / "model").is_dir():
-            raise CheckpointError(f"{self.start} holds no finished model to start from. Name a run that has ended, or import one.")
-        Checkpoint.open(self.start / "model").load_into(network, with_state=False)
-
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
         path = self.path / "log.jsonl"
