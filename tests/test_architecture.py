@@ -14,7 +14,7 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
-    {"demo", "interop"},
+    {"demo", "interop", "report", "starter"},
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},
@@ -24,7 +24,7 @@ LEVELS = [
     {"data", "kernels", "metrics"},
     {"plan"},
     {"optional", "sparse", "spec"},
-    {"durable", "errors", "randomness", "tensor_file"},
+    {"durable", "errors", "pictures", "randomness", "tensor_file"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
 
@@ -55,6 +55,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_gpu.py",
+    "tests/test_guides.py",
     "tests/test_kills.py",
     "tests/test_pictures.py",
     "tests/test_readme.py",

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from tests.pages import Page
 from widenet.errors import DataError, OptionError
-from widenet.metrics import RankingMetrics, check_metric, metric_names
+from widenet.metrics import Metrics, RankingMetrics, check_metric, metric_names
 
 WIDTH = 60
 KS = [1, 5, 10]
@@ -145,3 +146,12 @@ def test_an_unknown_name_is_refused_with_a_remedy(name, message):
 def test_lengths_that_cannot_be_measured_are_refused(ks):
     with pytest.raises(OptionError, match="ks must be whole numbers"):
         RankingMetrics(ks, np.ones(3, dtype=np.int64))
+
+
+def test_a_notebook_shows_metrics_as_a_table():
+    found = Metrics({"recall@5": 0.25, "recall@20": 0.5, "map@5": 0.125, "num_examples": 12000.0})
+    page = Page(found._repr_html_())
+    assert page.texts["th"] == ["@5", "@20"]
+    assert page.texts["td"] == ["recall", "0.2500", "0.5000", "map", "0.1250", "num_examples", "12,000"]
+    assert found == dict(found)
+    assert isinstance(measure([[*range(10)]], [[1]]), Metrics)

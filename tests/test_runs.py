@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
-from widenet import runs
 from widenet.checkpoint import Checkpoint
 from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
 from widenet.predict import rows
@@ -55,7 +54,7 @@ class After:
 
 def log(run):
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
 
 
 def outcome(run):
@@ -322,7 +321,7 @@ def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_check
 def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(begun, here, two_checkpoints, monkeypatch):
     opened = Checkpoint.open
     monkeypatch.setattr(Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}))
-    monkeypatch.setattr(runs, "is_compiled", lambda _: here)
+    monkeypatch.setattr("widenet.runs.training.is_compiled", lambda _: here)
     how, where = ("with", "can") if begun else ("without", "cannot")
     with pytest.raises(FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."):
         train(*two_checkpoints, resume=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from widenet.errors import WidenetError
     from widenet.knn.batched import BatchedNeighbours
     from widenet.knn.neighbours import Neighbours
+    from widenet.report.write import write_report
     from widenet.runs import Model, train
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
@@ -29,6 +30,7 @@ _HOME = {
     "ingest": "widenet.data.ingest:ingest",
     "split": "widenet.data.split:split",
     "train": "widenet.runs:train",
+    "write_report": "widenet.report.write:write_report",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "ingest",
     "split",
     "train",
+    "write_report",
 ]
 
 

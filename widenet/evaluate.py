@@ -9,7 +9,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
-from widenet.metrics import RankingMetrics, check_ks
+from widenet.metrics import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
 from widenet.predict.rows import had, history, rows_a_block
 from widenet.predict.top_k import Filter, top_k
@@ -26,7 +26,7 @@ def evaluate(
     output: str | None = None,
     exclude_seen: bool = True,
     advance: Callable[[int], None] | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """The metrics of `widenet.metrics` for every k, over the examples that have entries in `part`.
 
     The network sees each example's training part and ranks every unit of an output; `part` is the truth. Of a sequence it sees
@@ -86,7 +86,7 @@ def _known_parts(dataset: Dataset, field: str, part: Part) -> list[Part]:
     return known
 
 
-def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS) -> Metrics:
     """The metrics of recommending everybody the most popular items that they have not had: what a model must beat."""
     check_part(part)
     counts = dataset.counts(field)

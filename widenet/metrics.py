@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.pictures.html import brief, table
 
 MEANS = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
 """Metrics that are a mean over examples; each example's value lies in [0, 1]."""
@@ -48,6 +49,18 @@ def check_ks(ks: Sequence[int]) -> list[int]:
     if not lengths or not whole or len(set(lengths)) < len(lengths):
         raise OptionError(f"ks must be whole numbers of at least 1 without repeats; got {lengths or repr(ks)}.")
     return [int(k) for k in lengths]
+
+
+class Metrics(dict[str, float]):
+    """Metrics by name, such as "ndcg@20"; a notebook shows them as a table."""
+
+    def _repr_html_(self) -> str:
+        """A row a metric, a column a k; whatever belongs to no k below."""
+        ks = list(dict.fromkeys(name.partition("@")[2] for name in self if "@" in name))
+        names = list(dict.fromkeys(name.partition("@")[0] for name in self if "@" in name))
+        rows = [[name, *(f"{self[f'{name}@{k}']:.4f}" if f"{name}@{k}" in self else "" for k in ks)] for name in names]
+        rows += [[name, brief(value), *[""] * (len(ks) - 1)] for name, value in self.items() if "@" not in name]
+        return table(["", *(f"@{k}" for k in ks)], rows)
 
 
 class RankingMetrics:
@@ -92,7 +105,7 @@ class RankingMetrics:
             self._num_recommendations[k] += len(recommended)
             self._popularity_sums[k] += int(self._popularity[recommended].sum())
 
-    def result(self) -> dict[str, float]:
+    def result(self) -> Metrics:
         """Every metric of `metric_names(ks)`, then "num_examples". Raises DataError when no example had a true item."""
         if self._num_examples == 0:
             raise DataError("evaluation: an example must have a held-out item to count; got none. Hold some out with `widenet data split`.")
@@ -102,7 +115,7 @@ class RankingMetrics:
             values |= {f"{metric}@{k}": self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples) for metric in MEANS}
             values[f"coverage@{k}"] = float(self._recommended[k].mean())
             values[f"popularity@{k}"] = self._popularity_sums[k] / max(1, self._num_recommendations[k] * most_popular)
-        return values | {"num_examples": float(self._num_examples)}
+        return Metrics(values | {"num_examples": float(self._num_examples)})
 
 
 def _hits(top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64], width: int) -> NDArray[np.bool_]:

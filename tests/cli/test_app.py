@@ -11,7 +11,6 @@ import pytest
 import typer.main
 
 from widenet.cli import app, main
-from widenet.errors import DocumentError
 
 
 def commands(command=None, words=()):
@@ -59,8 +58,10 @@ def test_debug_shows_where_an_error_came_from(widenet, world, monkeypatch):
     monkeypatch.chdir(world)
     line = ["train", "nowhere.json", "training.json", "--data", "data", "--out", "other"]
     assert widenet(*line).status == 2
-    with pytest.raises(DocumentError, match=r"nowhere\.json: no such file"):
-        call("--debug", *line)
+    ended = widenet("--debug", *line)
+    assert ended.status == 2
+    assert ended.err.startswith("Traceback (most recent call last):\n")
+    assert ended.err.splitlines()[-1] == "widenet: nowhere.json: no such file. Check the path."
 
 
 def call(*words):
@@ -141,7 +142,7 @@ MISTAKES = {
     "evaluate run --data data --device gpu": 'device must be "cpu" or "cuda"; got "gpu"',
     "predict run --data data --out OUT.cvs": 'the extension must be one of .parquet, .csv, .jsonl, .dsstne; got ".cvs"',
     "predict run --data data --out OUT --format xml": '"xml" is not a known format of recommendations.',
-    "predict run --data data --out OUT/deep/x.csv": "the directory must exist and be writable",
+    "predict run --data data --out likes.csv/x.csv": "likes.csv/x.csv: its folder must be one to write to; got: ",
     "predict run --data data --out data": "data: must be a file; got a directory",
     "predict run --data data --out OUT.csv --never nowhere.txt": "nowhere.txt cannot be read: No such file or directory",
     "predict run --data data --out OUT.csv --never BAD/banned-unknown.txt": "the id 'nobody-knows' is not in the vocabulary",

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
-from widenet.runs import Model
+from widenet.runs import Model, train
 
 SPLIT = ["--data", "data"]
 
@@ -115,3 +115,24 @@ def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(wide
     ended = widenet("fingerprint", "run")
     assert ended.out == f"{model.fingerprint()}\n"
     assert ended.err == "run: 2 shards. Another number of shards gives other weights.\n"
+
+
+@pytest.mark.usefixtures("inside")
+def test_evaluate_says_that_other_examples_than_those_trained_on_may_hold_out_what_was_trained_on(widenet, tmp_path):
+    other = tmp_path / "other"
+    assert widenet("data", "split", "whole", "--out", other, "--heldout", 0.25, "--seed", 1).status == 0
+    ended = widenet("evaluate", "run", "--data", other, "--json")
+    said = f"{other} does not hold the examples that run was trained on: what it holds out may have been trained on.\n"
+    assert (ended.status, ended.err) == (0, said)
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(("steps", "place"), [(2, "step 2 of epoch 1"), (5, "step 2 of epoch 2")])
+def test_commands_on_a_run_that_was_cut_short_say_of_which_checkpoint_they_speak(steps, place, widenet, tmp_path):
+    run, left = tmp_path / "run", iter(range(steps))
+    with pytest.raises(KeyboardInterrupt):
+        train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == steps - 1)
+    said = f"{run} has not ended: this is its checkpoint after {place}.\n"
+    assert widenet("evaluate", run, *SPLIT, "--json").err == said
+    assert widenet("recommend", run, "hobbit", "--json").err == said
+    assert widenet("fingerprint", run).err.startswith(said)

@@ -67,7 +67,7 @@ def ended(process, limit=3 * LIMIT_SECONDS):
 
 def outcome(run):
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    numbers = [{name: value for name, value in line.items() if name not in ("seconds", "examples_per_second")} for line in lines]
+    numbers = [{name: value for name, value in line.items() if "second" not in name} for line in lines]
     return Model.load(run).fingerprint(), numbers
 
 
@@ -82,10 +82,17 @@ def test_two_processes_train_the_bits_of_one_and_speak_once(place, run_of_two):
     run, status, out, err = run_of_two
     assert outcome(run) == outcome(place / "one-short")
     assert (status, out) == (0, f"{run}: trained. Fingerprint {Model.load(run).fingerprint()}\n")
-    first, second, following = err.splitlines()
+    first, second, report, following = err.splitlines()
     assert re.match(r"epoch   1  loss ", first)
     assert re.match(r"epoch   2  loss ", second)
+    assert report == f"Report: {run}/report.html"
     assert following.startswith(f"Next: widenet evaluate {run} ")
+
+
+def test_two_processes_leave_the_report_that_one_writes(run_of_two, tmp_path, widenet):
+    run = run_of_two[0]
+    assert widenet("report", run, "--out", tmp_path / "again.html").status == 0
+    assert (run / "report.html").read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
 def test_two_processes_predict_as_one(place, widenet, monkeypatch):
@@ -168,7 +175,7 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("widenet.parallel.launch.launch", None)
-    monkeypatch.setattr("widenet.runs.join", join)
+    monkeypatch.setattr("widenet.runs.training.join", join)
     for more in ([], ["--processes", "2"]):
         with pytest.raises(JoinsError):
             main(words(more=more))

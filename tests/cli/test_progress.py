@@ -1,6 +1,7 @@
 """Progress: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
 
 import io
+import re
 
 import pytest
 
@@ -43,9 +44,13 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("COLUMNS", "120")
-    follow(TrainingReport())
+    report = TrainingReport()
+    follow(report)
     shown = terminal.getvalue()
     assert LINE in shown
+    fields = report.bar.tasks[report.task].fields
+    assert fields["metric"] == "ndcg@20 0.5000"
+    assert re.fullmatch(r"[\d.]+ [MG]B", fields["memory"])
     assert "epoch 1/2" in shown
     assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
 

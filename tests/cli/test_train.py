@@ -20,9 +20,11 @@ def line(inside, tmp_path):
 def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line, widenet):
     ended = widenet(*line)
     assert ended.status == 0
-    first, second, following = ended.err.splitlines()
-    assert re.fullmatch(r"epoch   1  loss \d\.\d{4}  \d+\.\d s  [\d,]+ examples/s  recall@20 \d\.\d{4}  ndcg@20 \d\.\d{4}", first)
+    first, second, report, following = ended.err.splitlines()
+    metrics = "".join(rf"  {name} \d\.\d{{4}}" for name in ("recall@3", "recall@20", "ndcg@20"))
+    assert re.fullmatch(rf"epoch   1  loss \d\.\d{{4}}  \d+\.\d s  [\d,]+ examples/s{metrics}", first)
     assert second.startswith("epoch   2  loss ")
+    assert report == f"Report: {line[-1]}/report.html"
     assert (
         following
         == f"Next: widenet evaluate {line[-1]} --data data, or widenet predict {line[-1]} --data data --out recommendations.parquet"
@@ -59,6 +61,19 @@ def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypa
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
 
 
+def test_a_report_that_cannot_be_written_costs_a_line_and_not_the_training(line, widenet, world, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no pen.")
+
+    monkeypatch.setattr("widenet.report.write.page", fail)
+    ended = widenet(*line)
+    assert ended.status == 0
+    assert "The training has ended well, but its report could not be written: no pen.\n" in ended.err
+    assert "Report: " not in ended.err
+    assert ended.out.startswith(f"{line[-1]}: trained.")
+    assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
+
+
 def signal_itself():
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -67,7 +82,7 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("widenet.runs.build", interrupt)
+    monkeypatch.setattr("widenet.runs.training.build", interrupt)
     ended = widenet(*line)
     assert (ended.status, ended.out, ended.err) == (130, "", "Stopped before the first checkpoint.\n")
 

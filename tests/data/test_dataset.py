@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from tests.pages import Page
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.rules import FieldLayout
@@ -112,3 +113,11 @@ def test_a_compressed_file_is_refused(tmp_path):
 
 def size_in(document, name):
     return document.split(f'"{name}"')[1].split('"size_bytes": ')[1].split(",")[0]
+
+
+def test_a_notebook_shows_fields_and_parts(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "<i>", [[0, 1], [2]], heldout=[[2], []], values=[[1, 5], [2]], width=3)
+    page = Page(dataset._repr_html_())
+    assert page.texts["th"] == ["field", "kind", "width", "values", "train", "heldout"]
+    assert page.texts["td"] == ["items", "sparse", "3", "1 to 5", "3", "1"]
+    assert page.texts["p"] == [f"{tmp_path}/<i>: 2 examples"]

@@ -256,7 +256,7 @@ FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", 
     ("row", "item", "rule"),
     [
         ({"item": ["a"]}, "item", '"item" must be one value, as in the first lines. Fix or remove the line.'),
-        ({"item": {"id": 3}}, "item", '"item" must hold texts or numbers; got {"id": 3}. Fix or remove the line.'),
+        ({"item": {"id": "x"}}, "item", '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.'),
         ({"item": None}, "item", 'column "item" must not be empty. Fix or remove the row.'),
         ({"items": ["a", None], "times": [1, 2]}, "items", 'column "items" must not be empty. Fix or remove the row.'),
         ({"items": ["a", ""], "times": [1, 2]}, "items", 'column "items" must not be empty. Fix or remove the row.'),

@@ -185,7 +185,8 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
         ({"keep_values": True}, "--keep-values needs --value"),
         ({"skip_bad_lines": -1}, "--skip-bad-lines must be at least 0; got -1."),
         ({"delimiter": '"'}, "--delimiter must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got"),
-        ({"memory": "lots"}, '--memory must be a size such as "8GB"'),
+        ({"memory": "lots"}, '--memory must be an amount of bytes above 0, such as 141GB; got "lots".'),
+        ({"threads": 0}, "threads must be at least 1; got 0."),
         ({"min_value": float("nan")}, "--min-value must be a finite number; got nan"),
         ({"min_value": float("-inf")}, "--min-value must be a finite number; got -inf"),
         (

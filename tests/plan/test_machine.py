@@ -5,7 +5,7 @@ import os
 import pytest
 
 from widenet.errors import OptionError
-from widenet.plan.machine import available_memory, available_threads
+from widenet.plan.machine import available_memory, available_threads, used_memory
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,10 @@ def test_the_limit_of_a_group_around_this_process_counts(groups, folder, names, 
 
 def test_this_machine_says_what_it_has():
     assert 10**8 < available_memory() < 10**14
+
+
+def test_the_memory_in_use_is_what_linux_says(tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text("Name:\tpython\nVmHWM:\t  900 kB\nVmRSS:\t  512 kB\n")
+    assert used_memory(tmp_path) == 512 * 1024
+    assert used_memory(tmp_path / "elsewhere") is None

@@ -45,7 +45,7 @@ def scripted(monkeypatch):
             seen.append(fingerprint(network))
             return {"ndcg@20": left.pop(0), "recall@20": 0.5}
 
-        monkeypatch.setattr("widenet.runs.evaluate", evaluate)
+        monkeypatch.setattr("widenet.runs.training.evaluate", evaluate)
         return seen
 
     return script
@@ -111,7 +111,8 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
     assert report.said == [f"The weights of epoch {best + 1} are kept: of all evaluations, theirs was the best."]
     assert len(set(seen)) == 4
     assert model.fingerprint() == Model.load(tmp_path / "run").fingerprint() == seen[best]
-    assert Checkpoint.open(tmp_path / "run" / "model").facts == {"epochs": 4, "best": values[best], "best_epoch": best + 1}
+    facts = {"epochs": 4, "best": values[best], "best_epoch": best + 1, "examples": data.digest}
+    assert Checkpoint.open(tmp_path / "run" / "model").facts == facts
 
 
 def test_keep_last_ends_with_the_last_weights(data, tmp_path, scripted):

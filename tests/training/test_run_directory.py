@@ -306,3 +306,20 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypat
         run.rewind_log(0)
     assert (run.path / "log.jsonl").read_text() == '{"epoch": 1}\n'
     assert not list(run.path.glob(".log*"))
+
+
+def test_the_log_is_read_without_what_a_power_cut_left_of_a_line(run):
+    assert run.records() == []
+    run.log({"epoch": 1, "loss": 2.5})
+    with (run.path / "log.jsonl").open("a") as file:
+        file.write('[1]\n"x"\n{"loss": 3}\n{"epoch": 2, "lo')
+    assert run.records() == [{"epoch": 1, "loss": 2.5}]
+
+
+def test_the_machine_is_noted_and_read_back(run):
+    assert run.machine == {}
+    run.note_machine({"torch": "9"})
+    run.note_machine({"torch": "10"})
+    assert run.machine == {"torch": "10"}
+    (run.path / "machine.json").write_text("[]")
+    assert run.machine == {}

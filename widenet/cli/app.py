@@ -4,11 +4,12 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, import_network, interchange, knn, model, plan, schema, train
+from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -28,6 +29,7 @@ app.command("train")(train.train)
 app.command("evaluate")(model.evaluate)
 app.command("predict")(model.predict)
 app.command("recommend")(model.recommend)
+app.command("report")(report.report)
 app.command("fingerprint")(model.fingerprint)
 app.command("export")(interchange.export)
 app.add_typer(knn.app, name="knn")
@@ -35,6 +37,7 @@ app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
 app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
+app.command("new")(new.new)
 
 _INTERRUPTED = 130
 _USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -70,8 +73,7 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         status = app(arguments, prog_name="widenet", obj=arguments, standalone_mode=False)
     except WidenetError as error:
-        if os.environ.get("WIDENET_DEBUG"):
-            raise
+        _trace()
         if speaks() or error.status != 2:
             typer.echo(f"widenet: {error}", err=True)
         sys.exit(error.status)
@@ -79,13 +81,13 @@ def main(arguments: list[str] | None = None) -> Any:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
-        if os.environ.get("WIDENET_DEBUG") or not _is_out_of_memory(error):
+        if not _is_out_of_memory(error):
             raise
+        _trace()
         typer.echo('widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by --processes.', err=True)
         sys.exit(2)
     except OSError as error:
-        if os.environ.get("WIDENET_DEBUG"):
-            raise
+        _trace()
         typer.echo(f"widenet: {error.filename or 'a file'}: {error.strerror or error}. Check the path and the disk.", err=True)
         sys.exit(2)
     except _USAGE_ERROR as error:
@@ -94,6 +96,12 @@ def main(arguments: list[str] | None = None) -> Any:
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
     sys.exit(status)
+
+
+def _trace() -> None:
+    """With --debug, show where the error came from that is being handled."""
+    if os.environ.get("WIDENET_DEBUG"):
+        traceback.print_exc()
 
 
 def _show_usage(error: Any) -> None:

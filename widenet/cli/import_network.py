@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.lines import lines_to
+
 
 class _Dialect(StrEnum):
     dsstne = "dsstne"
@@ -37,5 +39,6 @@ def import_network(
     if out is None:
         typer.echo(text)
         return
-    out.write_text(text + "\n", encoding="utf-8")
+    with lines_to(out) as file:
+        file.write(text + "\n")
     typer.echo(f"{out}: {len(document.layers)} layers.")

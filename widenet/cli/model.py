@@ -47,6 +47,7 @@ def evaluate(
     run_in_processes(context, processes, device)
     model, dataset = Model.load(run, device), Dataset.open(data)
     ks = sorted(set(k)) if k else DEFAULT_KS
+    _warn(model.caveats(dataset))
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
     if is_leader():
@@ -79,6 +80,7 @@ def predict(
 
     run_in_processes(context, processes, device)
     model, dataset = Model.load(run, device), Dataset.open(data)
+    _warn(model.caveats())
     filters = {"never": never, "never_for": never_for, "weights": weights}
     speak = partial(typer.echo, err=True)
     blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)
@@ -117,6 +119,7 @@ def recommend(
     if not given:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     model = Model.load(run, device)
+    _warn(model.caveats())
     found = model.recommend(given, k, exclude_seen=not include_seen, output=output)
     if not is_leader():
         return
@@ -133,7 +136,16 @@ def fingerprint(run: Run) -> None:
     from widenet.runs import Model
 
     model = Model.load(run, "cpu")
+    _warn(model.caveats())
     found = model.fingerprint()
     if is_leader():
         typer.echo(found)
         typer.echo(f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.", err=True)
+
+
+def _warn(sentences: list[str]) -> None:
+    """Say something on standard error, once for a group."""
+    from widenet.parallel.group import is_leader
+
+    for sentence in sentences if is_leader() else ():
+        typer.echo(sentence, err=True)

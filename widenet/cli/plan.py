@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.errors import OptionError
+from widenet.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
     from widenet.spec.network import NetworkSpec
@@ -57,8 +57,10 @@ def plan(
 
 def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict[str, Any]:
     """What is known of the fields: by a dataset, or by their widths alone; one that an input gives a shape is dense."""
-    if (data is None) == (not widths):
+    if data is None and not widths:
         raise OptionError("plan needs either --data DIR or --width FIELD=N.")
+    if data is not None and widths:
+        raise OptionError("--width must not stand beside --data: the dataset knows the widths. Leave one out.")
     if data is not None:
         from widenet.data.manifest import Manifest
 
@@ -67,6 +69,8 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict
     from widenet.plan.binding import Width
 
     given, fields = [_width(text) for text in widths], network.fields
+    if unknown := next((name for name, _ in given if name not in fields), None):
+        raise OptionError(f'--width must name a field that the network reads; got "{unknown}".{did_you_mean(unknown, fields)}')
     shaped = {layer.field for layer in network.inputs if layer.shape is not None}
     found = {name: Width(number, kind="dense") if name in shaped else Width(number) for name, number in given}
     missing = [name for name in fields if name not in found]
@@ -74,7 +78,7 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict
         named = ", ".join(missing)
         raise OptionError(f"--width must name every field that the network reads; missing: {named}. Add --width {missing[0]}=N.")
     for name, _ in given:
-        if name not in fields or [known for known, _ in given].count(name) > 1:
+        if [known for known, _ in given].count(name) > 1:
             raise OptionError(f"--width must name each of {', '.join(fields)} once; got {', '.join(known for known, _ in given)}.")
     return {"fields": found}
 

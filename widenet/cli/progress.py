@@ -7,17 +7,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from widenet.plan.machine import used_memory
+from widenet.plan.numbers import amount
+
 _SHARE_OF_NEW_LOSS = 0.02
 
 
 class TrainingReport:
-    """Shows a training: loss, examples a second, time left, and a line an epoch.
+    """Shows a training: loss, latest metric, examples a second, memory of this process, time left; and a line an epoch.
 
     metric: the one that the training chooses by, shown beside recall and NDCG at 20.
     """
 
     def __init__(self, quiet: bool = False, metric: str | None = None) -> None:
-        self.quiet, self.metrics = quiet, ("recall@20", "ndcg@20", metric)
+        self.quiet, self.metric, self.metrics = quiet, metric or "ndcg@20", ("recall@20", "ndcg@20", metric)
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.loss: float | None = None
@@ -33,12 +36,15 @@ class TrainingReport:
                 BarColumn(),
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("loss {task.fields[loss]}"),
+                TextColumn("{task.fields[metric]}"),
                 TextColumn("{task.fields[rate]} examples/s"),
+                TextColumn("{task.fields[memory]}"),
                 TimeRemainingColumn(),
             )
             self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
             shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
-            self.task = self.bar.add_task("", total=epochs * examples_per_epoch, completed=done, epoch=shown, loss="-", rate="-")
+            total = epochs * examples_per_epoch
+            self.task = self.bar.add_task("", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory="")
             self.epochs = epochs
             self.bar.start()
 
@@ -46,8 +52,9 @@ class TrainingReport:
         """A step was made."""
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
         if self.bar is not None:
-            speed = self.bar.tasks[self.task].speed
-            self.bar.update(self.task, advance=num_examples, loss=f"{self.loss:.4f}", rate="-" if speed is None else f"{speed:,.0f}")
+            speed, memory = self.bar.tasks[self.task].speed, used_memory()
+            rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
+            self.bar.update(self.task, advance=num_examples, loss=f"{self.loss:.4f}", rate=rate, memory=taken)
 
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch ended."""
@@ -58,6 +65,8 @@ class TrainingReport:
         line = f"epoch {record['epoch']:>3}  loss {record['loss']:.4f}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
         if self.bar is not None:
             self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
+            if self.metric in record:
+                self.bar.update(self.task, metric=f"{self.metric} {record[self.metric]:.4f}")
             self.bar.console.print(line, highlight=False)
         else:
             typer.echo(line, err=True)

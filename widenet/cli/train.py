@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.processes import Processes, run_in_processes
+from widenet.cli.report import leave_report
 
 
 def train(
@@ -56,8 +57,11 @@ def train(
         sys.exit(130)
     finally:
         report.stop()
+    written = leave_report(model, data, quiet or not is_leader())
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
+        if written is not None:
+            typer.echo(f"Report: {written}", err=True)
         typer.echo(
             f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
         )

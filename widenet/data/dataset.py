@@ -15,6 +15,7 @@ from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
 from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, did_you_mean
+from widenet.pictures.html import tag
 from widenet.sparse import SparseBatch
 
 _INT32_WIDTHS = 2**31
@@ -58,6 +59,10 @@ class Dataset:
     def __repr__(self) -> str:
         fields = ", ".join(f"{field.name} {field.width:,}" for field in self.fields.values())
         return f"Dataset({str(self.path)!r}, {self.num_examples:,} examples, {fields})"
+
+    def _repr_html_(self) -> str:
+        """The fields and their parts, for notebooks."""
+        return tag("div", tag("p", f"{self.path}: {self.num_examples:,} examples"), self.manifest.as_table())
 
     @property
     def num_examples(self) -> int:

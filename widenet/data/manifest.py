@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from widenet.errors import DataError
+from widenet.pictures.html import Html, table
 
 FORMAT_VERSION = 1
 FILE_NAME = "dataset.json"
@@ -83,6 +84,16 @@ class Manifest(_Frozen):
         """Mean number of stored entries in the training part, by field of features."""
         count = max(self.num_examples, 1)
         return {name: field.num_entries.get("train", 0) / count for name, field in self.fields.items() if field.kind != "dense"}
+
+    def as_table(self) -> Html:
+        """A row a field: kind, width, values, and stored entries of each part."""
+        parts = [part for part in PARTS if any(part in field.num_entries for field in self.fields.values())]
+        rows = []
+        for field in self.fields.values():
+            values = f"{field.min_value:g} to {field.max_value:g}" if field.has_values else "none"
+            entries = [f"{field.num_entries[part]:,}" if part in field.num_entries else "" for part in parts]
+            rows.append([field.name, field.kind, f"{field.width:,}", values, *entries])
+        return table(["field", "kind", "width", "values", *parts], rows)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":

@@ -24,6 +24,7 @@ class Selection:
     since, until: times from the first on, and before the second, stay.
     min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
     dates: the options that were given as a date, which means seconds.
+    known_only: items that an earlier vocabulary lacks go too.
     sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
     last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
     """
@@ -37,6 +38,7 @@ class Selection:
     last: Mapping[Part, int] = field(default_factory=dict)
     from_time: Mapping[Part, float] = field(default_factory=dict)
     sequence: bool = False
+    known_only: bool = False
     dates: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -60,7 +62,7 @@ class Selection:
     @property
     def drops(self) -> bool:
         """Whether interactions may go, so that users without any are not kept either."""
-        return self.min_value is not None or self.has_window or self.has_minimums
+        return self.min_value is not None or self.has_window or self.has_minimums or self.known_only
 
     @property
     def has_window(self) -> bool:

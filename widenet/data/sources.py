@@ -187,7 +187,11 @@ def _spooled(folder: Path) -> Path:
 def mistake(read: Sequence[tuple[Source, Columns]], otherwise: str) -> DataError:
     """The first place in some sources that breaks a rule, or else this reason."""
     for source, columns in read:
-        if found := source.first_mistake(columns):
+        try:
+            found = source.first_mistake(columns)
+        except duckdb.Error:
+            found = None  # the file is unreadable, which `otherwise` says
+        if found:
             return DataError(found)
     names = ", ".join(source.name for source, _ in read)
     return DataError(f"{names}: cannot be read: {otherwise}. Check the file, or name its --format.")

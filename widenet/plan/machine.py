@@ -41,6 +41,12 @@ def available_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
     return min((limit for limit in found if limit is not None), default=None)
 
 
+def used_memory(proc: Path = _PROC) -> int | None:
+    """Bytes of memory that this process has in use; None where nobody says."""
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", _text(proc / "self" / "status"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
 def _of_machine(meminfo: Path) -> int | None:
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(meminfo), re.MULTILINE)
     return int(found[1]) * 1024 if found else None

@@ -57,7 +57,7 @@ class Writer:
 def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]:
     """A writer of recommendations whose file appears only when it is complete.
 
-    path: the file to write, which must not exist yet.
+    path: the file to write, which must not exist yet; its folders are made.
     file_format: "parquet", "csv", "jsonl" or "dsstne"; None takes it from the extension of `path`.
     Raises OptionError for an unknown format or extension, or a path that exists or cannot be written.
     The bytes do not depend on how the recommendations were cut into blocks. Memory is a few times one block.
@@ -67,9 +67,10 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
         raise OptionError(f"{path} exists already. Choose another --out, or remove it first.")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         file = beside.open("wb")
     except OSError as error:
-        raise OptionError(f"{path}: the directory must exist and be writable; got: {error.strerror}.") from error
+        raise OptionError(f"{path}: its folder must be one to write to; got: {error.strerror}. Choose another.") from error
     try:
         with file:
             sink = open_sink(path, file)

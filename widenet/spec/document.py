@@ -55,7 +55,7 @@ class Document(Spec):
     def read_values(cls, path: str | Path) -> Any:
         """The plain values in a JSON file, whether they are a document or not; raises DocumentError."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise DocumentError(f"{path}: no such file. Check the path.") from None
         except IsADirectoryError:
@@ -190,9 +190,9 @@ _RULES = {
     "dict_type": "an object",
     "model_type": "an object with named fields",
     "model_attributes_type": "an object with named fields",
-    "int_type": "a whole number, without quotes",
+    "int_type": "a whole number",
     "int_from_float": "a whole number",
-    "float_type": "a number, without quotes",
+    "float_type": "a number",
     "finite_number": "a finite number",
     "float32": "0, or a number that a float32 can hold: of magnitude 1.2e-38 to 3.4e38",
     "int_parsing_size": "a smaller whole number",
@@ -211,7 +211,12 @@ def _rule(error: Any) -> str:
         return f"at most {context['max_length']} long"
     if error["type"] == "string_too_long":
         return f"at most {context['max_length']} characters long"
-    return _RULES.get(str(error["type"])) or str(error["msg"][0].lower() + error["msg"][1:].rstrip("."))
+    rule = _RULES.get(str(error["type"])) or str(error["msg"][0].lower() + error["msg"][1:].rstrip("."))
+    if error["type"] in ("int_type", "float_type") and isinstance(error["input"], str):
+        return f"{rule}, without quotes"
+    if error["type"] == "int_type" and isinstance(error["input"], float) and error["input"].is_integer():
+        return f"{rule}, without a decimal point"
+    return rule
 
 
 def _shown(value: Any) -> str:

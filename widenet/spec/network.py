@@ -88,6 +88,12 @@ class NetworkSpec(Document):
         """The names of the layers that a layer takes its input from."""
         return sources_of(self.layers, layer)
 
+    def _repr_html_(self) -> str:
+        """The layers as boxes and arrows, for notebooks."""
+        from widenet.spec.drawing import drawn
+
+        return drawn(self)
+
 
 def _left_to_training(settings: dict[str, Any]) -> list[str]:
     """What a DSSTNE network says of its training, and training.json has to say here."""

@@ -180,7 +180,9 @@ class Training:
         }
         state.epoch, state.step, state.loss_sum, state.examples, state.seconds = state.epoch + 1, 0, 0.0, 0, 0.0
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
+            started = time.monotonic()
             metrics = self.evaluate(self.network)
+            record["evaluation_seconds"] = round(time.monotonic() - started, 3)
             record.update(metrics)
             self.network.exchange.at(f"end of epoch {state.epoch}")
             self._judge(metrics)

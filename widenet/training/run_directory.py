@@ -34,6 +34,7 @@ _WITHOUT_WEIGHTS = {
     "fields.json",
     "vocabulary",
     "log.jsonl",
+    "machine.json",
     "tensorboard",
     "checkpoints",
     ".lock",
@@ -229,12 +230,34 @@ class RunDirectory:
         with _writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of log.jsonl, an epoch each; what a power cut left of one is passed over."""
+        return [record for record in _values(self.path / "log.jsonl") if isinstance(record.get("epoch"), int)]
+
+    def note_machine(self, facts: Mapping[str, Any]) -> None:
+        """Write machine.json: where the training, or its latest part, runs."""
+        _write_whole(self.path / "machine.json", json.dumps(facts) + "\n")
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What machine.json says; empty where there is none."""
+        return next(_values(self.path / "machine.json"), {})
+
     def rewind_log(self, epochs: int) -> None:
         """Drop the lines of epochs after the first `epochs`, which will be trained again."""
         path = self.path / "log.jsonl"
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             _write_whole(path, "".join(lines[:epochs]))
+
+
+def _values(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a file of JSON lines, without lines that hold none."""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        with suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                yield value
 
 
 def _record(dataset: Dataset, name: str) -> FieldRecord:

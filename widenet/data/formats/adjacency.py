@@ -9,7 +9,7 @@ import duckdb
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
 from widenet.data.formats.source import Reading, TextSource
-from widenet.data.formats.text import LONGEST_LINE_BYTES, NO_UTF8, TextFile
+from widenet.data.formats.text import LONGEST_LINE_BYTES, NO_NUL, NO_UTF8, TextFile
 
 SUFFIXES: tuple[str, ...] = (".adj", ".adjacency")
 IS_TEXT = True
@@ -41,7 +41,7 @@ def words_of(line: str) -> str:
 
 
 def unreadable(file: TextFile) -> Iterator[tuple[int, str]]:
-    """The lines of a text that are no UTF-8, or too long."""
+    """The lines of a text that are no UTF-8, too long, or hold a NUL."""
     with file.opened() as lines:
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST_LINE_BYTES:
@@ -50,3 +50,5 @@ def unreadable(file: TextFile) -> Iterator[tuple[int, str]]:
                 line.decode()
             except UnicodeDecodeError:
                 yield number, NO_UTF8
+            if b"\0" in line:
+                yield number, NO_NUL

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from widenet.data.formats import sql
+from widenet.data.formats.text import NO_NUL
 from widenet.errors import DataError
 
 _ITEM_NAMES = ("item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin", "isbn", "iid")
@@ -102,6 +103,8 @@ def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
             return broken(name, role, cells[name])
+        if "\0" in cells[name]:
+            return f'column "{name}" {NO_NUL}'
     return None
 
 

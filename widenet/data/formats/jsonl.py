@@ -1,6 +1,7 @@
 """JSON lines: each line is an object; a key that holds lists gives one interaction for each entry."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,14 @@ IS_TEXT = True
 def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG001
     """The source in a file; its columns are the keys of the first lines."""
     file = TextFile(path)
+    with file.opened() as text:
+        if text.read(len(BOM_UTF8)) == BOM_UTF8:
+            raise DataError(f"{name}: line 1: must not begin with a byte order mark. Remove it, for example with `tail -c +4`.")
     found: dict[str, Any] = {}
     for number, line in enumerate(file.sample(), start=1):
         try:
-            read = json.loads(line)
-        except ValueError:
+            read = json.loads(line, parse_int=str)
+        except (ValueError, RecursionError):
             read = None
         if isinstance(read, dict):
             found = read | {key: value for key, value in found.items() if value is not None}
@@ -83,12 +87,13 @@ class JsonLines(TextSource):
                 yield number, rule
 
     def _rule_broken(self, line: str, columns: Columns) -> str | None:
-        if "\ufffd" in line:
-            return NO_UTF8
         try:
-            found = json.loads(line)
-        except ValueError as error:
-            return f"must be a JSON object; {error}. Fix or remove the line."
+            found = json.loads(line, parse_int=str, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+            return f"must be a JSON object; {reason}. Fix or remove the line."
+        if "\ufffd" in line or not _is_text(json.dumps(found, ensure_ascii=False)):
+            return NO_UTF8
         if not isinstance(found, dict):
             return "must be a JSON object. Fix or remove the line."
         for key in _used(columns):
@@ -117,6 +122,24 @@ def _used(columns: Columns) -> list[str]:
 def _plain(value: str) -> str:
     """The SQL of some JSON as text; NULL for null, a list and an object."""
     return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys; raises ValueError for a key that stands twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" stands twice')
+    return found
+
+
+def _is_text(text: str) -> bool:
+    """Whether no character is half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _text(value: object) -> str:

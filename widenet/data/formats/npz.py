@@ -1,6 +1,7 @@
 """SciPy's sparse matrices in `.npz` files: rows are users, columns are items; nothing pickled is read."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,13 @@ IS_TEXT = False
 def opened(path: Path, name: str, reading: Reading) -> TableInMemory:  # noqa: ARG001
     """The source in a file that `scipy.sparse.save_npz` wrote, as CSR, CSC or COO; raises DataError for another."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             found = {key: stored[key] for key in stored.files}
         return of_matrix(name, *_csr(found))
-    except (ValueError, KeyError, OSError, IndexError, TypeError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, OSError, EOFError, AttributeError, IndexError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         rule = "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form"
-        raise DataError(f"{name}: {rule}; {error}. Write it again with `save_npz(path, matrix.tocsr())`.") from error
+        reason = f"it has no array {error}" if isinstance(error, KeyError) else error
+        raise DataError(f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`.") from error
 
 
 def _csr(found: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -17,11 +17,14 @@ IS_TEXT = False
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG001
-    """The source in a file; raises DataError when it is no Parquet file."""
+    """The source in a file; raises DataError when it is no Parquet file. Columns of lists or objects have no text form."""
     try:
-        return Parquet(name, "Parquet", list(pq.read_schema(path).names), path=path)
+        schema = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{name}: must be a Parquet file; {error}. Check the file, or name another --format.") from error
+        reason = str(error).rstrip(".")
+        raise DataError(f"{name}: must be a Parquet file; {reason}. Check the file, or name another --format.") from error
+    columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
+    return Parquet(name, "Parquet", columns, path=path)
 
 
 @dataclass

@@ -40,8 +40,12 @@ def lines(file: TextFile) -> str:
 
 
 def number(expression: str) -> str:
-    """The expression as a finite float32 in a double, or NULL."""
-    return f"CASE WHEN abs(try_cast({expression} AS DOUBLE)) <= {LARGEST_FLOAT32} THEN try_cast({expression} AS DOUBLE) END"
+    """The expression as a finite float32 in a double, or NULL.
+
+    `isfinite` is asked because a Parquet file's statistics leave NaN out, by which DuckDB may take a comparison as known.
+    """
+    read = f"try_cast({expression} AS DOUBLE)"
+    return f"CASE WHEN isfinite({read}) AND abs({read}) <= {LARGEST_FLOAT32} THEN {read} END"
 
 
 def seconds(expression: str) -> str:

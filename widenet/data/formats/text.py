@@ -3,6 +3,7 @@
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ from typing import IO
 
 import pyarrow as pa
 
+from widenet.errors import DataError
+
 COMPRESSED = (".gz", ".zst", ".zstd")
 LONGEST_LINE_BYTES = 2**26
+NO_NUL = "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."
 NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
 
 _SAMPLE_BYTES = 2**16
@@ -38,17 +42,23 @@ class TextFile:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """The bytes, decompressed."""
-        match self.compression:
-            case "gzip":
+        """The bytes, decompressed; raises DataError where they are cut off or damaged."""
+        compression = self.compression
+        if compression == "none":
+            with self.path.open("rb") as plain:
+                yield plain
+            return
+        try:
+            if compression == "gzip":
                 with gzip.open(self.path, "rb") as file:
                     yield io.BufferedReader(file)
-            case "zstd":
+            else:
                 with pa.CompressedInputStream(pa.OSFile(str(self.path)), "zstd") as stream:
                     yield io.BufferedReader(stream)
-            case _:
-                with self.path.open("rb") as plain:
-                    yield plain
+        except (EOFError, OSError, zlib.error) as error:
+            if getattr(error, "errno", None) is not None:  # it is not about the bytes, but of the disk
+                raise
+            raise DataError(f"{self.path}: must be a whole file of {compression}; {error}. Fetch or compress it again.") from error
 
     def lines(self) -> Iterator[str]:
         """The lines with their ends; bytes that are no UTF-8 become U+FFFD."""

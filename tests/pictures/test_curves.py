@@ -1,0 +1,49 @@
+"""Curves: every finite number is a point that says itself, axes are round."""
+
+import math
+
+import pytest
+
+from tests.pages import Page
+from widenet.pictures.curves import curves, ticks
+
+
+@pytest.mark.parametrize(
+    ("values", "about", "whole", "expected"),
+    [
+        ([0.01, 0.049], 4, False, [0.01, 0.02, 0.03, 0.04, 0.05]),
+        ([1, 8], 5, True, [0, 2, 4, 6, 8]),
+        ([1, 2], 5, True, [1, 2]),
+        ([3, 3], 5, True, [2, 3, 4]),
+        ([5.0], 4, False, [2, 4, 6, 8]),
+        ([0.0, 0.0], 4, False, [-1, -0.5, 0, 0.5, 1]),
+        ([-3e9, 7e9], 4, False, [-5e9, 0, 5e9, 1e10]),
+    ],
+)
+def test_ticks_are_round_and_reach_around_the_values(values, about, whole, expected):
+    assert ticks(values, about, whole) == expected
+
+
+def test_every_point_says_its_numbers():
+    page = Page(curves("recall", {"a": [(1, 0.125), (2, 0.25)], "b<": [(1, 0.5)]}))
+    assert page.texts["title"] == ["a, epoch 1: 0.125", "a, epoch 2: 0.25", "b<, epoch 1: 0.5"]
+    assert page.count("polyline") == 2
+    assert {"a", "b<"} <= set(page.texts["span"])
+
+
+def test_a_larger_number_stands_higher_and_a_later_one_further_right():
+    page = Page(curves("loss", {"loss": [(1, 1.0), (2, 3.0), (4, 2.0)]}))
+    first, second, third = [(float(found["cx"]), float(found["cy"])) for name, found in page.elements if name == "circle"]
+    assert first[0] < second[0] < third[0]
+    assert third[0] - second[0] == pytest.approx(2 * (second[0] - first[0]), abs=0.02)
+    assert second[1] < third[1] < first[1]
+
+
+def test_what_is_not_finite_is_left_out():
+    page = Page(curves("loss", {"loss": [(1, math.nan), (2, 3.0), (3, math.inf)]}))
+    assert page.texts["title"] == ["loss, epoch 2: 3"]
+    assert "no values" in Page(curves("loss", {"loss": [(1, math.nan)]})).text
+
+
+def test_a_legend_may_stand_elsewhere():
+    assert Page(curves("loss", {"a": [(1, 1)], "b": [(1, 2)]}, named=False)).count("span") == 0

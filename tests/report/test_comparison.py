@@ -1,0 +1,39 @@
+"""Several runs: the best is marked, and every difference of documents is found."""
+
+import pytest
+
+from tests.pages import Page
+from widenet.report.comparison import curves_over_each_other, differences, final_numbers
+from widenet.report.subject import Subject
+from widenet.training.run_directory import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def subjects(reported):
+    return [Subject(name, RunDirectory.open(reported / name)) for name in ("run", "other")]
+
+
+def test_the_last_lines_stand_side_by_side_and_the_best_is_marked(subjects):
+    page = Page(final_numbers(subjects))
+    first, second = (subject.last for subject in subjects)
+    assert page.texts["th"] == ["run", "other"]
+    better = [name for name in first if name.startswith(("recall", "ndcg")) and first[name] != second[name]]
+    assert better
+    for name in better:
+        assert f"{max(first[name], second[name]):.4g}" in page.texts["mark"]
+    losses = [f"{subject.last['loss']:.4g}" for subject in subjects]
+    assert not set(losses) & set(page.texts["mark"])
+
+
+def test_only_places_that_differ_are_listed(subjects):
+    page = Page(differences(subjects))
+    assert {"name", "epochs", "optimizer.learning_rate"} <= set(page.texts["td"])
+    assert not {"batch_size", "seed", "layers[taste].units"} & set(page.texts["td"])
+    assert {"2", "0.01"} <= set(page.texts["mark"])
+    assert Page(differences([subjects[0], subjects[0]])).texts["p"] == ["No difference."] * 3
+
+
+def test_every_metric_has_its_figure_with_a_line_a_run(subjects):
+    page = Page(curves_over_each_other(subjects))
+    assert page.texts["b"][:2] == ["loss", "precision@5"]
+    assert page.count("polyline") == 2 * len(page.texts["b"])

@@ -1,0 +1,91 @@
+"""Reports as files: what they hold, that they are always the same, and what is refused."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.pages import check_alone
+from tests.report.conftest import EVIL
+from widenet.data.dataset import Dataset
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.report.write import write_report
+from widenet.runs import Model
+
+
+def read(path):
+    return path.read_text("utf-8")
+
+
+@pytest.fixture
+def run(reported, tmp_path):
+    """A copy of the run, to be written to."""
+    return shutil.copytree(reported / "run", tmp_path / "run")
+
+
+def test_the_page_shows_the_numbers_of_the_log_and_runs_nothing(run):
+    assert write_report(run) == run / "report.html"
+    page = check_alone(read(run / "report.html"))
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    for record in records:
+        assert f"loss, epoch {record['epoch']}: {record['loss']:.6g}" in page.texts["title"]
+        assert f"ndcg@5, epoch {record['epoch']}: {record['ndcg@5']:.6g}" in page.texts["title"]
+    sections = ["Loss and metrics", "Network", "Recommendations", "Data", "Time", "Numbers", "Documents", "Machine and versions"]
+    assert page.texts["h2"] == sections
+    assert any(EVIL in text for text in page.texts["li"])
+    assert any(EVIL in text for text in page.texts["h3"])
+    assert f"net {EVIL}" in page.texts["p"]
+    assert (run / "network.json").read_text() in page.texts["pre"]
+
+
+def test_the_same_run_gives_the_same_file_whoever_asks(reported, run, tmp_path):
+    texts = {
+        read(write_report(run, tmp_path / "a.html")),
+        read(write_report(str(run), str(tmp_path / "new" / "b.html"), reported / "data")),
+        read(write_report(Model.load(run), tmp_path / "a.html", Dataset.open(reported / "data"))),
+    }
+    assert len(texts) == 1
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["b.html"]
+
+
+def test_without_its_dataset_a_report_is_of_the_run_alone(run):
+    machine = json.loads((run / "machine.json").read_text())
+    for left in ({**machine, "data": "/nowhere"}, {}):
+        (run / "machine.json").write_text(json.dumps(left))
+        page = check_alone(read(write_report(run)))
+        assert "Recommendations" not in page.texts["h2"]
+        assert "The dataset is not at hand; name it with --data." in page.texts["p"]
+
+
+def test_a_run_without_epochs_and_weights_has_a_report(run, tmp_path):
+    for name in ("model", "checkpoints"):
+        shutil.rmtree(run / name)
+    (run / "log.jsonl").unlink()
+    page = check_alone(read(write_report(run, tmp_path / "out.html")))
+    assert "No epoch has ended yet." in page.texts["p"]
+    assert "Recommendations" not in page.texts["h2"]
+
+
+def test_several_runs_lie_over_each_other(reported, tmp_path):
+    page = check_alone(read(write_report([reported / "run", reported / "other"], tmp_path / "out.html")))
+    assert page.texts["h2"] == ["Final metrics", "Loss and metrics", "Differences"]
+    assert {"run, epoch 3", "other, epoch 2"} <= {text.rpartition(":")[0] for text in page.texts["title"]}
+
+
+def test_runs_of_one_name_are_told_apart(reported, run, tmp_path):
+    page = check_alone(read(write_report([reported / "run", run], tmp_path / "out.html")))
+    assert {str(reported / "run"), str(run)} <= set(page.texts["th"])
+
+
+def test_what_cannot_be_reported_is_named(reported, tmp_path):
+    with pytest.raises(OptionError, match="a report needs a run; got none"):
+        write_report([])
+    with pytest.raises(CheckpointError, match="is not a run"):
+        write_report(tmp_path)
+    shutil.copytree(reported / "data", tmp_path / "data")
+    manifest = json.loads((tmp_path / "data" / "dataset.json").read_text())
+    manifest["fields"]["items"]["width"] += 1
+    (tmp_path / "data" / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(FitError, match="is not that of"):
+        write_report(reported / "run", tmp_path / "out.html", tmp_path / "data")
+    assert not (tmp_path / "out.html").exists()

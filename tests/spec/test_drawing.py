@@ -1,0 +1,43 @@
+"""A network's picture: every layer with what the document says of it, and its sizes where they are known."""
+
+from tests.pages import Page
+from widenet.spec.drawing import drawn
+from widenet.spec.network import NetworkSpec
+
+NETWORK = NetworkSpec.of(
+    {
+        "name": "<b>net</b>",
+        "layers": [
+            {"name": "picture", "kind": "input", "field": "pixels", "shape": [1, 4, 4]},
+            {"name": "filters", "kind": "convolution", "filters": 3, "kernel": 2, "activation": "relu"},
+            {"name": "largest", "kind": "pooling", "function": "max", "kernel": 2},
+            {"name": "deep", "units": 12, "dropout": 0.25, "skip": "largest"},
+            {"name": "next", "kind": "output", "field": "<script>", "loss": "cross_entropy"},
+        ],
+    }
+)
+
+
+def test_every_layer_is_a_box_with_its_facts():
+    page = Page(drawn(NETWORK))
+    assert page.count("rect") == len(NETWORK.layers)
+    said = page.texts["text"]
+    for line in (
+        "3 filters of 2, relu",
+        "hidden, 12 units",
+        "dropout 0.25",
+        'output of "<script>", auto units',
+        "softmax, cross entropy",
+    ):
+        assert line in said
+    assert dict(page.elements)["svg"]["aria-label"] == "The network <b>net</b>"
+
+
+def test_sizes_and_parameters_are_said_where_they_are_known():
+    said = Page(drawn(NETWORK, {"next": "7 units"}, {"deep": 1234})).texts["text"]
+    assert 'output of "<script>", 7 units' in said
+    assert "1,234 parameters" in said
+
+
+def test_a_notebook_shows_a_network():
+    assert NETWORK._repr_html_() == drawn(NETWORK)

@@ -1,0 +1,1 @@
+"""Tables, curves, bars and graphs as HTML that needs nothing else."""

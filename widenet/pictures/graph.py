@@ -1,0 +1,65 @@
+"""Boxes and arrows from top to bottom, as SVG without a script."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from widenet.pictures.curves import picture
+from widenet.pictures.html import Html, tag
+
+_BOX, _LINE, _ROWS, _COLUMNS, _EDGE = 236, 17, 30, 24, 8
+_MOST_LETTERS = 36
+
+
+def graph(title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Sequence[tuple[str, str]]) -> Html:
+    """A picture of boxes, each below all that lead to it.
+
+    boxes: by name, the colour and the lines of text below the name, in an order in which no arrow leads back. arrows: from, to.
+    """
+    depth: dict[str, int] = {}
+    for name in boxes:
+        depth[name] = max((depth[start] + 1 for start, end in arrows if end == name), default=0)
+    floors = [[name for name in boxes if depth[name] == floor] for floor in range(max(depth.values(), default=-1) + 1)]
+    heights = [max(_height(boxes[name][1]) for name in floor) for floor in floors]
+    widest = max((len(floor) for floor in floors), default=0)
+    aside = 48.0 if any(depth[end] - depth[start] > 1 for start, end in arrows) else 0.0
+    width = widest * (_BOX + _COLUMNS) - _COLUMNS + 2 * _EDGE + aside
+    places: dict[str, tuple[float, float, float]] = {}
+    top = float(_EDGE)
+    for floor, height in zip(floors, heights, strict=True):
+        left = (width - aside - len(floor) * (_BOX + _COLUMNS) + _COLUMNS) / 2
+        places |= {name: (left + place * (_BOX + _COLUMNS), top, height) for place, name in enumerate(floor)}
+        top += height + _ROWS
+    drawn = [_arrow(places[start], places[end], depth[end] - depth[start]) for start, end in arrows]
+    drawn += [piece for name, (stroke, lines) in boxes.items() for piece in _box(name, stroke, lines, places[name])]
+    return picture(width, top - _ROWS + _EDGE, title, drawn)
+
+
+def _height(lines: Sequence[str]) -> float:
+    return _LINE * (len(lines) + 1) + 14
+
+
+def _box(name: str, stroke: str, lines: Sequence[str], place: tuple[float, float, float]) -> Iterator[Html]:
+    x, y, height = place
+    yield tag("rect", x=x, y=y, width=_BOX, height=height, rx=8, fill=stroke, fill_opacity="0.12", stroke=stroke, stroke_width="1.5")
+    yield _words(name, x + 12, y + 20, font_weight="bold", font_size=13)
+    for row, line in enumerate(lines, start=1):
+        yield _words(line, x + 12, y + 20 + row * _LINE, fill_opacity="0.85")
+
+
+def _words(text: str, x: float, y: float, **look: object) -> Html:
+    """Text that fits into a box; pointed at, the whole of it."""
+    short = text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}\u2026"
+    return tag("text", short, *([tag("title", text)] if short != text else []), x=x, y=y, fill="currentColor", **look)
+
+
+def _arrow(start: tuple[float, float, float], end: tuple[float, float, float], floors: int) -> Html:
+    """To the next floor straight down; past other floors around them, on the right."""
+    line: dict[str, object] = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.6", "stroke_width": "1.5"}
+    if floors == 1:
+        x1, y1, x2, y2 = start[0] + _BOX / 2, start[1] + start[2], end[0] + _BOX / 2, end[1]
+        middle = (y1 + y2) / 2
+        path = f"M{x1:g},{y1:g} C{x1:g},{middle:g} {x2:g},{middle:g} {x2:g},{y2:g} m-4,-6 l4,6 l4,-6"
+    else:
+        x1, y1, x2, y2 = start[0] + _BOX, start[1] + start[2] / 2, end[0] + _BOX, end[1] + end[2] / 2
+        far = max(x1, x2) + 52
+        path = f"M{x1:g},{y1:g} C{far:g},{y1:g} {far:g},{y2:g} {x2:g},{y2:g} m6,-4 l-6,4 l6,4"
+    return tag("path", d=path, **line)

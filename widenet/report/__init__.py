@@ -1,0 +1,1 @@
+"""One HTML page about a run, or about several beside each other, that needs no network."""

@@ -1,0 +1,75 @@
+"""The sections of a report about several runs."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from widenet.metrics import LARGER_IS_BETTER
+from widenet.pictures.curves import curves, legend
+from widenet.pictures.html import Html, brief, table, tag
+from widenet.report.sections import duration, note, section
+from widenet.report.subject import Subject
+from widenet.training.log_curves import grid, metric_names, points
+
+_ABSENT = "\u2013"
+
+
+def curves_over_each_other(subjects: Sequence[Subject]) -> Html:
+    """A figure for the loss and for each metric, a line a run."""
+    names = ["loss", *metric_names([record for subject in subjects for record in subject.records])]
+    figures = [curves(name, {subject.name: points(subject.records, name) for subject in subjects}, named=False) for name in names]
+    return section("Loss and metrics", legend([subject.name for subject in subjects]), grid(figures))
+
+
+def final_numbers(subjects: Sequence[Subject]) -> Html:
+    """A column a run: the last line of its log, its time and its size; the best of each metric marked."""
+    names = ["epoch", "loss", *metric_names([subject.last for subject in subjects])]
+    rows: list[list[object]] = [[name, *_marked(name, [subject.last.get(name) for subject in subjects])] for name in names]
+    rows.append(["training", *(duration(subject.total("seconds")) for subject in subjects)])
+    rows.append(["parameters", *(f"{sum(subject.parameters.values()):,}" for subject in subjects)])
+    told = note("The last line of each log. Marked: the best of a metric. Losses compare only where both documents ask for the same one.")
+    return section("Final metrics", table(["", *(subject.name for subject in subjects)], rows, numbers=True), told)
+
+
+def differences(subjects: Sequence[Subject]) -> Html:
+    """Where documents, data and machines differ: a row a place, a column a run."""
+    documents = {
+        "network.json": [subject.run.network.model_dump(mode="json") for subject in subjects],
+        "training.json": [subject.run.training.model_dump(mode="json") for subject in subjects],
+        "machine.json": [subject.run.machine for subject in subjects],
+    }
+    found = [tag("h3", title) for title in documents]
+    tables = [_differing(values, subjects) for values in documents.values()]
+    return section("Differences", *(piece for heading, each in zip(found, tables, strict=True) for piece in (heading, each)))
+
+
+def _differing(documents: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]) -> Html:
+    flat = [dict(_leaves(document)) for document in documents]
+    places = dict.fromkeys(place for document in flat for place in document)
+    rows: list[list[object]] = []
+    for place in places:
+        values = [document.get(place, _ABSENT) for document in flat]
+        if len(set(values)) > 1:
+            rows.append([place, *(tag("mark", value) if value != values[0] else value for value in values)])
+    if not rows:
+        return note("No difference.")
+    return table(["", *(subject.name for subject in subjects)], rows)
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Every number, text and the like with its path, layers by their names."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list) and value and all(isinstance(inner, Mapping) for inner in value):
+        for position, inner in enumerate(value):
+            yield from _leaves(inner, f"{place}[{inner.get('name', position)}]")
+    else:
+        yield place, json.dumps(value, ensure_ascii=False)
+
+
+def _marked(name: str, values: Sequence[Any]) -> list[object]:
+    known = [value for value in values if isinstance(value, int | float)]
+    best = max(known) if name.partition("@")[0] in LARGER_IS_BETTER and len(set(known)) > 1 else None
+    shown = [_ABSENT if value is None else brief(value) for value in values]
+    return [tag("mark", text) if best is not None and value == best else text for text, value in zip(shown, values, strict=True)]

@@ -1,0 +1,50 @@
+"""A whole page: one run, or several beside each other."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from widenet.pictures.html import Html, joined, tag
+from widenet.report import comparison, sections
+from widenet.report.subject import Subject
+
+
+def page(subjects: Sequence[Subject]) -> Html:
+    """The HTML of a report about some runs, at least one; it asks nothing of the network, and has no script."""
+    return _of_one(subjects[0]) if len(subjects) == 1 else _of_several(subjects)
+
+
+def _of_one(subject: Subject) -> Html:
+    parts = [
+        sections.summary(subject),
+        sections.curves_section(subject),
+        sections.network_section(subject),
+        sections.recommendations_section(subject),
+        sections.data_section(subject),
+        sections.time_section(subject),
+        sections.numbers_section(subject),
+        sections.documents_section(subject),
+        sections.machine_section(subject),
+    ]
+    return _whole(subject.name, subject.run.network.name, parts)
+
+
+def _of_several(subjects: Sequence[Subject]) -> Html:
+    parts = [
+        comparison.final_numbers(subjects),
+        comparison.curves_over_each_other(subjects),
+        comparison.differences(subjects),
+    ]
+    return _whole(f"{len(subjects)} runs", ", ".join(subject.name for subject in subjects), parts)
+
+
+def _whole(title: str, below: str, parts: Sequence[Html]) -> Html:
+    style = Html((Path(__file__).parent / "page.css").read_text(encoding="utf-8"))
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{title} \u2013 widenet"),
+        tag("style", style),
+    )
+    heading = tag("header", tag("h1", title), tag("p", below))
+    return joined([Html("<!doctype html>\n"), tag("html", head, tag("body", tag("main", heading, *parts)), lang="en"), Html("\n")])

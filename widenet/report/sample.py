@@ -1,0 +1,140 @@
+"""What a model recommends to some users of its dataset: examples, and how it treats what is popular."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.predict.rows import had, history, rows_a_block
+from widenet.predict.top_k import Filter, top_k
+from widenet.runs import Model
+
+K = 10
+MOST_USERS = 512
+_SHOWN_USERS, _SHOWN_ITEMS = 4, 8
+_BOUNDS = {"first 1 %": 0.01, "1 to 5 %": 0.05, "5 to 20 %": 0.2, "20 to 50 %": 0.5, "50 to 100 %": 1.0}
+"""Groups of items, from those of the most interactions to those of the fewest: the share of all items at which each ends."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Items of like popularity: their shares of all items, of interactions and of what is recommended, each in [0, 1]."""
+
+    name: str
+    items: float
+    interactions: float
+    recommended: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A user: titles of what the user had, and what is recommended, best first: title, score, whether it was set aside."""
+
+    user: str
+    history: list[str]
+    num_history: int
+    recommended: list[tuple[str, float, bool]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What some users, evenly from the whole dataset, are recommended by one output: K items each."""
+
+    output: str
+    num_users: int
+    num_items: int
+    num_distinct: int
+    truth: Part | None
+    groups: list[Group]
+    shown: list[Shown]
+
+
+def sampled(model: Model, dataset: Dataset) -> Sample | None:
+    """The sample of a model's first output over items, a sparse field or a sequence; None where it has none.
+
+    Every process of the model's group must ask for it; all get the same. Raises FitError for a dataset of other fields.
+    """
+    model.run.check_dataset(dataset)
+    outputs = [layer for layer in model.run.network.outputs if dataset.field(layer.field).kind != "dense"]
+    if not outputs or not dataset.num_examples:
+        return None
+    name, field = outputs[0].name, outputs[0].field
+    rows = _spread(dataset.num_examples, MOST_USERS)
+    parts = dataset.field(field).parts
+    truth = next((part for part in reversed(parts) if part != "train"), None)
+    scores_EK, units_EK = _top(model, dataset, name, rows, truth)
+    counts = _counts(model, dataset, field)
+    recommended = np.bincount(units_EK[units_EK >= 0], minlength=len(counts))
+    shown = _spread(len(rows), _SHOWN_USERS + 2)[1:-1] if len(rows) > _SHOWN_USERS + 1 else np.arange(min(len(rows), _SHOWN_USERS))
+    return Sample(
+        output=name,
+        num_users=len(rows),
+        num_items=len(counts),
+        num_distinct=int(np.count_nonzero(recommended)),
+        truth=truth,
+        groups=_groups(counts, recommended),
+        shown=[_shown(model, dataset, field, truth, int(rows[place]), scores_EK[place], units_EK[place]) for place in shown],
+    )
+
+
+def _spread(number: int, most: int) -> np.ndarray:
+    """At most so many of `number` positions, evenly from the first to the last, int64."""
+    if number <= most:
+        return np.arange(number, dtype=np.int64)
+    return np.arange(most, dtype=np.int64) * (number - 1) // (most - 1)
+
+
+def _top(model: Model, dataset: Dataset, name: str, rows: np.ndarray, truth: Part | None) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, float32, and units, int64 with -1 for none, of the K best for some examples who are known but for one part: [E, K] each."""
+
+    def known(field: str) -> list[Part]:
+        return [part for part in dataset.field(field).parts if part != truth]
+
+    network, blocks = model.network, []
+    field, inputs = network.outputs[name].spec.field, [layer.field for layer in network.spec.inputs]
+    allowed = Filter().within(dataset.field(field).width, network.outputs[name])
+    network.exchange.at("the report")
+    step = rows_a_block(K)
+    with one_thread_an_operation():
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            fields = {name: history(dataset, name, block, known(name)).to(network.device) for name in inputs}
+            seen = had(dataset, field, block, known(field)).to(network.device)
+            scores_EK, units_EK = top_k(network, fields, name, min(K, network.outputs[name].width), seen, allowed)
+            blocks.append((scores_EK.float().cpu().numpy(), units_EK.cpu().numpy()))
+    return np.concatenate([scores for scores, _ in blocks]), np.concatenate([units for _, units in blocks])
+
+
+def _counts(model: Model, dataset: Dataset, field: str) -> np.ndarray:
+    """Training interactions of each feature, int64 [width]."""
+    has_names = model.run.fields[field].vocabulary_digest is not None
+    return dataset.vocabulary(field).counts if has_names else dataset.counts(field)
+
+
+def _groups(counts: np.ndarray, recommended: np.ndarray) -> list[Group]:
+    ranking = np.argsort(-counts, kind="stable")
+    groups, first = [], 0
+    for name, bound in _BOUNDS.items():
+        last = max(first, round(bound * len(ranking)))
+        members = ranking[first:last]
+        shares = [int(each[members].sum()) / max(int(each.sum()), 1) for each in (counts, recommended)]
+        groups += [Group(name, len(members) / len(ranking), *shares)] if len(members) else []
+        first = last
+    return groups
+
+
+def _shown(model: Model, dataset: Dataset, field: str, truth: Part | None, row: int, scores: np.ndarray, units: np.ndarray) -> Shown:
+    here = np.array([row])
+    items = dataset.sparse(field, here).indices.numpy()
+    wanted = set() if truth is None else set(dataset.sparse(field, here, truth).indices.tolist())
+    kept = units[units >= 0]
+    rows = zip(_titles(model, field, kept), scores.tolist(), (unit in wanted for unit in kept.tolist()), strict=False)
+    return Shown(dataset.ids(here)[0], _titles(model, field, items[:_SHOWN_ITEMS]), len(items), list(rows))
+
+
+def _titles(model: Model, field: str, units: np.ndarray) -> list[str]:
+    if model.run.fields[field].vocabulary_digest is None:
+        return [f"number {unit:,}" for unit in units.tolist()]
+    return model.run.vocabulary(field).titles(units)

@@ -1,0 +1,148 @@
+"""The sections of a report about one run; each gives HTML, or nothing where it has nothing to say."""
+
+from widenet.pictures.bars import bars
+from widenet.pictures.curves import curves
+from widenet.pictures.html import Html, brief, joined, table, tag
+from widenet.plan.numbers import amount
+from widenet.report.sample import K, Sample, Shown
+from widenet.report.subject import Subject
+from widenet.spec.drawing import drawn
+from widenet.training.log_curves import grid, log_curves, metric_names, points
+
+_NONE = Html()
+
+
+def summary(subject: Subject) -> Html:
+    """The few numbers that come first."""
+    facts = [("epochs", f"{subject.last.get('epoch', 0):,}"), ("parameters", f"{sum(subject.parameters.values()):,}")]
+    if "loss" in subject.last:
+        facts.insert(0, ("loss", brief(subject.last["loss"])))
+    metric, best = subject.metric, subject.best
+    if metric is not None and metric in subject.last:
+        facts.insert(0, (metric, f"{subject.last[metric]:.4f}"))
+    if metric is not None and best is not None and best["epoch"] != subject.last["epoch"]:
+        facts.insert(1, (f"best {metric}, epoch {best['epoch']:,}", f"{best[metric]:.4f}"))
+    facts.append(("training", duration(subject.total("seconds"))))
+    tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]
+    return tag("div", *tiles, class_="tiles")
+
+
+def curves_section(subject: Subject) -> Html:
+    """Loss and metrics, epoch by epoch."""
+    return section("Loss and metrics", log_curves(subject.records)) if subject.records else section("Loss and metrics", _no_epoch())
+
+
+def network_section(subject: Subject) -> Html:
+    """The layers with their sizes, and a table of the weights."""
+    network, weights = subject.run.network, subject.weights
+    sizes = {name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in weights.shapes.items()}
+    rows = []
+    for name, weight in weights.weights.items():
+        columns = weight.columns or 1
+        held = "in shards of rows" if weight.wide else "whole"
+        number = weight.rows * columns * weight.places
+        rows.append([name, f"{weight.rows:,}", f"{columns * weight.places:,}", f"{number:,}", amount(4 * number), held])
+    listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
+    return section("Network", tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"))
+
+
+def data_section(subject: Subject) -> Html:
+    """What the dataset holds; of a dataset that is not at hand, its fields."""
+    if subject.manifest is None:
+        rows = [
+            [name, field.kind, f"{field.width:,}", f"{field.min_value:g} to {field.max_value:g}"]
+            for name, field in subject.run.fields.items()
+        ]
+        return section("Data", table(["field", "kind", "width", "values"], rows), note("The dataset is not at hand; name it with --data."))
+    facts = [["examples", f"{subject.manifest.num_examples:,}"]]
+    facts += [[name.replace("_", " "), brief(value)] for name, value in subject.manifest.source.items() if isinstance(value, int | str)]
+    rest = tag("details", tag("summary", "How it was made"), table(["", ""], facts, class_="facts"))
+    text = tag("p", f"{subject.manifest.num_examples:,} examples; entries of each part:")
+    return section("Data", text, subject.manifest.as_table(), rest)
+
+
+def recommendations_section(subject: Subject) -> Html:
+    """What a sample of users is recommended."""
+    sample = subject.sample
+    if sample is None:
+        return _NONE
+    text = (
+        f'The {K} best of output "{sample.output}" for {sample.num_users:,} users, evenly from the whole dataset: '
+        f"{sample.num_distinct:,} of {sample.num_items:,} items are recommended to somebody."
+    )
+    shares = {
+        "of all items": [group.items for group in sample.groups],
+        "of training interactions": [group.interactions for group in sample.groups],
+        "of recommendations": [group.recommended for group in sample.groups],
+    }
+    chart = bars("From the most popular items to the least: their shares", [group.name for group in sample.groups], shares)
+    cards = tag("div", *(_card(shown, sample) for shown in sample.shown), class_="cards")
+    return section("Recommendations", tag("p", text), chart, cards)
+
+
+def _card(shown: Shown, sample: Sample) -> Html:
+    more = shown.num_history - len(shown.history)
+    had = "; ".join(shown.history) + (f"; and {more:,} more" if more else "")
+    marks = ((title, f" {score:.3g}", aside) for title, score, aside in shown.recommended)
+    listed = tag("ol", *(tag("li", title, tag("small", score), class_="aside" if aside else None) for title, score, aside in marks))
+    found = sum(aside for _, _, aside in shown.recommended)
+    told = "" if sample.truth is None else note(f"In the {sample.truth} part, unknown to the model: {found} of these.")
+    return tag("article", tag("h3", f"User {shown.user}"), tag("p", tag("b", "had "), had or "nothing"), listed, told)
+
+
+def time_section(subject: Subject) -> Html:
+    """What took how long."""
+    if not subject.records:
+        return _NONE
+    names = {"steps": "seconds", "evaluation": "evaluation_seconds"}
+    lines = {name: points(subject.records, key) for name, key in names.items()}
+    drawing = curves("seconds an epoch", {name: line for name, line in lines.items() if line})
+    speed = curves("examples a second", {"examples a second": points(subject.records, "examples_per_second")})
+    rate = curves("learning rate", {"learning rate": points(subject.records, "learning_rate")})
+    totals = ", ".join(f"{name} {duration(subject.total(key))}" for name, key in names.items() if lines[name])
+    return section("Time", tag("p", f"In all: {totals}."), grid([drawing, speed, rate]))
+
+
+def numbers_section(subject: Subject) -> Html:
+    """The log as a table."""
+    if not subject.records:
+        return _NONE
+    names = ["epoch", "loss", "seconds", "examples_per_second", *metric_names(subject.records)]
+    rows = [[brief(record.get(name, "")) for name in names] for record in subject.records]
+    listed = table([name.replace("_", " ") for name in names], rows)
+    return section("Numbers", tag("details", tag("summary", "Every epoch"), listed))
+
+
+def machine_section(subject: Subject) -> Html:
+    """Where it ran."""
+    rows = [[name, brief(value)] for name, value in subject.run.machine.items()]
+    return section("Machine and versions", table(["", ""], rows, class_="facts")) if rows else _NONE
+
+
+def documents_section(subject: Subject) -> Html:
+    """The two documents, every default written out."""
+    documents = {"network.json": subject.run.network, "training.json": subject.run.training}
+    shown = [tag("details", tag("summary", name), tag("pre", document.to_json())) for name, document in documents.items()]
+    return section("Documents", *shown)
+
+
+def section(title: str, *content: object) -> Html:
+    """A part of the page below its heading."""
+    return joined([tag("section", tag("h2", title), *content)])
+
+
+def note(text: str) -> Html:
+    """A remark in small letters."""
+    return tag("p", text, class_="note")
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: "1 h 20 min"."""
+    if seconds < 99.5:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def _no_epoch() -> Html:
+    return note("No epoch has ended yet.")

@@ -1,0 +1,86 @@
+"""Reports as files."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from widenet.data.dataset import Dataset
+from widenet.errors import OptionError, WidenetError
+from widenet.report.page import page
+from widenet.report.sample import sampled
+from widenet.report.subject import Subject
+from widenet.runs import Model
+from widenet.training.run_directory import RunDirectory
+
+FILE_NAME = "report.html"
+
+
+def write_report(
+    runs: Model | str | Path | Sequence[str | Path], out: str | Path | None = None, data: Dataset | str | Path | None = None
+) -> Path:
+    """Write one HTML file about a run, or about several beside each other; gives its path.
+
+    runs: a run directory or its model, or several directories. out: the file; None: report.html in the run, or, of several runs, here.
+    data: the dataset, for its facts and examples of recommendations; None: where the training had it, if that is the same dataset still.
+    Several runs are compared by their logs and documents alone. Of a model in a group, every process must ask; one writes.
+    Raises CheckpointError, DataError, FitError, OptionError, OSError.
+    """
+    model = runs if isinstance(runs, Model) else None
+    if isinstance(runs, Model):
+        paths = [runs.run.path]
+    else:
+        paths = [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(path) for path in runs]
+    if not paths:
+        raise OptionError("a report needs a run; got none. Name a run directory.")
+    if len(paths) == 1:
+        target = paths[0] / FILE_NAME if out is None else Path(out)
+        subjects = [_alone(paths[0], model, data)]
+    else:
+        target = Path(FILE_NAME if out is None else out)
+        subjects = [Subject(name, RunDirectory.open(path)) for name, path in zip(_names(paths), paths, strict=True)]
+    if model is None or model.network.exchange.leads:
+        _write(target, page(subjects))
+    return target
+
+
+def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None) -> Subject:
+    run = RunDirectory.open(path) if model is None else model.run
+    name = path.resolve().name
+    dataset = _found(run, data)
+    if dataset is None:
+        return Subject(name, run)
+    run.check_dataset(dataset)
+    has_weights = model is not None or (path / "model").exists() or run.latest() is not None
+    sample = sampled(model or Model.load(path, "cpu"), dataset) if has_weights else None
+    return Subject(name, run, dataset.path, dataset.manifest, sample)
+
+
+def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
+    """The dataset that is named, or that the training had, where it is there still."""
+    if data is not None:
+        return data if isinstance(data, Dataset) else Dataset.open(data)
+    try:
+        dataset = Dataset.open(Path(str(run.machine["data"])))
+        run.check_dataset(dataset)
+    except (KeyError, WidenetError, OSError):
+        return None
+    return dataset
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The directories' own names; of those that share one, the whole paths."""
+    names = [path.resolve().name for path in paths]
+    times = Counter(names)
+    return [name if times[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+
+
+def _write(path: Path, text: str) -> None:
+    """A file that appears when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        beside.write_text(text, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,202 @@
+"""A trained model: what it knows, measures and recommends."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from widenet.checkpoint import Checkpoint, fingerprint
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.errors import FitError
+from widenet.evaluate import DEFAULT_KS, evaluate, output_name
+from widenet.metrics import Metrics
+from widenet.model.build import build
+from widenet.model.network import Network
+from widenet.parallel.group import device_for, exchange_for, join
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.pictures.html import tag
+from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
+from widenet.predict.filters import PerUser, read_banned, read_weights
+from widenet.predict.rows import Block, recommendations
+from widenet.predict.top_k import Filter, top_k
+from widenet.runs.arguments import dataset_of, path_of
+from widenet.spec.activations import SIGNED
+from widenet.spec.drawing import drawn
+from widenet.spec.training import TrainingSpec
+from widenet.training.log_curves import log_curves
+from widenet.training.loop import LoopState, settle
+from widenet.training.optimizers import Optimizer
+from widenet.training.run_directory import RunDirectory
+from widenet.training.schedules import rates
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One recommended item: its id, its title (the id where it has none) and its score."""
+
+    item: str
+    title: str
+    score: float
+
+
+class Model:
+    """A trained network with the names of its items, ready to recommend. facts: what was saved beside its weights."""
+
+    def __init__(self, run: RunDirectory, network: Network, facts: Mapping[str, Any] | None = None) -> None:
+        self.run, self.network, self.facts = run, network, facts or {}
+
+    @classmethod
+    def load(cls, run: str | Path, device: str | None = None) -> "Model":
+        """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
+
+        Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`, every process of a group
+        must call it, and whatever is then asked of the model.
+        """
+        directory = RunDirectory.open(path_of("run", run))
+        chosen = device_for(device)
+        join(chosen)
+        network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
+        checkpoint = directory.model()
+        if "state" in checkpoint.facts:
+            _load_unfinished(checkpoint, network, directory.training)
+        else:
+            checkpoint.load_into(network, with_state=False)
+        return cls(directory, network, checkpoint.facts)
+
+    def __repr__(self) -> str:
+        layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
+        return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
+
+    def _repr_html_(self) -> str:
+        """The layers and the curves of the training, for notebooks."""
+        sizes = {name: f"{units:,} units" for name, units in self.network.units.items()}
+        return tag("div", drawn(self.run.network, sizes), log_curves(self.run.records()))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the weights alone: equal for equal weights."""
+        return fingerprint(self.network)
+
+    def caveats(self, data: Dataset | None = None) -> list[str]:
+        """What to know before numbers of this model are believed, a sentence each.
+
+        That its training has not ended; that a dataset does not hold the examples it was trained on, where that was saved.
+        """
+        found = []
+        if "state" in self.facts:
+            state = LoopState.of(self.facts["state"])
+            place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
+            found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
+        if data is not None and self.facts.get("examples") not in (None, data.digest):
+            warning = "what it holds out may have been trained on"
+            found.append(f"{data.path} does not hold the examples that {self.run.path} was trained on: {warning}.")
+        return found
+
+    def evaluate(
+        self,
+        data: Dataset | str | Path,
+        part: Part = "heldout",
+        ks: Sequence[int] = DEFAULT_KS,
+        output: str | None = None,
+        exclude_seen: bool = True,
+        advance: Callable[[int], None] | None = None,
+    ) -> Metrics:
+        """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
+        dataset = dataset_of(data)
+        self.run.check_dataset(dataset)
+        with one_thread_an_operation():
+            return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
+
+    def recommend(
+        self,
+        items: Sequence[str],
+        k: int = 10,
+        *,
+        values: Sequence[float] | None = None,
+        exclude_seen: bool = True,
+        output: str | None = None,
+    ) -> list[Recommendation]:
+        """The k best items for somebody with this history.
+
+        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value. For networks
+            that read a sequence: in order, the newest last, and as often as they stand in it.
+        values: one number an item, for networks trained with values.
+        Raises DataError for an item that is not known, FitError where the network takes more than one field, OptionError.
+        """
+        k, items = checked_k(k), checked_items(items)
+        numbers = None if values is None else checked_values(values, len(items))
+        name = output_name(self.network, output)
+        fields = {layer.field for layer in self.run.network.inputs}
+        if len(fields) != 1:
+            raise FitError(f"recommend needs a network of one input field; this one has {', '.join(sorted(fields))}. Use predict.")
+        field = fields.pop()
+        batch = named_history(self.run.vocabulary(field), items, numbers, self.run.fields[field].kind == "sequence")
+        inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
+        target = self.network.outputs[name].spec.field
+        seen = inputs.get(target) if exclude_seen else None
+        names = self.run.vocabulary(target)
+        allowed = Filter().within(len(names), self.network.outputs[name])
+        with one_thread_an_operation():
+            scores_EK, units_EK = top_k(self.network, inputs, name, k, excluded=seen, allowed=allowed)
+        kept = units_EK[0] >= 0
+        units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
+        return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
+
+    def understood(self, items: Sequence[str]) -> list[str]:
+        """The titles of the items that `recommend` takes some ids or titles for."""
+        vocabulary = self.run.vocabulary(self.run.network.inputs[0].field)
+        return vocabulary.titles([vocabulary.find(item)[0] for item in checked_items(items)])
+
+    def predict(
+        self,
+        data: Dataset | str | Path,
+        k: int = 100,
+        *,
+        output: str | None = None,
+        exclude_seen: bool = True,
+        never: str | Path | None = None,
+        never_for: str | Path | None = None,
+        weights: str | Path | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> Iterator[Block]:
+        """The k best items for every example of a dataset, block by block, in its order.
+
+        exclude_seen: leave out what an example is known to have: its training part, and what was set aside for validation or the end.
+        never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
+        weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0 either; 0: never shown.
+        say: told after the last block how many users of never_for the dataset does not have.
+        Raises FitError, DataError, OptionError.
+        """
+        k, dataset = checked_k(k), dataset_of(data)
+        self.run.check_dataset(dataset)
+        name = output_name(self.network, output)
+        names = self.run.vocabulary(self.network.outputs[name].spec.field)
+        width, device = self.network.outputs[name].width, self.network.device
+        activation = self.network.outputs[name].spec.activation.kind
+        if weights is not None and activation in SIGNED:
+            raise FitError(f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has "{activation}".')
+        allowed = Filter(
+            banned_L=None if never is None else read_banned(path_of("never", never), names, width).to(device),
+            weight_L=None if weights is None else read_weights(path_of("weights", weights), names, width).to(device),
+        )
+        personal = None if never_for is None else PerUser(path_of("never_for", never_for), names)
+        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal, say))
+
+
+def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks; between them, whoever takes them has torch's threads back."""
+    while True:
+        with one_thread_an_operation():
+            block = next(blocks, None)
+        if block is None:
+            return
+        yield block
+
+
+def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:
+    """Fill a network from a checkpoint within a training, rows that idled brought up to date."""
+    rule = Optimizer(training.optimizer, training.l1, training.l2)
+    network.prepare_training(rule)
+    checkpoint.load_into(network, with_state=True)
+    state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
+    settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))

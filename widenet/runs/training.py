@@ -1,0 +1,182 @@
+"""Training a network into a run directory: begun, resumed, or begun with another run's weights."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from widenet.checkpoint import Checkpoint
+from widenet.data.dataset import Dataset
+from widenet.data.stream import Stream
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.evaluate import evaluate
+from widenet.model.build import build
+from widenet.model.network import Network
+from widenet.model.operands import has_bfloat16
+from widenet.parallel.announced import launch_id, restarted
+from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.job import Job
+from widenet.plan.machine import available_threads
+from widenet.runs.arguments import dataset_of, document, path_of
+from widenet.runs.model import Model
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.begin import begun
+from widenet.training.check import check_training
+from widenet.training.interruption import interruption
+from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
+from widenet.training.machine import machine
+from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.run_directory import RunDirectory, holds_work_of
+
+
+def train(
+    network: NetworkSpec | Mapping[str, Any] | str | Path,
+    training: TrainingSpec | Mapping[str, Any] | str | Path,
+    data: Dataset | str | Path,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    start_from: str | Path | None = None,
+    device: str | None = None,
+    report: Report | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Model:
+    """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
+
+    network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
+    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
+    has started again does so without being told, and begins anew where there is no checkpoint yet.
+    start_from: another run, of the same layers and shards, with whose finished weights a new one begins.
+    device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
+    a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
+    Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
+    """
+    network_spec, training_spec = document(NetworkSpec, network), document(TrainingSpec, training)
+    dataset, path = dataset_of(data), path_of("out", out)
+    start = None if start_from is None else path_of("start_from", start_from)
+    chosen = device_for(device)
+    metric_k = check_training(network_spec, training_spec, dataset)
+    join(chosen)
+    with one_thread_an_operation(), ExitStack() as stack:
+        exchange = exchange_for(training_spec.shards, chosen)
+        job = _job(network_spec, training_spec, dataset, chosen)
+        check_memory(job, chosen, exchange)
+        again = exchange.start_any(restarted, "restart").result()
+        resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
+        run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
+        by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
+        net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
+        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
+        net.prepare_training(rule)
+        teller = report if report is not None and exchange.leads else Silence()
+        _say_what_is_slow(training_spec, chosen, teller)
+        with interruption(interrupted) as stop:
+            state = _state(run, net, dataset, teller)
+            if again:
+                goes_on = "begins anew, as there is no checkpoint yet" if state == LoopState() else "goes on from its newest checkpoint"
+                teller.say(f"torchrun has started this training again; it {goes_on}.")
+            stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
+            evaluation = _evaluation(training_spec, dataset, metric_k)
+            if not Training(run, net, rule, stream, evaluation, teller, state).loop(stop):
+                raise KeyboardInterrupt
+            if training_spec.keep == "best" and (run.path / "best").exists():
+                Checkpoint.open(run.path / "best").load_into(net, with_state=False)
+                teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
+            facts = {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch, "examples": dataset.digest}
+            run.save_model("model", net, facts)
+    return Model(run, net, facts)
+
+
+def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
+    """Training interactions of each feature, of the fields of which a training must know them."""
+    return {field: dataset.counts(field) for field in network.counted_fields}
+
+
+def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device) -> Job:
+    facts = dataset.manifest
+    return Job.of(
+        network,
+        training,
+        facts.fields,
+        facts.entries_per_example,
+        facts.num_examples,
+        num_processes=num_processes(),
+        device="cuda" if device.type == "cuda" else "cpu",
+        num_threads=available_threads() if device.type == "cpu" else 1,
+    )
+
+
+def _say_what_is_slow(training: TrainingSpec, device: torch.device, report: Report) -> None:
+    """Tell the report what this machine or this Python lacks to be fast."""
+    if training.precision == "bfloat16" and not has_bfloat16(device):
+        report.say("This CPU has no instructions for bfloat16: training is no faster than in float32.")
+    if device.type == "cpu" and not is_compiled("cpu"):
+        report.say("Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer.")
+
+
+def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
+    evaluation = training.evaluation
+    if evaluation is None:
+        return None
+    ks, excludes = sorted({metric_k, 20}), evaluation.seen == "exclude"
+    return lambda network: evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes)
+
+
+def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
+    """Where the training of a run stands; the network and the log are brought there.
+
+    Where the newest checkpoint is damaged or gone, the next older one that is whole serves, and the report is told.
+    """
+    state = LoopState()
+    problem: CheckpointError | None = None
+    for find in run.candidates():
+        try:
+            checkpoint = _filled(network, find, lambda found: _check_resumable(run, found, dataset, network))
+        except CheckpointError as error:
+            problem = problem or error
+            continue
+        if checkpoint is None:
+            continue
+        if problem is not None:
+            report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
+        state = LoopState.of(checkpoint.facts["state"])
+        break
+    else:
+        if problem is not None:
+            raise problem
+        run.load_start(network)
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
+    return state
+
+
+def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
+    """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
+    found: list[Checkpoint | None] = []
+    by_all(network.exchange, lambda: found.append(find()), "checkpoint")
+    checkpoint = found[0]
+    if checkpoint is not None:
+        check(checkpoint)
+        checkpoint.load_into(network, with_state=True)
+    return checkpoint
+
+
+def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
+    """Raise where going on from a checkpoint would not give the bits of an undisturbed training."""
+    if checkpoint.facts["examples"] != dataset.digest:
+        raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
+    compiled = checkpoint.facts.get("compiled")
+    if compiled not in (None, is_compiled(network.device.type)) and network.device.type == checkpoint.facts.get("device"):
+        how, where = ("with", "can") if compiled else ("without", "cannot")
+        compiler = "Numba" if network.device.type == "cpu" else "Triton"
+        raise FitError(
+            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where} import {compiler.lower()}."
+        )
+    before, now = checkpoint.facts.get("device"), network.device.type
+    if before not in (None, now):
+        raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')

@@ -1,0 +1,65 @@
+"""A network as a picture of its layers."""
+
+import json
+from collections.abc import Mapping
+
+from widenet.pictures.curves import COLOURS
+from widenet.pictures.graph import graph
+from widenet.pictures.html import Html, brief
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.spatial import ConvolutionLayer
+
+_COLOUR_OF = {"input": COLOURS[2], "hidden": COLOURS[0], "convolution": COLOURS[4], "pooling": COLOURS[6], "output": COLOURS[1]}
+_SAID = {"kind", "name", "source", "skip", "field", "units", "shape", "filters", "kernel", "function", "activation", "loss"}
+"""What the lines of a box say anyway, or its arrows."""
+
+
+def drawn(spec: NetworkSpec, sizes: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None) -> Html:
+    """A network's layers as boxes, from inputs down to outputs.
+
+    sizes: how many units each layer has, in words, by name; None: as the document says. numbers: parameters that a layer owns, by name.
+    """
+    layers = [*spec.inputs, *spec.hidden, *spec.outputs]
+    arrows = [(start, layer.name) for layer in layers if not isinstance(layer, InputLayer) for start in _starts(spec, layer)]
+    boxes = {}
+    for layer in layers:
+        size = (sizes or {}).get(layer.name) or _size(layer)
+        number = (numbers or {}).get(layer.name, 0)
+        lines = [_what(layer, size), _how(layer), _more(layer), f"{number:,} parameters" if number else ""]
+        boxes[layer.name] = (_COLOUR_OF[layer.kind], [line for line in lines if line])
+    return graph(f"The network {spec.name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
+
+
+def _starts(spec: NetworkSpec, layer: Layer) -> list[str]:
+    """The layers that lead to one, as its source or past it."""
+    return [*spec.sources(layer), *(getattr(layer, "skip", None) or ())]
+
+
+def _size(layer: Layer) -> str:
+    units = getattr(layer, "units", None)
+    return "" if units is None else "auto units" if units == "auto" else f"{units:,} units"
+
+
+def _what(layer: Layer, size: str) -> str:
+    of_field = f' of "{layer.field}"' if isinstance(layer, InputLayer | OutputLayer) else ""
+    return ", ".join(words for words in (f"{layer.kind}{of_field}", size) if words)
+
+
+def _how(layer: Layer) -> str:
+    parts = [getattr(layer, name).kind for name in ("function", "activation", "loss") if hasattr(layer, name)]
+    if isinstance(layer, ConvolutionLayer):
+        parts = [f"{layer.filters:,} filters of {_short(layer.model_dump(mode='json')['kernel'])}", *parts]
+    return ", ".join(part.replace("_", " ") for part in parts)
+
+
+def _more(layer: Layer) -> str:
+    """What else the document sets."""
+    others = {name: value for name, value in layer.model_dump(mode="json", exclude_defaults=True).items() if name not in _SAID}
+    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in others.items())
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(str(inner) for inner in value.values() if isinstance(inner, str | int | float) and not isinstance(inner, bool))
+    return json.dumps(value) if isinstance(value, list | bool) else brief(value)
