@@ -1,8 +1,12 @@
-"""The tutorial and the recipes run from their first command to their last, and show what is printed."""
+"""The pages that teach can be followed to the end, and show what is printed."""
 
+import os
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,8 @@ import pytest
 from tests.commands import fences
 from widenet.cli import main
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 TOLERANCE = 0.1
 """How far a decimal number may be from the one that is shown: another processor rounds otherwise. All else must be equal."""
 
@@ -74,3 +79,35 @@ def test_output_that_is_not_printed_is_seen(tmp_path, monkeypatch, capsys):
     for wrong in ("recall 0.40 of 10", "recall 0.52 of 11", "ndcg 0.52 of 10"):
         with pytest.raises(AssertionError):
             follow(page.format(wrong), capsys)
+
+
+def changed(text, diff):
+    """A text after a unified diff, wherever in it the lines are."""
+    for hunk in re.split(r"^@@.*\n", diff, flags=re.MULTILINE)[1:]:
+        old, new = ("".join(line[1:] for line in hunk.splitlines(keepends=True) if line[0] != sign) for sign in "+-")
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_adding_a_loss_works_as_shown(tmp_path):
+    for folder in ("widenet", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    *changes, command = fences((DOCS / "adding-a-loss.md").read_text("utf-8"))
+    for change in changes:
+        path = tmp_path / change.title
+        path.write_text(changed(path.read_text("utf-8"), change.body) if change.language == "diff" else change.body, "utf-8")
+    python, *words, what = shlex.split(command.body)
+    assert python == "python"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, *words, f"{what} and (linear or softmax)"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert int(re.search(r"(\d+) passed", ended.stdout)[1]) >= 10

@@ -21,6 +21,16 @@ def test_what_goes_takes_others_with_it(tmp_path):
     assert items.all()
 
 
+def test_of_sequences_rows_count_for_users_and_users_for_items(tmp_path):
+    buckets = Buckets(tmp_path / "rows")
+    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 0), (0, 0), (1, 1), (1, 2), (2, 1)]], np.uint64)))
+    given = np.ones(3, dtype=bool), np.ones(3, dtype=bool)
+    users, _ = large_enough(buckets, 1, *given, Selection(min_user_items=2, sequence=True))
+    assert users.tolist() == [True, True, False]
+    _, items = large_enough(buckets, 1, *given, Selection(min_item_users=2, sequence=True))
+    assert items.tolist() == [False, True, False]
+
+
 def test_what_is_not_given_does_not_count(tmp_path):
     buckets = Buckets(tmp_path / "rows")
     buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 1), (1, 0), (1, 2)]], np.uint64)))

@@ -13,7 +13,7 @@ from widenet.data.known import KnownFeatures
 from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.rules import FieldLayout, check_field_name
-from widenet.data.selection import Duplicates, Moment, Selection, moment
+from widenet.data.selection import Duplicates, Moment, Selection, is_date, moment
 from widenet.data.side_fields import SideFields, SideTables
 from widenet.data.sources import Roles, Sources, opened
 from widenet.data.tables import OnRows, Tables, database
@@ -88,6 +88,7 @@ def _selection(asked: SimpleNamespace) -> Selection:
     parts: tuple[Part, ...] = ("heldout", "validation")
     last = {part: getattr(asked, f"{part}_last") for part in parts}
     start = {part: getattr(asked, f"{part}_since") for part in parts}
+    moments = {"--since": asked.since, "--until": asked.until, **{f"--{part}-since": given for part, given in start.items()}}
     return Selection(
         asked.duplicates or ("max" if asked.time is None else "last"),
         asked.min_value,
@@ -99,6 +100,7 @@ def _selection(asked: SimpleNamespace) -> Selection:
         {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
         asked.sequence,
         asked.vocabulary is not None and not asked.grow,
+        [option for option, given in moments.items() if is_date(given)],
     )
 
 
@@ -177,6 +179,8 @@ def _check_options(selection: Selection, roles: Roles, asked: SimpleNamespace) -
         raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
     if asked.heldout is not None and "heldout" in selection.divided:
         raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
+    if asked.titles is None and (asked.title_id is not None or asked.title is not None):
+        raise OptionError(f"--{'title' if asked.title_id is None else 'title-id'} needs --titles. Name the file of titles.")
     if asked.grow and asked.vocabulary is None:
         raise OptionError("--grow needs --vocabulary: without one every feature is new. Name a run or a dataset.")
     if asked.skip_bad_lines < 0:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
 from widenet.data.minimums import large_enough
-from widenet.data.selection import Selection
+from widenet.data.selection import LATEST_SECOND, Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -58,6 +58,7 @@ class Merging:
                     self._items_stay[merged.items] = True
                     if part == "train":
                         np.add.at(self._num_train, merged.items, 1)
+                    self._check_dates(part, merged.latest)
                     if part in counts:
                         counts[part] += (merged.num_outside, merged.num_repeated, merged.num_below, merged.num_taken)
         except RepeatedError as repeated:
@@ -66,6 +67,12 @@ class Merging:
             rule = "a user must have an item once with --duplicates error"
             raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule.") from None
         return counts
+
+    def _check_dates(self, part: Part, latest: float) -> None:
+        """Dates mean seconds: raise DataError where the times of a part cannot be seconds."""
+        if self._selection.dates and latest > LATEST_SECOND:
+            rule = f"times must be seconds since 1970 where {self._selection.dates[0]} is a date; got {latest:.0f}, which is none"
+            raise DataError(f"{self._sources[part].names}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds.")
 
     def _settle(self) -> None:
         """Leave out what is not known or too small, and divide the rest by time."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from widenet.data.buckets import Buckets
+from widenet.data.buckets import Buckets, Rows
 from widenet.data.selection import Selection
 
 
@@ -20,7 +20,8 @@ def large_enough(
             rows = buckets.rows(number)
             left = rows.of(users[rows.user] & items[rows.item])
             np.add.at(items_of_user, left.user, 1)
-            np.add.at(users_of_item, left.item, 1)
+            pairs = Rows(np.unique(left.key)) if selection.sequence else left
+            np.add.at(users_of_item, pairs.item, 1)
         stay_users, stay_items = items_of_user >= selection.min_user_items, users_of_item >= selection.min_item_users
         if (stay_users >= users).all() and (stay_items >= items).all():
             break

@@ -207,7 +207,7 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
         _opened(path).close()
         try:
             return _array(str(path), np.load(path, mmap_mode="r"))
-        except ValueError as error:
+        except (ValueError, EOFError) as error:
             raise DataError(f"{path}: must be a .npy file of numbers; {error}. Write it by numpy.save.") from None
     if path.suffix.lower() == ".parquet":
         return _parquet(path)
