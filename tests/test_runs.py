@@ -96,7 +96,7 @@ def test_a_training_that_starts_from_a_run_begins_with_its_weights_also_when_it_
     with pytest.raises(CheckpointError, match=r"second was begun with those of .*first, not of .*third\. Resume it without --from"):
         train(network, slow, data, out, start_from=tmp_path / "third", resume=True)
     assert train(network, slow, data, out, start_from=tmp_path / "first", resume=True).fingerprint() == first.fingerprint()
-    with pytest.raises(CheckpointError, match="first was begun with its initializers' weights, not of .*second"):
+    with pytest.raises(CheckpointError, match=r"first was begun with its initializers' weights, not of .*second"):
         train(network, training, data, tmp_path / "first", start_from=out, resume=True)
 
 
