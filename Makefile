@@ -22,7 +22,7 @@ lint: .venv/.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(SITE) --site-dir build/checked-site
+	$(SITE)
 
 # Write the generated pages of docs/ anew.
 docs: .venv/.stamp
