@@ -1,8 +1,9 @@
 # Every target prepares .venv first, once. Needs python3 (3.11 to 3.13) and make; PYTHON=python3.12 chooses another.
 PYTHON ?= python3
 BIN := .venv/bin
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-gpu lint docs bench bench-gpu
+.PHONY: setup demo test test-gpu lint docs site bench bench-gpu
 
 setup: .venv/.stamp
 
@@ -21,10 +22,15 @@ lint: .venv/.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(SITE)
 
 # Write the generated pages of docs/ anew.
 docs: .venv/.stamp
 	$(BIN)/python docs/generate.py
+
+# The pages as a site: open build/site/index.html by a web server, such as `python -m http.server -d build/site`.
+site: .venv/.stamp
+	$(SITE)
 
 bench: .venv/.stamp-benchmark
 	$(BIN)/python -m benchmarks

@@ -225,6 +225,10 @@ def commands_page() -> str:
     lines += ["Errors that you can mend are one sentence on standard error and exit status 2; an interruption is 130.", "", "```text"]
     lines += [" ".join(path) for path, command in walk(root, ("widenet",)) if not hasattr(command, "commands")]
     lines += ["```", "", "`-h` or `--help` after any command prints its help."]
+    lines += [
+        "",
+        "`widenet --install-completion` teaches your shell (bash, zsh, fish, PowerShell) to complete commands and options at the Tab key.",
+    ]
     for path, command in walk(root, ("widenet",)):
         lines += command_section(path, command)
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer.main
 
@@ -12,9 +12,22 @@ from widenet.cli import app
 COMMAND_ENDS = {"|", "&&", "||", ";", "&", "<", ">", ">>"}
 
 
+class Fence(NamedTuple):
+    """A fenced block: its language ("" if it names none), the file that it is ("" if none), and what stands in it."""
+
+    language: str
+    title: str
+    body: str
+
+
+def fences(text: str) -> list[Fence]:
+    """The fenced blocks of a page, in their order."""
+    return [Fence(*found) for found in re.findall(r'^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)]
+
+
 def blocks(text: str, language: str) -> list[str]:
     """What stands in the fenced blocks of one language; "" for blocks that name none."""
-    return [block for found, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if found == language]
+    return [fence.body for fence in fences(text) if fence.language == language]
 
 
 def relative_links(text: str) -> list[str]:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "widenet"
 LEVELS = [
     {"__main__"},
     {"cli"},
-    {"demo", "interop", "report"},
+    {"demo", "interop", "report", "starter"},
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},
@@ -60,6 +60,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_gpu.py",
+    "tests/test_guides.py",
     "tests/test_kills.py",
     "tests/test_packaging.py",
     "tests/test_pictures.py",

@@ -53,6 +53,7 @@ def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     assert "On the held-out items" in shown[0]
+    assert (tmp_path / "demo" / "run" / "report.html").is_file()
     assert shown[0].count("To somebody who had, among others: ") == 3
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.pages import Page
 from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
 from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
@@ -92,7 +93,11 @@ def test_a_training_that_starts_from_a_run_begins_with_its_weights_also_when_it_
     with pytest.raises(KeyboardInterrupt):
         train(network, slow, data, out, start_from=tmp_path / "first", interrupted=After(1))
     shutil.rmtree(out / "checkpoints")
-    assert train(network, slow, data, out, resume=True).fingerprint() == first.fingerprint()
+    with pytest.raises(CheckpointError, match=r"second was begun with those of .*first, not of .*third\. Resume it without --from"):
+        train(network, slow, data, out, start_from=tmp_path / "third", resume=True)
+    assert train(network, slow, data, out, start_from=tmp_path / "first", resume=True).fingerprint() == first.fingerprint()
+    with pytest.raises(CheckpointError, match=r"first was begun with its initializers' weights, not of .*second"):
+        train(network, training, data, tmp_path / "first", start_from=out, resume=True)
 
 
 def test_a_start_of_another_network_or_without_weights_is_refused(data, tmp_path):
@@ -370,3 +375,11 @@ def test_the_public_train_is_the_function_whatever_is_imported_first(names):
     code = f"from widenet import {names}\nimport widenet\nassert callable(train) and widenet.train is train and widenet.Model is Model"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_notebook_shows_a_model_as_layers_and_curves(data, tmp_path):
+    model = train(*SETTINGS["sgd, l2"], data, tmp_path / "run")
+    page = Page(model._repr_html_())
+    assert page.count("rect") == 3
+    assert f"loss, epoch 1: {log(tmp_path / 'run')[0]['loss']:.6g}" in page.texts["title"]
+    assert page.texts["b"][:2] == ["loss", "precision"]

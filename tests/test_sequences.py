@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 
 from tests import sequences
 from widenet.data.dataset import Dataset
@@ -13,6 +14,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import Manifest
 from widenet.data.split import split
 from widenet.errors import DataError, FitError, OptionError
+from widenet.plan import tiles
 from widenet.runs import Model, train
 
 ROWS = """user,item,time,rating
@@ -262,3 +264,34 @@ def test_evaluations_while_training_can_rank_what_was_seen(songs, tmp_path):
 def test_every_example_may_be_too_short_to_ask_for_anything(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0], [], [2]], width=3, sequence=True)
     assert train(*sequences.documents("gru over the items, adam"), data, tmp_path / "run").recommend(["1"], k=1)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "output"),
+    [({"delta_norm": 0.5}, {}), ({}, {"delta_norm": 0.5}), ({"activation": "sigmoid", "sparseness": {}}, {})],
+    ids=["a hidden layer's limit", "an output's limit", "sparseness"],
+)
+def test_a_batch_of_sequences_without_a_next_item_changes_nothing(hidden, output, tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0], [], [2], [0, 1, 2]], width=3, sequence=True)
+    layers = [*sequences.EMBEDDED, sequences.gru(), {**sequences.NEXT, **output}]
+    layers[1] = {**layers[1], **hidden}
+    training = {"epochs": 1, "shuffle": False, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
+    trained = train({"layers": layers}, {**training, "batch_size": 1}, data, tmp_path / "run")
+    only_last = dataset_from_lists(tmp_path / "last", [[0, 1, 2]], width=3, sequence=True)
+    assert trained.fingerprint() == train({"layers": layers}, training, only_last, tmp_path / "other").fingerprint()
+
+
+def test_outputs_that_share_a_weight_may_have_unlike_numbers_of_vectors(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    rows = [random.integers(600, size=int(random.integers(2, 9))).tolist() for _ in range(16)]
+    data = dataset_from_lists(tmp_path / "data", rows, width=600, sequence=True, sparse={"label": [[599]] * 16})
+    label = {"name": "label", "kind": "output", "field": "label", "source": "state", "weights": {"layer": "out"}}
+    training = {"epochs": 1, "shards": 2, "optimizer": {"kind": "sgd", "learning_rate": 0.5}}
+    found = []
+    for cells in (2**20, 2**12):  # whole shards, then tiles of 256 and of 64 units or more
+        monkeypatch.setitem(tiles.TILE_CELLS, "cpu", cells)
+        monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
+        layers = [sequences.HISTORY, sequences.gru(), sequences.NEXT, label]
+        model = train({"layers": layers}, training, data, tmp_path / str(cells), device="cpu")
+        found.append(torch.cat([part.weight for part in model.network.wide["out"].parts.values()]))
+    assert torch.allclose(*found, rtol=1e-5, atol=1e-7)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,11 @@ from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_leader
-from widenet.tensor_file import read_into, write
+from widenet.tensor_file import blocks, read_into, write
 
 FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
-_TRUNK = "trunk.safetensors"
+TRUNK = "trunk.safetensors"
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,23 @@ class Checkpoint:
             cut = f"{self.path} is cut into {max(shards)} shards, the network into {network.num_shards}"
             raise CheckpointError(f"{cut}: another number of shards makes another run. Use the training.json that it was begun with.")
         for name, tensors in _files_of(network):
-            wanted = tensors if with_state else _without_state(tensors)
-            path = self._checked(name)
-            try:
-                wrong = read_into(path, wanted)
-            except (OSError, SafetensorError) as error:
-                raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
-            if wrong is not None:
-                raise CheckpointError(f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network.")
+            self.fill(name, tensors if with_state else _without_state(tensors))
+
+    def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Fill tensors with those that a file holds under their names."""
+        path = self._checked(name)
+        with _reading(path):
+            wrong = read_into(path, tensors)
+        if wrong is not None:
+            raise CheckpointError(f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network.")
+
+    def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
+        """Some tensors of a file, each some rows after the others: its name, the number of the first row, the rows."""
+        path = self._checked(name)
+        with _reading(path):
+            for key in keys:
+                for start, block in blocks(path, key):
+                    yield key, start, block
 
     def _checked(self, name: str) -> Path:
         """The path of a file, after a look at its checksum."""
@@ -140,6 +149,15 @@ def _all_written(path: Path, network: Network, beside: Path, with_state: bool) -
 
 
 @contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What cannot be read within becomes one sentence about a path."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+
+
+@contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """What cannot be written within becomes one sentence about a path."""
     try:
@@ -189,11 +207,16 @@ def _bytes(tensor: Tensor) -> memoryview:
     return memoryview(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
+def wide_file(number: int, shard: int, count: int) -> str:
+    """The file of a shard of a network's wide weight."""
+    return f"wide-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
+
+
 def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Every file of a checkpoint, with the network's tensors that it holds: one a (wide weight, shard), one for the trunk."""
     for number, weight in enumerate(network.wide.values()):
         for shard, part in weight.parts.items():
-            yield f"wide-{number:02d}.shard-{shard:04d}-of-{weight.shards.count:04d}.safetensors", part.tensors()
+            yield wide_file(number, shard, weight.shards.count), part.tensors()
     tensors = {}
     for name, trunk in network.trunk.items():
         tensors[f"weight.{name}"] = trunk.tensor
@@ -202,12 +225,12 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     for name, output in network.outputs.items():
         if output.drift is not None:
             tensors.update({f"state.{name}.{key}": tensor for key, tensor in output.drift.tensors().items()})
-    yield _TRUNK, tensors
+    yield TRUNK, tensors
 
 
 def _own_files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """The files that this process writes: those of its shards, and the trunk if it leads."""
-    return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != _TRUNK)
+    return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != TRUNK)
 
 
 def _without_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

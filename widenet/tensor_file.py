@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 _BLOCK_BYTES = 2**25
+_LARGEST_NUMBER = 8
 _NAMES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32"}
 
 
@@ -55,6 +57,16 @@ def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
                 return name
             _fill(tensor.detach(), found)
     return None
+
+
+def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
+    """A tensor of a file, some rows after the others, each with the number of its first; raises OSError, SafetensorError."""
+    with safe_open(path, framework="pt") as file:
+        found = file.get_slice(name)
+        num_rows, *rest = found.get_shape()
+        rows = max(1, _BLOCK_BYTES // (_LARGEST_NUMBER * max(math.prod(rest), 1)))
+        for start in range(0, num_rows, rows):
+            yield start, found[start : start + rows]
 
 
 def _fill(tensor: Tensor, found: Any) -> None:

@@ -1,11 +1,13 @@
 """The application: help everywhere, quick to start, and every mistake one line, status 2, nothing half-written."""
 
 import json
+import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -52,6 +54,25 @@ def test_starting_loads_nothing_heavy(code):
     code = f"import atexit, sys\natexit.register(lambda: print([name for name in {heavy} if name in sys.modules], file=sys.stderr))\n{code}"
     ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"), [("widenet reco", "recommend"), ("widenet data sp", "split"), ("widenet train --resu", "--resume")]
+)
+def test_the_completion_that_is_shown_completes_commands_and_options(typed, found):
+    widenet = Path(sys.executable).with_name("widenet")
+    place = len(typed.split()) - 1
+    script = f'eval "$({widenet} --show-completion)"; COMP_WORDS=({typed}); COMP_CWORD={place}; _widenet_completion {widenet}'
+    ended = subprocess.run(["bash", "-c", f'{script}; echo "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=False)
+    assert (ended.stdout.split(), ended.stderr) == ([found], "")
+
+
+def test_completion_loads_nothing_heavy_but_what_typer_needs_for_it():
+    code = "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules, file=sys.stderr))"
+    code += "; import widenet.__main__; widenet.__main__.main()"
+    asked = {"_WIDENET_COMPLETE": "complete_bash", "COMP_WORDS": "widenet train --resu", "COMP_CWORD": "2"}
+    ended = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("--resume\n", "False False\n")
 
 
 def test_debug_shows_where_an_error_came_from(widenet, world, monkeypatch):

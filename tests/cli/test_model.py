@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -109,6 +110,47 @@ def test_recommend_prints_one_json_list(widenet, model):
     expected = model.recommend(["0"], k=20, exclude_seen=False)
     assert json.loads(ended.out) == [{"item": one.item, "title": one.title, "score": one.score} for one in expected]
     assert (len(expected), ended.err) == (9, "")
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize("more", [[], ["--include-seen"]])
+def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
+    widenet("predict", "run", *SPLIT, "--out", tmp_path / "all.csv", "-k", 9, *more)
+    expected = [row for row in rows_of(tmp_path / "all.csv") if row[0] == "u3"]
+    ended = widenet("recommend", "run", "--user", "u3", *SPLIT, "-k", 9, "--json", *more)
+    found = json.loads(ended.out)
+    assert (ended.status, ended.err) == (0, "")
+    assert [each["item"] for each in found] == [item for _, item, _ in expected]
+    assert [each["score"] for each in found] == pytest.approx([score for *_, score in expected], rel=1e-5)
+    assert found[0]["title"].startswith("The ")
+    data = Dataset.open("data")
+    titles = data.vocabulary("items").titles(data.sparse("items", np.array([data.row_of("u3")])).indices.numpy())
+    assert widenet("recommend", "run", "--user", "u3", *SPLIT).err == f"For u3 with: {'; '.join(titles)}\n"
+
+
+REFUSED_USERS = {
+    ("--user", "u3"): "--user and --data go together, without items: one user of a dataset.",
+    ("--user", "u3", "--data", "data", "hobbit"): "--user and --data go together, without items: one user of a dataset.",
+    ("--data", "data", "hobbit"): "--user and --data go together, without items: one user of a dataset.",
+    ("--user", "u99", "--data", "data"): 'data: no example is called "u99". Its 12 are called "u0", "u1", "u10" and so on.',
+}
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize("words", REFUSED_USERS)
+def test_recommend_refuses_a_user_that_is_not_there_or_half_named(words, widenet):
+    ended = widenet("recommend", "run", *words)
+    assert ended.status == 2
+    assert ended.err.startswith(f"widenet: {REFUSED_USERS[words]}")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
+    names = model.run.vocabulary("items")
+    taken, *others = names.titles(names.find("the"))
+    [number] = names.ids([names.find("the")[0]])
+    said = f'"the" is taken for {taken} ({number}), the most popular; others: {"; ".join(others[:5])} and 3 more.\n'
+    assert widenet("recommend", "run", "the", *more).err.startswith(said)
 
 
 def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(widenet, model):

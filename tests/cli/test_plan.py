@@ -29,22 +29,22 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ]
     assert "A checkpoint: 108 GB on disk." in lines
     assert lines[-1] == (
-        "Fits: a process needs 55.3 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 109 GB each."
+        "Fits: a process needs 65.7 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 128 GB each."
     )
 
 
 @pytest.mark.parametrize(
     ("memory", "end"),
     [
-        ("56GB", "No fewer would do."),
-        ("30GB", 'The fewest that hold it: 4 with "shards": 4, 28.3 GB each.'),
+        ("66GB", "No fewer would do."),
+        ("35GB", 'The fewest that hold it: 4 with "shards": 4, 34.7 GB each.'),
         ("1GB", "No number of devices of that size holds it."),
     ],
 )
 def test_it_tells_how_many_devices_would_do(memory, end, plan):
     said = plan("--width", "items=1000000000", "--processes", "2", "--device-memory", memory).out.splitlines()[-1]
     assert said.endswith(end)
-    assert said.startswith("Fits: " if memory == "56GB" else "Does not fit: ")
+    assert said.startswith("Fits: " if memory == "66GB" else "Does not fit: ")
 
 
 def test_a_dataset_gives_widths_and_entries(plan, world):
@@ -105,3 +105,15 @@ def test_a_training_that_does_not_fit_is_refused_before_it_begins(widenet, tmp_p
     assert ended.err.startswith("widenet: The plan needs 53")
     assert "it has 100 B to give." in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_along_a_sequence_needs_no_dataset_to_be_planned(inside, tmp_path, widenet):
+    layers = [
+        {"name": "history", "kind": "input", "field": "items"},
+        {"name": "state", "kind": "recurrent", "units": 4},
+        {"name": "next", "kind": "output", "field": "items", "predict": "next"},
+    ]
+    (tmp_path / "gru.json").write_text(json.dumps({"layers": layers}))
+    ended = widenet("plan", tmp_path / "gru.json", inside / "training.json", "--width", "items=1000")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines()[1].split()[:3] == ["state/history", "1,000", "12"]

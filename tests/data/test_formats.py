@@ -1,6 +1,7 @@
 """Source formats: what each reads, and the sentence for everything that is wrong."""
 
 import gzip
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -196,3 +197,80 @@ def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
     options = {"user": "u1", "item": "i1", "value": "stars"} if name == "b.csv" else {"value": "3"} if name == "c.dat" else {}
     ingest([source(name, text)], tmp_path / "out", **options, on_progress=said_aloud.append)
     assert said_aloud[0] == f"reading {name} as {said}"
+
+
+def test_a_table_of_spaces_is_not_guessed(tmp_path, source):
+    path = source("ratings.dat", "1 10 5.0\n1 11 3.0\n2 10 4.0\n")
+    doubt = "its lines may be a user, an item and numbers, or a user and its items. Say --delimiter space or --format adjacency."
+    assert refusal(path, tmp_path) == f"ratings.dat: {doubt}"
+    assert ingest(path, tmp_path / "csv", delimiter="space", value="3").fields["items"].width == 2
+    assert ingest(path, tmp_path / "adjacency", format="adjacency").fields["items"].width == 5
+
+
+@pytest.mark.parametrize("name", ["s.sessions", "s.adj"])
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, source, name):
+    ingest(source(name, b"\xef\xbb\xbfa b\nc a\n"), tmp_path / "ds")
+    assert all(name in "abc" for name in Dataset.open(tmp_path / "ds").vocabulary("items").all_ids().to_pylist())
+
+
+def test_columns_that_differ_in_case_alone_are_refused(tmp_path, source):
+    expected = 'r.csv: line 1: column names must differ; "User" stands twice, but for the case of letters. Rename one.'
+    assert refusal(source("r.csv", "User,user,item\n1,a,x\n"), tmp_path) == expected
+
+
+def test_a_time_must_be_finite(tmp_path, source):
+    expected = 'r.csv: line 3: column "ts" must be a number or a timestamp; got "nan". Fix or remove the row.'
+    assert refusal(source("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n"), tmp_path, time="ts") == expected
+    assert "line 2" in refusal(source("r.csv", "user,item,ts\na,x,inf\n"), tmp_path, time="ts")
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"format": b"coo", "row": [10**13], "col": [0]},
+        {"format": b"coo", "row": [0], "col": [2]},
+        {"format": b"csc", "indices": [2], "indptr": [0, 1, 1]},
+        {"format": b"csr", "indices": [-7], "indptr": [0, 1, 1]},
+    ],
+)
+def test_a_matrix_of_indices_beyond_its_shape_is_refused(tmp_path, arrays):
+    np.savez(tmp_path / "m.npz", shape=(2, 2), data=[1.0], **arrays)
+    assert "its indices do not lie in its shape" in refusal(tmp_path / "m.npz", tmp_path)
+
+
+def json_lines(*rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def test_a_long_first_line_and_one_with_a_line_separator_are_whole(tmp_path, source):
+    path = source("a.jsonl", json_lines({"user": "u", "items": [f"{number}" for number in range(20_000)]}))
+    assert ingest(path, tmp_path / "a", item="items").fields["items"].width == 20_000
+    ingest(source("b.jsonl", json_lines({"user": "u", "item": "x\u2028y"})), tmp_path / "b")
+    assert Dataset.open(tmp_path / "b").vocabulary("items").all_ids().to_pylist() == ["x\u2028y"]
+
+
+FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", "q"]}] * 120
+
+
+@pytest.mark.parametrize(
+    ("row", "item", "rule"),
+    [
+        ({"item": ["a"]}, "item", '"item" must be one value, as in the first lines. Fix or remove the line.'),
+        ({"item": {"id": "x"}}, "item", '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.'),
+        ({"item": None}, "item", 'column "item" must not be empty. Fix or remove the row.'),
+        ({"items": ["a", None], "times": [1, 2]}, "items", 'column "items" must not be empty. Fix or remove the row.'),
+        ({"items": ["a", ""], "times": [1, 2]}, "items", 'column "items" must not be empty. Fix or remove the row.'),
+        ({"items": ["a", {}], "times": [1, 2]}, "items", '"items" must hold texts or numbers; got {}. Fix or remove the line.'),
+        ({"items": ["a"], "times": [1, 2]}, "items", "the lists items, times must be of one length. Fix or remove the line."),
+    ],
+)
+def test_a_json_line_that_holds_no_item_is_refused_wherever_it_is(tmp_path, source, row, item, rule):
+    path = source("r.jsonl", json_lines(*FIRST, {**FIRST[0], **row}))
+    options = {"item": item} | ({"time": "times"} if item == "items" else {})
+    assert refusal(path, tmp_path, **options) == f"r.jsonl: line 121: {rule}"
+
+
+def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_empty(tmp_path, source):
+    path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
+    manifest = ingest(path, tmp_path / "ds", item="items", time="times")
+    assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)

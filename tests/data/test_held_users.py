@@ -6,6 +6,7 @@ import pytest
 from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
 from widenet.data.lists import dataset_from_lists
+from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 
 
@@ -81,3 +82,11 @@ def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
     with pytest.raises(DataError, match=r"--heldout-users 0\.001 of 100 users with two items is 0\. Give another share\."):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.001)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, whole):
+    divided = split(whole.path, tmp_path / "divided", heldout=0.2)
+    assert divided
+    with pytest.raises(DataError, match="divided: field 'items' has a heldout part already"):
+        split_users(tmp_path / "divided", tmp_path / "a", tmp_path / "b", users=0.3)
+    assert [path.name for path in tmp_path.iterdir()] == ["divided"]

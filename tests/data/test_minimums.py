@@ -13,8 +13,26 @@ def test_what_goes_takes_others_with_it(tmp_path):
     key = np.array([user << 32 | item for user, item in pairs], np.uint64)
     buckets.replace(0, Rows(key[:4]))
     buckets.replace(1, Rows(key[4:]))
-    users, items = large_enough(buckets, 2, 4, 4, Selection(min_user_items=2, min_item_users=2))
+    every = np.ones(4, dtype=bool)
+    users, items = large_enough(buckets, 2, every, every, Selection(min_user_items=2, min_item_users=2))
     assert (users.tolist(), items.tolist()) == ([True, True, False, False], [True, True, False, False])
-    users, items = large_enough(buckets, 2, 4, 4, Selection())
+    users, items = large_enough(buckets, 2, every, every, Selection())
     assert users.all()
     assert items.all()
+
+
+def test_of_sequences_rows_count_for_users_and_users_for_items(tmp_path):
+    buckets = Buckets(tmp_path / "rows")
+    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 0), (0, 0), (1, 1), (1, 2), (2, 1)]], np.uint64)))
+    given = np.ones(3, dtype=bool), np.ones(3, dtype=bool)
+    users, _ = large_enough(buckets, 1, *given, Selection(min_user_items=2, sequence=True))
+    assert users.tolist() == [True, True, False]
+    _, items = large_enough(buckets, 1, *given, Selection(min_item_users=2, sequence=True))
+    assert items.tolist() == [False, True, False]
+
+
+def test_what_is_not_given_does_not_count(tmp_path):
+    buckets = Buckets(tmp_path / "rows")
+    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 1), (1, 0), (1, 2)]], np.uint64)))
+    users, items = large_enough(buckets, 1, np.ones(2, dtype=bool), np.array([True, True, False]), Selection(min_user_items=2))
+    assert (users.tolist(), items.tolist()) == ([True, False], [True, True, False])

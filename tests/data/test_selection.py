@@ -169,3 +169,20 @@ def test_a_moment_is_a_number_or_a_date_in_utc():
     assert moment("--since", "12.5", 0) == 12.5
     assert moment("--since", "1970-01-02", 0) == moment("--since", "1970-01-02T02:00+02:00", 0) == 86_400
     assert moment("--since", None, 7) == 7
+
+
+@pytest.mark.parametrize("option", ["since", "until", "heldout_since", "validation_since"])
+def test_a_date_beside_milliseconds_is_refused(tmp_path, source, option):
+    path = source("r.csv", HEAD + "a,x,1,1700000000000\na,y,1,1600000000000\n")
+    with pytest.raises(DataError) as raised:
+        ingest(path, tmp_path / "ds", time="time", **{option: "2021-01-01"})
+    rule = f"times must be seconds since 1970 where --{option.replace('_', '-')} is a date; got 1700000000000, which is none"
+    assert str(raised.value) == f"{path}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds."
+    assert ingest(path, tmp_path / "ds", time="time", until=1650000000000).fields["items"].num_entries == {"train": 1}
+
+
+def test_names_of_titles_need_titles(tmp_path, source):
+    path = source("r.csv", "user,item\na,x\n")
+    for option, name in (("title_id", "--title-id"), ("title", "--title")):
+        with pytest.raises(OptionError, match=f"{name} needs --titles. Name the file of titles."):
+            ingest(path, tmp_path / "ds", **{option: "id"})

@@ -119,6 +119,8 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
             import_network(net, tmp_path / "run", weights=cut)
     with pytest.raises(DataError, match=r"wrong\.prototxt is no \.prototxt of a network"):
         import_network(written(tmp_path / "wrong.prototxt", "layer {"), tmp_path / "run", weights=weights)
+    with pytest.raises(DataError, match=r"deep\.prototxt is no \.prototxt of a network: maximum recursion depth"):
+        import_network(written(tmp_path / "deep.prototxt", "a {" * 5000 + "}" * 5000), tmp_path / "run", weights=weights)
     with pytest.raises(DataError, match='"ip3" must have 2 blobs of weights; got 0'):
         import_network(net, tmp_path / "run", weights=trained(weights, {name: blobs for name, blobs in BLOBS.items() if name != "ip3"}))
     with pytest.raises(OptionError, match=r"holds no weights\. Name the \.caffemodel with --weights"):

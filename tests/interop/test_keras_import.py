@@ -139,6 +139,32 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
         import_network(path, tmp_path / "run")
 
 
+@pytest.mark.parametrize("way", ["bytes", "virtual"])
+def test_weights_that_lie_in_another_file_are_not_read(tmp_path, way):
+    layers = [layer("InputLayer", "x", batch_shape=[None, 5]), dense("end", use_bias=False)]
+    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, {"dense": ("end", [])})
+    secret = tmp_path / "secret"
+    with h5py.File(secret, "w") as file:
+        file["numbers"] = numbers(5, 2)
+    packed = io.BytesIO()
+    with h5py.File(packed, "w") as file:
+        group = file.create_group("layers/dense/vars")
+        if way == "bytes":
+            group.create_dataset("0", (5, 2), "f4", external=[(str(secret), 0, 40)])
+        else:
+            layout = h5py.VirtualLayout((5, 2), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "numbers", (5, 2))
+            group.create_virtual_dataset("0", layout)
+    with zipfile.ZipFile(path) as archive:
+        config = archive.read("config.json")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", config)
+        archive.writestr("model.weights.h5", packed.getvalue())
+    with pytest.raises(DataError, match='the weights of layer "end" must lie in the model, not in another file that it names'):
+        import_network(path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     kernel, b1, w2, b2 = numbers(2, 3, 2, 4), numbers(4), numbers(3 * 2 * 4, 3), numbers(3)
     layers = [

@@ -46,3 +46,14 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(OptionError, match="an index is built by one process"):
         export_index(Neighbours.of_model, tmp_path / "index")
+
+
+def test_vectors_are_laid_out_some_at_a_time(monkeypatch, tmp_path):
+    asked = []
+    gather = Neighbours.vectors
+    monkeypatch.setattr(Neighbours, "vectors", lambda self, positions: asked.append(len(positions)) or gather(self, positions))
+    monkeypatch.setattr(module, "_VECTORS_AT_ONCE", 400)
+    monkeypatch.setattr(module, "NUM_QUERIES", 1)
+    export_index(Neighbours.of(VECTORS), tmp_path / "index", "hnsw", 5)
+    assert asked == [400, 400, 100, 1]
+    assert np.array_equal(faiss.read_index(str(tmp_path / "index")).reconstruct_n(0, 900), VECTORS)

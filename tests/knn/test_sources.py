@@ -91,6 +91,8 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, written):
     assert "must hold at least one vector of at least one number; got 0 of 0." in refused(written(".txt", ""))
     (tmp_path / "text.npy").write_text("no array")
     assert "text.npy: must be a .npy file of numbers;" in refused(tmp_path / "text.npy")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    assert "empty.npy: must be a .npy file of numbers;" in refused(tmp_path / "empty.npy")
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
     assert "cube.npy: must be numbers of the shape [vectors, numbers of each]; got float64 [2, 2, 2]." in refused(tmp_path / "cube.npy")
     pq.write_table(pa.table({"id": ["a"], "vector": [[1.0]]}), tmp_path / "id.parquet")

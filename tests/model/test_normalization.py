@@ -32,6 +32,7 @@ def test_values_gradients_and_running_statistics_are_those_of_torch():
         ends = [x, layer.weight, layer.bias]
         for own, true in zip(torch.autograd.grad(found, ends, towards), torch.autograd.grad(expected, ends, towards), strict=True):
             torch.testing.assert_close(own, true)
+        assert statistics is not None
         running.follow(statistics, SPEC.momentum)
     torch.testing.assert_close(running.mean_C, layer.running_mean)
     torch.testing.assert_close(running.variance_C, layer.running_var)
@@ -46,11 +47,14 @@ def test_a_momentum_of_one_keeps_the_last_batch_alone():
     assert running.variance_C.equal(last.variance_C)
 
 
-def test_a_single_value_has_no_variance():
-    found, statistics = by_batch(torch.full((1, 2, 1), 3.0), torch.ones(2), torch.tensor([0.5, 0.0]), SPEC)
+def test_a_single_value_becomes_the_shift_and_leaves_the_running_statistics_alone():
+    scale, shift = torch.ones(2, requires_grad=True), torch.tensor([0.5, 0.0], requires_grad=True)
+    values = torch.full((1, 2, 1), 3.0, requires_grad=True)
+    found, statistics = by_batch(values, scale, shift, SPEC)
     assert found.flatten().tolist() == [0.5, 0.0]
-    assert statistics.mean_C.tolist() == [3.0, 3.0]
-    assert statistics.variance_C.tolist() == [0.0, 0.0]
+    assert statistics is None
+    gradients = torch.autograd.grad(found.sum(), [values, scale, shift])
+    assert [gradient.flatten().tolist() for gradient in gradients] == [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 1), (3, 2, 5)])

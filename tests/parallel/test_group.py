@@ -141,7 +141,7 @@ def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(left, da
     leave(tmp_path / "run", data)
     leader, other = groups(2)(trained_again, "momentum", data, tmp_path / "run")
     assert leader[:2] == other[:2] == undisturbed["momentum"]
-    assert (leader[2], other[2]) == ([f"torchrun has started this training again; it {said}."], [])
+    assert (leader[2][0], other[2]) == (f"torchrun has started this training again; it {said}.", [])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

@@ -53,7 +53,11 @@ def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
 
 
 def job(**changes):
-    output = {"activation": changes.pop("activation", "softmax"), "sample": changes.pop("sample", None)}
+    output = {
+        "activation": changes.pop("activation", "softmax"),
+        "sample": changes.pop("sample", None),
+        "delta_norm": changes.pop("delta_norm", None),
+    }
     network = {
         "layers": [
             {"name": "in", "kind": "input", "field": "items"},
@@ -72,6 +76,8 @@ def test_the_workspace_does_not_grow_with_the_width_once_logits_are_not_kept():
 def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():
     once = memory(job(activation="sigmoid")).workspace
     assert memory(job()).workspace - once == pytest.approx(4 * 512 * 10**5, rel=0.1)
+    shortened = memory(job(activation="sigmoid", delta_norm=1.0)).workspace
+    assert shortened - once == pytest.approx(4 * 512 * 10**5, rel=0.1)
     limited = memory(job(activation="sigmoid", training={"gradient_norm_limit": 1.0})).workspace
     assert limited - once == pytest.approx(2 * 4 * 512 * 10**5, rel=0.1)
 

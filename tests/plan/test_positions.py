@@ -7,7 +7,7 @@ from widenet.errors import FitError
 from widenet.plan.binding import Width
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
-from widenet.plan.positions import positions_of
+from widenet.plan.positions import positions_of, sequences_of
 from widenet.plan.weights import weights_of
 from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
@@ -43,6 +43,7 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
         ([HISTORY, NEXT], 'cannot take the sparse input "history" directly'),
         ([{**HISTORY, "denoise": 0.5}, gru(), NEXT], 'denoise .* does not go with a sequence field; "items" is one'),
         ([{**HISTORY, "scale": "mean"}, gru(), NEXT], 'scale .* must be "none" over a sequence'),
+        ([{**HISTORY, "shape": [1, 40]}, gru(), NEXT], 'shape .* needs a dense field; "items" is sequence. Remove it'),
         ([{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}], 'last .* needs a sequence field; "tags" is sparse'),
     ],
 )
@@ -77,7 +78,40 @@ def test_vectors_of_a_step_are_positions_of_which_only_the_newest_are_read():
 
 def test_what_a_step_sends_and_computes_grows_with_the_positions():
     sent = [work(job(entries, num_processes=2)).sent_bytes for entries in (10.0, 20.0)]
-    assert 1.99 < sent[1] / sent[0] < 2.01
+    assert 1.99 < sent[1] / sent[0] < 2.02
     operations = [work(job(entries)).operations for entries in (10.0, 20.0)]
     assert operations[1] == 2 * operations[0]
     assert memory(job(20.0)).activations > 1.5 * memory(job(10.0)).activations
+
+
+def test_the_statistics_that_a_step_sends_are_of_positions():
+    ends = {name: spec(*EMBEDDED, gru(units=64), {**NEXT, "activation": name, "loss": "l2"}) for name in ("linear_max", "linear")}
+    training = TrainingSpec.of({"batch_size": 7, "shards": 4})
+    sent = {name: work(Job.of(each, training, FIELDS, {"items": 20.0}, num_processes=2)).sent_bytes for name, each in ends.items()}
+    assert sent["linear_max"] - sent["linear"] == 7 * 20 * 2 * 8 * 2  # positions, numbers, bytes, shards held
+
+
+def test_the_windows_of_a_convolution_are_laid_out_for_positions():
+    layers = [*EMBEDDED, gru(units=200), {"name": "near", "kind": "convolution", "filters": 2, "kernel": [50]}, NEXT]
+    training = TrainingSpec.of({"batch_size": 1, "shards": 1})
+    few, many = (memory(Job.of(spec(*layers), training, FIELDS, {"items": entries})).workspace for entries in (10.0, 30.0))
+    assert many - few > 20 * 200 * 50 * 4
+
+
+def test_an_output_along_a_sequence_is_planned_with_its_logits():
+    document = spec(*EMBEDDED, gru(units=2), {**NEXT, "activation": "linear", "loss": "l2", "units": 10**6})
+    assert not Job.of(document, TrainingSpec.of({"optimizer": "sgd"}), FIELDS).drifts(document.outputs[0])
+
+
+@pytest.mark.parametrize(
+    ("layers", "found"),
+    [
+        ([HISTORY, ABOVE, NEXT], {"items"}),
+        ([{**HISTORY, "last": 3}, ABOVE, {"name": "out", "kind": "output", "field": "tags"}], {"items"}),
+        ([HISTORY, ABOVE, gru(), {"name": "out", "kind": "output", "field": "tags"}], {"items"}),
+        ([TAGS, ABOVE, {"name": "out", "kind": "output", "field": "items"}], set()),
+    ],
+    ids=["next", "last", "recurrent", "none"],
+)
+def test_a_document_tells_which_fields_are_sequences(layers, found):
+    assert sequences_of(spec(*layers)) == found

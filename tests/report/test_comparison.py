@@ -37,3 +37,4 @@ def test_every_metric_has_its_figure_with_a_line_a_run(subjects):
     page = Page(curves_over_each_other(subjects))
     assert page.texts["b"][:2] == ["loss", "precision@5"]
     assert page.count("polyline") == 2 * len(page.texts["b"])
+    assert page.texts["span"].count("run") == 1

@@ -12,7 +12,7 @@ NETWORK = NetworkSpec.of(
             {"name": "filters", "kind": "convolution", "filters": 3, "kernel": 2, "activation": "relu"},
             {"name": "largest", "kind": "pooling", "function": "max", "kernel": 2},
             {"name": "deep", "units": 12, "dropout": 0.25, "skip": "largest"},
-            {"name": "next", "kind": "output", "field": "<script>", "loss": "cross_entropy"},
+            {"name": "next", "kind": "output", "field": "<script>", "loss": "cross_entropy", "cosine": {}, "bias": False},
         ],
     }
 )
@@ -28,6 +28,7 @@ def test_every_layer_is_a_box_with_its_facts():
         "dropout 0.25",
         'output of "<script>", auto units',
         "softmax, cross entropy",
+        "cosine, bias false",
     ):
         assert line in said
     assert dict(page.elements)["svg"]["aria-label"] == "The network <b>net</b>"

@@ -4,13 +4,15 @@ import platform
 
 import torch
 
+from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.training.machine import machine
 
 
 def test_it_says_versions_device_and_the_place_of_the_data(tmp_path, monkeypatch):
-    dataset = dataset_from_lists(tmp_path / "data", [[0]], width=1)
+    dataset_from_lists(tmp_path / "data", [[0]], width=1)
     monkeypatch.chdir(tmp_path)
+    dataset = Dataset.open("data")
     monkeypatch.setenv("WIDENET_THREADS", "3")
     found = machine(dataset, torch.device("cpu"))
     assert (found["torch"], found["python"]) == (torch.__version__, platform.python_version())

@@ -14,6 +14,7 @@ def demo(
 ) -> None:
     """Train a recommender, measure it, and show what it recommends, in under three minutes."""
     from widenet.cli.progress import TrainingReport
+    from widenet.cli.report import leave_report
     from widenet.cli.tables import recommendations_table
     from widenet.demo import Demo
 
@@ -33,4 +34,7 @@ def demo(
     for liked, recommended in steps.examples(model, dataset):
         typer.echo(f"\nTo somebody who had, among others: {'; '.join(liked)}")
         typer.echo(recommendations_table(recommended))
-    typer.echo(f"\nTry your own: widenet recommend {out / 'run'} --items TITLE TITLE")
+    written = leave_report(model, out / "data", quiet=False)
+    if written is not None:
+        typer.echo(f"\nThe same as a page, with curves: {written}")
+    typer.echo(f"Try your own: widenet recommend {out / 'run'} --items TITLE TITLE")

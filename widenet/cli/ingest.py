@@ -33,6 +33,11 @@ Weight = Annotated[str | None, typer.Option(help="Column of --users: how much a 
 Titles = Annotated[Path | None, typer.Option(help="CSV or Parquet file that names the items.")]
 TitleId = Annotated[str | None, typer.Option(help="Its column of the item's id.")]
 Title = Annotated[str | None, typer.Option(help="Its column of the title.")]
+Vocabulary = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN|DIR", help="Keep the features of a run or a dataset at their indices; leave others out and count them."),
+]
+Grow = Annotated[bool, typer.Option("--grow", help="Append the features that --vocabulary lacks instead.")]
 Heldout = Annotated[str | None, typer.Option(help="A given test part, for the final evaluation.")]
 InSequence = Annotated[
     bool, typer.Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
@@ -87,6 +92,8 @@ def ingest(
     titles: Titles = None,
     title_id: TitleId = None,
     title: Title = None,
+    vocabulary: Vocabulary = None,
+    grow: Grow = False,
     heldout: Heldout = None,
     sequence: InSequence = False,
     heldout_last: HeldoutLast = None,

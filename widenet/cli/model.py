@@ -15,6 +15,9 @@ Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken whe
 Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
 IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")]
 
+_SHOWN = 20
+"""Titles of a history that are shown."""
+
 
 class _Part(StrEnum):
     validation = "validation"
@@ -102,12 +105,14 @@ def recommend(
     items: Annotated[list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")] = None,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
+    user: Annotated[str | None, typer.Option(help="The id of a user of --data, in place of items.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The dataset directory of --user: what the user has, and is not shown.")] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
 ) -> None:
-    """Recommend items to somebody who liked some: widenet recommend RUN --items "The Hobbit" "Emma" -k 10."""
+    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit" "Emma" -k 10."""
     from dataclasses import asdict
 
     from widenet.cli.tables import recommendations_table
@@ -116,17 +121,24 @@ def recommend(
     from widenet.runs import Model
 
     given = [*(items or []), *(more or [])]
-    if not given:
+    if (user is None) != (data is None) or (user is not None and given):
+        raise OptionError("--user and --data go together, without items: one user of a dataset. Give both, or items alone.")
+    if user is None and not given:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     model = Model.load(run, device)
     _warn(model.caveats())
-    found = model.recommend(given, k, exclude_seen=not include_seen, output=output)
+    if user is not None and data is not None:
+        found, had = model.recommend_for(user, data, k, exclude_seen=not include_seen, output=output), model.history_of(user, data)
+    else:
+        _warn(model.ambiguities(given))
+        found, had = model.recommend(given, k, exclude_seen=not include_seen, output=output), model.understood(given)
     if not is_leader():
         return
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
         return
-    typer.echo("For somebody with: " + "; ".join(model.understood(given)), err=True)
+    shown = "; ".join(had[:_SHOWN]) + (f" and {len(had) - _SHOWN:,} more" if len(had) > _SHOWN else "")
+    typer.echo(f"For {'somebody' if user is None else user} with: {shown or 'nothing'}", err=True)
     typer.echo(recommendations_table(found))
 
 

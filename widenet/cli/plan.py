@@ -56,7 +56,7 @@ def plan(
 
 
 def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict[str, Any]:
-    """What is known of the fields: by a dataset, or by their widths alone; one that an input gives a shape is dense."""
+    """What is known of the fields: by a dataset, or by widths alone; of those with a shape that they are dense, and which are sequences."""
     if data is None and not widths:
         raise OptionError("plan needs either --data DIR or --width FIELD=N.")
     if data is not None and widths:
@@ -67,12 +67,14 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict
         manifest = Manifest.read(data)
         return {"fields": manifest.fields, "entries": manifest.entries_per_example, "num_examples": manifest.num_examples}
     from widenet.plan.binding import Width
+    from widenet.plan.positions import sequences_of
 
     given, fields = [_width(text) for text in widths], network.fields
     if unknown := next((name for name, _ in given if name not in fields), None):
         raise OptionError(f'--width must name a field that the network reads; got "{unknown}".{did_you_mean(unknown, fields)}')
-    shaped = {layer.field for layer in network.inputs if layer.shape is not None}
-    found = {name: Width(number, kind="dense") if name in shaped else Width(number) for name, number in given}
+    kinds = dict.fromkeys(sequences_of(network), "sequence")
+    kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
+    found = {name: Width(number, kinds.get(name, "sparse")) for name, number in given}
     missing = [name for name in fields if name not in found]
     if missing:
         named = ", ".join(missing)

@@ -19,7 +19,8 @@ def train(
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
     start_from: Annotated[
-        Path | None, typer.Option("--from", help="Begin with the finished weights of another run, of the same layers and shards.")
+        Path | None,
+        typer.Option("--from", help="Begin with the weights of another run of the same layers, feature by feature."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
     processes: Processes = None,

@@ -1,5 +1,6 @@
 """Interactions out of core: rows on disk in buckets of users, each sorted and merged by itself."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -174,11 +175,13 @@ class Merge:
     num_repeated: int = 0
     num_below: int = 0
     num_taken: int = 0
+    latest: float = -math.inf
+    """The largest time of all rows that were read."""
 
     @classmethod
-    def of(cls, rows: Rows, **counts: int) -> "Merge":
+    def of(cls, rows: Rows, **counts: float) -> "Merge":
         """That of the rows that stay."""
-        return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, **counts)
+        return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, **counts)  # type: ignore[arg-type]
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
@@ -200,7 +203,8 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
         buckets.replace(number, Rows(new.key, None if selection.sequence else new.value, new.time if divides else None))
         outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
         below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
-        found[part] = Merge.of(new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice)
+        latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
+        found[part] = Merge.of(new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice, latest=latest)
         taken = taken if selection.sequence else new.key
     return found
 

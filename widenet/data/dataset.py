@@ -1,12 +1,14 @@
 """A dataset directory opened for reading: memory-mapped, any rows in any order."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from widenet.sparse import SparseBatch
 
 _INT32_WIDTHS = 2**31
 _ROWS_PER_COUNT = 16_384
+_NAMES_SHOWN = 3
 
 
 class Dataset:
@@ -118,6 +121,17 @@ class Dataset:
     def ids(self, rows: np.ndarray | slice) -> list[str]:
         """The examples' own names."""
         return self._ids.texts(self._wanted(rows))
+
+    def row_of(self, name: str) -> int:
+        """The row of the example of this name; raises DataError where there is none. All names are looked through."""
+        start = 0
+        for batch in self.record_batches():
+            found = pc.index(batch.column("id"), name).as_py()
+            if found >= 0:
+                return start + int(found)
+            start += batch.num_rows
+        shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in self.ids(slice(0, _NAMES_SHOWN)))
+        raise DataError(f'{self.path}: no example is called "{name}". Its {self.num_examples:,} are called {shown} and so on.')
 
     def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
         """Stored entries of some examples, int64 [E]; reads no entry."""

@@ -11,7 +11,7 @@ from widenet import randomness
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.data.rules import FieldLayout
-from widenet.data.split import LARGEST_SEED, split
+from widenet.data.split import LARGEST_SEED, check_divisible, split
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 
@@ -50,6 +50,7 @@ def split_users(
                 f"{path}: --out and --users-out must be two directories that do not exist. Choose others, or remove them first."
             )
     dataset = Dataset.open(source)
+    check_divisible(source, dataset.field(field), "sparse", ("heldout", "validation") if validation else ("heldout",))
     held = _held(dataset, field, users, seed)
     facts = {"users": users, "seed": seed}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,11 @@ from typing import Any, Literal
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
 from widenet.data.formats.source import Reading
+from widenet.data.known import KnownFeatures
 from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.rules import FieldLayout, check_field_name
-from widenet.data.selection import Duplicates, Moment, Selection, moment
+from widenet.data.selection import Duplicates, Moment, Selection, is_date, moment
 from widenet.data.side_fields import SideFields, SideTables
 from widenet.data.sources import Roles, Sources, opened
 from widenet.data.tables import OnRows, Tables, database
@@ -41,6 +42,8 @@ def ingest(
     titles: Path | str | None = None,
     title_id: str | None = None,
     title: str | None = None,
+    vocabulary: Path | str | None = None,
+    grow: bool = False,
     heldout: Any = None,
     sequence: bool = False,
     heldout_last: int | None = None,
@@ -77,7 +80,7 @@ def ingest(
     check_field_name(field)
     work = _Work(asked, _selection(asked))
     with publication(Path(out)) as folder, database(folder / "scratch", memory, asked.threads) as connection:
-        return work.done(folder, Tables(connection, folder / "scratch", asked.sequence, on_rows))
+        return work.done(folder, Tables(connection, folder / "scratch", asked.sequence, on_rows, work.known, field))
 
 
 def _selection(asked: SimpleNamespace) -> Selection:
@@ -85,6 +88,7 @@ def _selection(asked: SimpleNamespace) -> Selection:
     parts: tuple[Part, ...] = ("heldout", "validation")
     last = {part: getattr(asked, f"{part}_last") for part in parts}
     start = {part: getattr(asked, f"{part}_since") for part in parts}
+    moments = {"--since": asked.since, "--until": asked.until, **{f"--{part}-since": given for part, given in start.items()}}
     return Selection(
         asked.duplicates or ("max" if asked.time is None else "last"),
         asked.min_value,
@@ -95,6 +99,8 @@ def _selection(asked: SimpleNamespace) -> Selection:
         {part: number for part, number in last.items() if number is not None},
         {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
         asked.sequence,
+        asked.vocabulary is not None and not asked.grow,
+        [option for option, given in moments.items() if is_date(given)],
     )
 
 
@@ -107,6 +113,8 @@ class _Work:
         self._side = SideFields(asked.users, asked.users_id, asked.sparse or {}, asked.dense or {}, asked.weight)
         self._roles = Roles(asked.user, asked.item, asked.value, asked.time, asked.min_value is not None and not counts_rows)
         _check_options(selection, self._roles, asked)
+        self.known = KnownFeatures(None if asked.vocabulary is None else Path(asked.vocabulary))
+        self.known.check(asked.field)
         self._has_values = asked.keep_values or ((asked.value is not None or counts_rows) and asked.min_value is None)
         columns, delimiter = None if asked.columns is None else tuple(asked.columns), _checked_delimiter(asked.delimiter)
         self._reading = Reading(asked.format, delimiter, asked.header, columns, self._roles.named)
@@ -171,6 +179,10 @@ def _check_options(selection: Selection, roles: Roles, asked: SimpleNamespace) -
         raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
     if asked.heldout is not None and "heldout" in selection.divided:
         raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
+    if asked.titles is None and (asked.title_id is not None or asked.title is not None):
+        raise OptionError(f"--{'title' if asked.title_id is None else 'title-id'} needs --titles. Name the file of titles.")
+    if asked.grow and asked.vocabulary is None:
+        raise OptionError("--grow needs --vocabulary: without one every feature is new. Name a run or a dataset.")
     if asked.skip_bad_lines < 0:
         raise OptionError(f"--skip-bad-lines must be at least 0; got {asked.skip_bad_lines}.")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
 from widenet.data.minimums import large_enough
-from widenet.data.selection import Selection
+from widenet.data.selection import LATEST_SECOND, Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -32,8 +32,7 @@ class Merging:
         if not self._num_train.any():
             raise self._nothing_left()
         self.num_examples = int(self._users_stay.sum())
-        self.num_features = int(self._items_stay.sum())
-        self._feature_of = tables.number_features(self._items_stay, self._num_train)
+        self._feature_of, self.num_features = tables.number_features(self._items_stay, self._num_train)
         self._example_of = None if self._users_stay.all() else np.cumsum(self._users_stay) - 1
 
     def _merged(self, again: bool) -> bool:
@@ -42,7 +41,7 @@ class Merging:
         self._buckets = {part: self._filled(part, sources) for part, sources in self._sources.items()}
         counts = self._passed(partial(merge, self._buckets, selection=self._selection))
         self._tell(counts)
-        if self._selection.has_minimums or self._selection.divided:
+        if self._selection.has_minimums or self._selection.divided or self._selection.known_only:
             self._settle()
         return self._tables.keep(self._users_stay)
 
@@ -59,6 +58,7 @@ class Merging:
                     self._items_stay[merged.items] = True
                     if part == "train":
                         np.add.at(self._num_train, merged.items, 1)
+                    self._check_dates(part, merged.latest)
                     if part in counts:
                         counts[part] += (merged.num_outside, merged.num_repeated, merged.num_below, merged.num_taken)
         except RepeatedError as repeated:
@@ -68,15 +68,25 @@ class Merging:
             raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule.") from None
         return counts
 
+    def _check_dates(self, part: Part, latest: float) -> None:
+        """Dates mean seconds: raise DataError where the times of a part cannot be seconds."""
+        if self._selection.dates and latest > LATEST_SECOND:
+            rule = f"times must be seconds since 1970 where {self._selection.dates[0]} is a date; got {latest:.0f}, which is none"
+            raise DataError(f"{self._sources[part].names}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds.")
+
     def _settle(self) -> None:
-        """Leave out what is too small, and divide the rest by time."""
-        users, items = large_enough(self._buckets["train"], self._num_buckets, self._num_users, self._num_items, self._selection)
-        had_users, had_items = self._users_stay, self._items_stay
+        """Leave out what is not known or too small, and divide the rest by time."""
+        facts, had_users, had_items = self._tables.facts, self._users_stay, self._items_stay
+        if self._selection.known_only:
+            unknown = had_items & ~self._tables.known_items(self._num_items)
+            facts["items_not_in_vocabulary"] = int(unknown.sum())
+            facts["train_interactions_not_in_vocabulary"] = int(self._num_train[unknown].sum())
+            had_items = had_items & ~unknown
+        users, items = large_enough(self._buckets["train"], self._num_buckets, np.ones_like(had_users), had_items, self._selection)
         for part in self._selection.divided:
             shutil.rmtree(self._folder / part, ignore_errors=True)
             self._buckets[part] = Buckets(self._folder / part)
         self._passed(partial(settle, self._buckets, selection=self._selection, users=users, items=items))
-        facts = self._tables.facts
         if self._selection.has_minimums:
             facts["users_below_min_user_items"] = int((had_users & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
@@ -104,6 +114,8 @@ class Merging:
         below = facts["train_below_min_value"]
         if below:
             why = f"all {below:,} are below --min-value {selection.min_value:g}. Lower it."
+        elif facts.get("train_interactions_not_in_vocabulary"):
+            why = "--vocabulary has none of their items. Name another directory, or add --grow."
         elif facts.get("train_outside_since_and_until"):
             why = f"of {facts['train_rows_read']:,} none is left by --since, --until and the minimums. Widen them."
         elif facts["train_rows_read"] and selection.drops | bool(selection.divided):

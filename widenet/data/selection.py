@@ -1,7 +1,7 @@
 """Which interactions an ingest keeps, what becomes of repeated ones, and which are set aside by their time."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, get_args
@@ -12,6 +12,8 @@ from widenet.errors import OptionError, did_you_mean
 Duplicates = Literal["last", "first", "max", "sum", "error"]
 Moment = float | str
 """A number, or an ISO date or time."""
+LATEST_SECOND = 1e11
+"""Of the year 5138: numbers beyond it are no seconds since 1970, but perhaps milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Selection:
     duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
     since, until: times from the first on, and before the second, stay.
     min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
+    dates: the options that were given as a date, which means seconds.
+    known_only: items that an earlier vocabulary lacks go too.
     sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
     last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
     """
@@ -34,6 +38,8 @@ class Selection:
     last: Mapping[Part, int] = field(default_factory=dict)
     from_time: Mapping[Part, float] = field(default_factory=dict)
     sequence: bool = False
+    known_only: bool = False
+    dates: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.duplicates not in get_args(Duplicates):
@@ -56,7 +62,7 @@ class Selection:
     @property
     def drops(self) -> bool:
         """Whether interactions may go, so that users without any are not kept either."""
-        return self.min_value is not None or self.has_window or self.has_minimums
+        return self.min_value is not None or self.has_window or self.has_minimums or self.known_only
 
     @property
     def has_window(self) -> bool:
@@ -86,6 +92,14 @@ class Selection:
         if self.sequence:
             return [option for option in self.splits_by_time if not option.endswith("-last")]
         return [*self.splits_by_time, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else [])]
+
+
+def is_date(given: Moment | None) -> bool:
+    """Whether a moment is no number."""
+    try:
+        return given is not None and math.isnan(float(given))
+    except ValueError:
+        return True
 
 
 def moment(option: str, given: Moment | None, absent: float) -> float:

@@ -49,7 +49,7 @@ class SideTables:
 
     def __init__(self, tables: Tables, asked: SideFields, interactions: Sources, selection: Selection, folder: Path) -> None:
         self._tables, self._asked = tables, asked
-        self._connection = tables.connection
+        self._connection, self._known_only = tables.connection, selection.known_only
         self._connection.execute(
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example FROM examples"
         )
@@ -63,7 +63,7 @@ class SideTables:
                     rule = f"is of the interactions, and would also tell of those that {option} leaves out"
                     raise OptionError(f"--sparse {name} {rule}. Give it in a file of --users.")
                 rows = interactions.categories(self._connection, column)
-            self._make_field(f"side_{place}", rows, column)
+            self._make_field(name, f"side_{place}", rows, column)
 
     def _opened(self, folder: Path) -> Source | None:
         """The source of users, if there is one, with the rows of those who are examples in the table `known_users`."""
@@ -105,7 +105,7 @@ class SideTables:
                 rule = "a number of at least 0" if column == self._asked.weight else "a number"
                 raise DataError(f'{source.name}: column "{column}" must be {rule}; user {name!r} has {cell or "nothing"}. Fix the row.')
 
-    def _make_field(self, table: str, rows: str, column: str) -> None:
+    def _make_field(self, field: str, table: str, rows: str, column: str) -> None:
         """The tables of one sparse field: each example's categories, and the features they are."""
         self._connection.execute(
             f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "  # noqa: S608
@@ -114,9 +114,13 @@ class SideTables:
         if not self._tables.count(f"SELECT count(*) FROM {table}"):  # noqa: S608
             raise DataError(f'column "{column}" must hold a category for somebody; it is empty. Name another with --sparse.')
         counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"  # noqa: S608
-        order = f"count DESC, {self._tables.order(counted)}"
-        numbered = f"SELECT *, CAST(row_number() OVER (ORDER BY {order}) - 1 AS UINTEGER) AS feature FROM ({counted})"  # noqa: S608
-        self._connection.execute(f"CREATE TABLE {table}_features AS {numbered}")
+        known = f"{table}_known"
+        if self._tables.know(known, field) and self._known_only:
+            self._tables.facts[f"{field}_not_in_vocabulary"] = self._tables.count(
+                f"SELECT count(*) FROM ({counted}) ANTI JOIN {known} USING (name)"  # noqa: S608
+            )
+            counted = f"SELECT * FROM ({counted}) SEMI JOIN {known} USING (name)"  # noqa: S608
+        self._tables.make_features(f"{table}_features", known, counted)
 
     @property
     def layouts(self) -> list[FieldLayout]:
@@ -132,7 +136,7 @@ class SideTables:
 
     def vocabularies(self) -> dict[str, Iterator[pa.RecordBatch]]:
         """The rows of each sparse field's vocabulary, in order."""
-        named = "SELECT name AS id, CAST(NULL AS VARCHAR) AS title, count FROM side_{}_features ORDER BY feature"
+        named = "SELECT name AS id, title, coalesce(count, 0) AS count FROM side_{}_features ORDER BY feature"
         return {name: self._tables.stream(named.format(place), ROWS_PER_BATCH) for place, name in enumerate(self._asked.sparse)}
 
     def examples(self) -> Iterator[pa.RecordBatch]:

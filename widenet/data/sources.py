@@ -69,7 +69,7 @@ class Sources:
 
         It may be asked once, by this connection.
         """
-        return " UNION ALL ".join(f"({columns.interactions(source.scan(connection))})" for source, columns in self._read) or _NOTHING
+        return " UNION ALL ".join(f"({source.interactions(connection, columns)})" for source, columns in self._read) or _NOTHING
 
     def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
         """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty; raises DataError."""

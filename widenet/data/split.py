@@ -1,8 +1,9 @@
 """Set aside a random share of every example's entries, or the end of its sequence, for tuning or for the final evaluation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -54,14 +55,7 @@ def split(
         raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = Dataset.open(source)
     known = dataset.field(field)
-    wanted = "sequence" if any(ends.values()) else "sparse"
-    if known.kind != wanted:
-        remedy = "Set its end aside with --heldout-last 1." if known.kind == "sequence" else "Name another --field."
-        option = "--heldout-last" if wanted == "sequence" else "--heldout and --validation"
-        raise DataError(f"{source}: {option} can only divide a {wanted} field; {field!r} is {known.kind}. {remedy}")
-    for part in shares:
-        if part in known.parts:
-            raise DataError(f"{source}: field {field!r} has a {part} part already. Split the dataset that it was made from.")
+    check_divisible(source, known, "sequence" if any(ends.values()) else "sparse", shares)
     parts = tuple(part for part in PARTS if part in known.parts or part in shares)
     layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
     layouts = [replace(layout, parts=parts) if layout.name == field else layout for layout in layouts]
@@ -80,6 +74,17 @@ def split(
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **{part: shares.get(part, 0) for part in asked}}},
     )
+
+
+def check_divisible(source: Path | str, field: Field, kind: Literal["sparse", "sequence"], parts: Iterable[Part]) -> None:
+    """Raise DataError unless a field is of this kind, and has none of the parts that are to be made."""
+    if field.kind != kind:
+        remedy = "Set its end aside with --heldout-last 1." if field.kind == "sequence" else "Name another --field."
+        option = "--heldout-last" if kind == "sequence" else "--heldout and --validation"
+        raise DataError(f"{source}: {option} can only divide a {kind} field; {field.name!r} is {field.kind}. {remedy}")
+    for part in parts:
+        if part in field.parts:
+            raise DataError(f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was made from.")
 
 
 def _check_asked(asked: Mapping[Part, float], ends: Mapping[Part, int]) -> None:

@@ -14,6 +14,7 @@ from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
 from widenet.data.formats.table import opened
+from widenet.data.known import KnownFeatures
 from widenet.data.manifest import Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
@@ -24,6 +25,8 @@ from widenet.plan.machine import available_memory
 from widenet.plan.numbers import bytes_of
 
 ROWS_PER_STREAM = 2**18
+
+_KNOWN_ITEMS = "known_items"
 
 _MEMORY_SHARE = 0.25
 """Of the memory that is left, what DuckDB may take unless it is told."""
@@ -75,17 +78,28 @@ class Tables:
     """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
 
     in_order: rows come as they stand in the sources, one source after the other.
+    known: features that some fields have already, whatever the sources hold. field: that of the items.
     folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for the manifest.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, in_order: bool = False, on_rows: OnRows | None = None) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        folder: Path,
+        in_order: bool = False,
+        on_rows: OnRows | None = None,
+        known: KnownFeatures | None = None,
+        field: str = "items",
+    ) -> None:
         self.connection, self._folder, self._in_order = connection, folder, in_order
         connection.execute(f"SET preserve_insertion_order = {in_order}")
         self._on_rows = on_rows
         self._plain: dict[Part, PlainRows] = {}
+        self._known = known or KnownFeatures(None)
         self.facts: Facts = {}
         columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
         connection.execute(f"CREATE TABLE names (part VARCHAR, {columns})")
+        self.know(_KNOWN_ITEMS, field)
 
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
@@ -198,19 +212,55 @@ class Tables:
         ordered = f"SELECT number, lag(number) OVER (ORDER BY {order}) AS before FROM examples"  # noqa: S608
         return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")  # noqa: S608
 
-    def number_features(self, stays: np.ndarray, num_train: np.ndarray) -> np.ndarray:
-        """The table `features` of the items that stay, bool [items], with their counts; gives each item's feature, uint32 [items]."""
+    def know(self, table: str, field: str) -> bool:
+        """Make the table of the features that a field has already: name, title, feature; gives whether there is a vocabulary of it."""
+        self.connection.execute(f"CREATE TABLE {table} (name VARCHAR, title VARCHAR, feature UINTEGER)")
+        vocabulary, start = self._known.of(field), 0
+        for batch in vocabulary.record_batches() if vocabulary is not None else ():
+            features = np.arange(start, start + batch.num_rows, dtype=np.uint32)
+            self.connection.register("given", batch.select(["id", "title"]).append_column("feature", pa.array(features)))
+            self.connection.execute(f"INSERT INTO {table} SELECT * FROM given")  # noqa: S608
+            start += batch.num_rows
+        return vocabulary is not None
+
+    def known_items(self, num_items: int) -> np.ndarray:
+        """Which items are known features, bool [items]."""
+        found = np.zeros(num_items, dtype=bool)
+        for batch in self.stream(f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM):  # noqa: S608
+            found[batch.column("number").to_numpy()] = True
+        return found
+
+    def make_features(self, table: str, known: str, counted: str) -> int:
+        """A table of features: those of the table `known` at their indices, then new ones by falling count; gives how many are new.
+
+        counted: a query of name, count and more, of those that the sources hold.
+        """
+        new = f"SELECT * FROM ({counted}) ANTI JOIN {known} USING (name)"  # noqa: S608
+        num_known, num_new = (self.count(f"SELECT count(*) FROM ({query})") for query in (f"FROM {known}", new))  # noqa: S608
+        if num_known + num_new > MAX_WIDTH:
+            raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {num_known + num_new:,}.")
+        feature = f"CAST({num_known} + row_number() OVER (ORDER BY count DESC, {self.order(new)}) - 1 AS UINTEGER) AS feature"
+        self.connection.execute(
+            f"CREATE TABLE {table} AS SELECT * FROM {known} LEFT JOIN ({counted}) USING (name) "  # noqa: S608
+            f"UNION ALL BY NAME SELECT *, {feature} FROM ({new})"
+        )
+        return num_new
+
+    def number_features(self, stays: np.ndarray, num_train: np.ndarray) -> tuple[np.ndarray, int]:
+        """The table `features` of known items and those that stay, bool [items], with their counts.
+
+        Gives each item's feature, uint32 [items], and how many there are.
+        """
         numbers = np.flatnonzero(stays)
-        if len(numbers) > MAX_WIDTH:
-            raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {len(numbers):,}.")
-        self.connection.register("counted", pa.table({"number": numbers, "num_train": num_train[numbers]}))
-        counted = "SELECT name, number, num_train FROM items JOIN counted USING (number)"
-        feature = f"row_number() OVER (ORDER BY num_train DESC, {self.order(counted)}) - 1 AS feature"
-        self.connection.execute(f"CREATE TABLE features AS SELECT *, {feature} FROM ({counted})")  # noqa: S608
+        self.connection.register("counted", pa.table({"number": numbers, "count": num_train[numbers]}))
+        num_new = self.make_features("features", _KNOWN_ITEMS, "SELECT name, number, counted.count FROM items JOIN counted USING (number)")
+        num_features = self.count("SELECT count(*) FROM features")
+        if num_new < num_features:
+            self.facts["items_new"] = num_new
         feature_of = np.zeros(len(stays), dtype=np.uint32)
-        for batch in self.stream("SELECT number, feature FROM features", ROWS_PER_STREAM):
+        for batch in self.stream("SELECT number, feature FROM features WHERE number IS NOT NULL", ROWS_PER_STREAM):
             feature_of[batch.column("number").to_numpy()] = batch.column("feature").to_numpy()
-        return feature_of
+        return feature_of, num_features
 
     def title(self, path: Path | None, title_id: str | None, title: str | None) -> None:
         """The table `titles`, from a file or empty; raises DataError when no id of the file is a feature."""
@@ -224,7 +274,7 @@ class Tables:
             self.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(self.connection)} GROUP BY 1")  # noqa: S608
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, text))], _first_line(error)) from error
-        titled = self.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE title IS NOT NULL")
+        titled = self.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL")
         if not titled:
             example = self.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
             item = example[0] if example else ""
@@ -240,8 +290,8 @@ class Tables:
 
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """The rows of the vocabulary, in order."""
-        named = "SELECT name AS id, title, num_train AS count FROM features LEFT JOIN titles USING (name) ORDER BY feature"
-        return self.stream(named, ROWS_PER_BATCH)
+        columns = "name AS id, coalesce(titles.title, features.title) AS title, coalesce(count, 0) AS count"
+        return self.stream(f"SELECT {columns} FROM features LEFT JOIN titles USING (name) ORDER BY feature", ROWS_PER_BATCH)  # noqa: S608
 
     def stream(self, query: str, rows: int, sources: Sources | None = None) -> Generator[pa.RecordBatch, None, None]:
         """What a query gives, so many rows at a time; it may read the interactions of some sources as the table `sources`."""

@@ -88,6 +88,11 @@ class Vocabulary:
                 raise DataError(f"{self.path}: the id {name!r} is not in the vocabulary of {len(self):,} features.")
         return np.array([index_of[name] for name in ids], dtype=np.int64)
 
+    def indices_of(self, other: "Vocabulary") -> np.ndarray:
+        """The index here of each feature of another vocabulary, int64 [its features]; -1 for those whose id is not here."""
+        found = pc.index_in(other._table.column("id"), value_set=self._table.column("id"))
+        return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+
     def find(self, text: str) -> list[int]:
         """The features that a text means, most popular first.
 

@@ -49,7 +49,7 @@ def _binary(path: Path) -> Any:
 def _text(path: Path) -> Any:
     try:
         return text_format.Parse(path.read_text("utf-8"), message("NetParameter")(), allow_unknown_field=True)
-    except (text_format.ParseError, UnicodeDecodeError, OSError) as error:
+    except (text_format.ParseError, UnicodeDecodeError, OSError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} is no .prototxt of a network: {reason}. Correct the file.") from None
 

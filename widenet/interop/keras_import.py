@@ -94,11 +94,15 @@ class _Reader:
         found = self.weights[f"{self.groups[name]}/vars"]
         if len(found) != count:
             raise DataError(f'{self.weights.filename}: layer "{name}" must have {count} weights; got {len(found)}.')
-        if sum(found[str(place)].nbytes for place in range(count)) > self.num_bytes:
+        stored = [found[str(place)] for place in range(count)]
+        if any(each.external or each.is_virtual for each in stored):
+            rule = "must lie in the model, not in another file that it names"
+            raise DataError(f'{self.weights.filename}: the weights of layer "{name}" {rule}. Save the model again.')
+        if sum(each.nbytes for each in stored) > self.num_bytes:
             raise DataError(
                 f'{self.weights.filename}: the weights of layer "{name}" must not be larger than their file. Save the model again.'
             )
-        return [np.asarray(found[str(place)][()], np.float32) for place in range(count)]
+        return [np.asarray(each[()], np.float32) for each in stored]
 
     def _read(self, name: str, layer: dict[str, Any], sources: list[str]) -> None:
         """Add what a layer does."""

@@ -21,6 +21,7 @@ NUM_QUERIES = 1000
 
 _LINKS, _LOOKED_AT_IN_BUILDING, _LOOKED_AT = 32, 200, 64
 _VECTORS_A_CENTRE, _VISITED_SHARE = 39, 16
+_VECTORS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
     with optional("faiss", "knn"):
         import faiss
     positions = np.arange(len(collection))
-    vectors = _prepared(collection, positions)
+    vectors = _prepared(collection)
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -68,13 +69,16 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
     return Exported(k, recall, len(asked), out.stat().st_size, settings)
 
 
-def _prepared(collection: Neighbours, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-    vectors = collection.vectors(positions)
-    if collection.measure != "cosine":
-        return vectors
-    length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    directions: NDArray[np.float64] = np.divide(vectors, length, out=np.zeros(vectors.shape), where=length > 0)
-    return directions.astype(np.float32)
+def _prepared(collection: Neighbours) -> NDArray[np.float32]:
+    """All vectors as the index takes them, some at a time: every shard gives as many rows as are asked for."""
+    found = np.empty((len(collection), collection.columns), dtype=np.float32)
+    for start in range(0, len(found), _VECTORS_AT_ONCE):
+        block = found[start : start + _VECTORS_AT_ONCE]
+        block[:] = collection.vectors(np.arange(start, start + len(block)))
+        if collection.measure == "cosine":
+            length = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
+            block[:] = np.divide(block, length, out=np.zeros(block.shape), where=length > 0)
+    return found
 
 
 def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kind: str) -> tuple[Any, str]:

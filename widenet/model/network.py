@@ -281,7 +281,9 @@ class Network:
         def normalized(sums_EH: Tensor) -> Tensor:
             sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
             if in_training and len(sums_EH):
-                found, activity.statistics[layer.name] = by_batch(sums_ECP, scale_C, shift_C, spec)
+                found, statistics = by_batch(sums_ECP, scale_C, shift_C, spec)
+                if statistics is not None:
+                    activity.statistics[layer.name] = statistics
             else:
                 found = by_statistics(sums_ECP, scale_C, shift_C, self._running(layer.name), spec)
             return found.view_as(sums_EH)

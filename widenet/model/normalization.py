@@ -21,14 +21,12 @@ class Statistics:
             own_C.mul_(1 - momentum).add_(found_C, alpha=momentum)
 
 
-def by_batch(values_ECP: Tensor, scale_C: Tensor, shift_C: Tensor, spec: BatchNormalization) -> tuple[Tensor, Statistics]:
-    """Values normalized over examples and positions, differentiable, and their statistics."""
+def by_batch(values_ECP: Tensor, scale_C: Tensor, shift_C: Tensor, spec: BatchNormalization) -> tuple[Tensor, Statistics | None]:
+    """Values normalized over examples and positions, differentiable; and their statistics, of a single value none."""
     found = Statistics(scale_C.new_zeros(len(scale_C)), scale_C.new_zeros(len(scale_C)))
     num = values_ECP.shape[0] * values_ECP.shape[2]
     result = torch.batch_norm(values_ECP, scale_C, shift_C, found.mean_C, found.variance_C, True, 1.0, spec.epsilon, False)
-    if num == 1:
-        found.variance_C.zero_()
-    return result, found
+    return result, found if num > 1 else None
 
 
 def by_statistics(values_ECP: Tensor, scale_C: Tensor, shift_C: Tensor, running: Statistics, spec: BatchNormalization) -> Tensor:

@@ -26,8 +26,11 @@ class WideLoss:
     counts_samples = False
     """Whether units count otherwise than `loss` says."""
 
-    def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor) -> None:
-        """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size)."""
+    def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor, tiled_for: int = 0) -> None:
+        """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size).
+
+        tiled_for: tiles are cut for so many examples, if there are fewer: outputs that share a weight have the same tiles.
+        """
         self.output, self.direct_EH, self.targets = output, output.operand(direct_EH), targets
         self.activation, self.loss = output.spec.activation, output.loss
         self.num_examples = len(direct_EH)
@@ -37,7 +40,7 @@ class WideLoss:
         self.keeps = are_kept(self.num_examples, output.width, device)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self.tiles = [list(tiles(shards.size(shard), self.num_examples, device)) for shard in range(shards.count)]
+        self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
         self.fused = FusedTiles.where_possible(self)

@@ -24,6 +24,7 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
     """
     plain = layer.activation.kind == "linear" and layer.loss.kind == "l2" and layer.cosine is None and layer.weight_norm is None
     plain = plain and layer.sample is None and layer.delta_boost is None and layer.delta_norm is None and layer.others == "use"
+    plain = plain and layer.predict != "next"
     steady = training.optimizer.kind == "sgd" and training.l1 == 0 and training.gradient_norm_limit is None and not training.brake
     if not (is_sparse and plain and steady and training.precision == "float32" and weights.owns(layer.name)):
         return False

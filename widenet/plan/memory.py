@@ -114,7 +114,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     for (layer, source), link in job.weights.links.items():
         if (layer, source) in job.weights.windows:
             windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
-            yield workspace(job.num_examples, windows, filters, job.training.shards, job.num_threads, job.device)
+            yield workspace(job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device)
     yield samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
 
@@ -132,8 +132,8 @@ def _touched_rows(job: Job, weight: Weight, source: str) -> int:
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
-    """What an output keeps between passes: logits and, where these turn into deltas that wait, both beside each other."""
-    if not keeps(job, layer) or not (waits(job, layer) or layer.activation.kind in ROW_WISE):
+    """What an output keeps between passes: logits or deltas and, where these turn into deltas that wait, both beside each other."""
+    if not keeps(job, layer) or not (waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None):
         return 0
     return (2 if waits(job, layer) else 1) * 4 * job.vectors(layer.name) * job.units_at_work(layer, process)
 

@@ -37,6 +37,16 @@ def positions_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[st
     return found
 
 
+def sequences_of(spec: NetworkSpec) -> set[str]:
+    """The fields that can only be sequences, by the document alone: a recurrent layer goes along them, or it says "next" or "last"."""
+    along: set[str] = set()
+    for layer in reversed(in_order(spec.layers)):
+        if isinstance(layer, RecurrentLayer) or layer.name in along:
+            along.update(feeding(spec.layers, layer))
+    read = {layer.field for layer in spec.inputs if layer.name in along or layer.last is not None}
+    return read | {layer.field for layer in spec.outputs if layer.predict == "next"}
+
+
 def _check(place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
     if isinstance(layer, RecurrentLayer) and along is None:
         raise FitError(

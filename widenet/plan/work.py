@@ -114,10 +114,11 @@ def _added_up(job: Job) -> Iterator[int]:
 def _gathered(job: Job) -> Iterator[int]:
     """Bytes that a process gives to every other in a step: statistics of each example over an output, and its parts of narrow layers."""
     for output in job.network.outputs:
+        num = job.vectors(output.name)
         if output.delta_norm is not None:
-            yield 8 * job.num_examples * job.shards_each
+            yield 8 * num * job.shards_each
         if output.activation.kind in ROW_WISE:
-            yield 8 * job.num_examples * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
+            yield 8 * num * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
     for (layer, source), link in job.weights.links.items():
         if source and not job.weights.weights[link.weight].wide:
             yield from (sent for _, sent in _narrow(job, layer, source))

@@ -60,10 +60,11 @@ def recommendations(
     allowed: Filter | None = None,
     never_for: PerUser | None = None,
     say: Callable[[str], None] | None = None,
+    chosen: range | None = None,
 ) -> Iterator[Block]:
     """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
 
-    names: the output's items. allowed, never_for: further filters.
+    chosen: the rows of the examples, if not all. names: the output's items. allowed, never_for: further filters.
     exclude_seen: leave out what the example is known to have, in whatever part.
     say: told, after the last block, which users of `never_for` the dataset does not have.
     """
@@ -71,8 +72,9 @@ def recommendations(
     input_fields = [layer.field for layer in network.spec.inputs]
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
     step = rows_a_block(min(k, network.outputs[output].width))
-    for start in range(0, dataset.num_examples, step):
-        rows = np.arange(start, min(start + step, dataset.num_examples))
+    chosen = range(dataset.num_examples) if chosen is None else chosen
+    for start in range(chosen.start, chosen.stop, step):
+        rows = np.arange(start, min(start + step, chosen.stop))
         users = dataset.ids(rows)
         network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
         fields = {name: history(dataset, name, rows, dataset.field(name).parts).to(network.device) for name in input_fields}

@@ -54,9 +54,8 @@ class Sample:
 def sampled(model: Model, dataset: Dataset) -> Sample | None:
     """The sample of a model's first output over items, a sparse field or a sequence; None where it has none.
 
-    Every process of the model's group must ask for it; all get the same. Raises FitError for a dataset of other fields.
+    dataset: of the run's fields and vocabularies. Every process of the model's group must ask for it; all get the same.
     """
-    model.run.check_dataset(dataset)
     outputs = [layer for layer in model.run.network.outputs if dataset.field(layer.field).kind != "dense"]
     if not outputs or not dataset.num_examples:
         return None

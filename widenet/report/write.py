@@ -50,20 +50,19 @@ def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None) -
     dataset = _found(run, data)
     if dataset is None:
         return Subject(name, run)
-    run.check_dataset(dataset)
     has_weights = model is not None or (path / "model").exists() or run.latest() is not None
     sample = sampled(model or Model.load(path, "cpu"), dataset) if has_weights else None
     return Subject(name, run, dataset.path, dataset.manifest, sample)
 
 
 def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
-    """The dataset that is named, or that the training had, where it is there still."""
-    if data is not None:
-        return data if isinstance(data, Dataset) else Dataset.open(data)
+    """The dataset that is named, or the one that the training had, where it is there still; raises FitError for a named one of others."""
     try:
-        dataset = Dataset.open(Path(str(run.machine["data"])))
+        dataset = data if isinstance(data, Dataset) else Dataset.open(str(run.machine["data"]) if data is None else data)
         run.check_dataset(dataset)
     except (KeyError, WidenetError, OSError):
+        if data is not None:
+            raise
         return None
     return dataset
 

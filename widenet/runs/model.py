@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -18,9 +20,10 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.pictures.html import tag
 from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
 from widenet.predict.filters import PerUser, read_banned, read_weights
-from widenet.predict.rows import Block, recommendations
+from widenet.predict.rows import Block, history, recommendations
 from widenet.predict.top_k import Filter, top_k
 from widenet.runs.arguments import dataset_of, path_of
+from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
@@ -29,6 +32,8 @@ from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
+
+_OTHERS_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,44 @@ class Model:
         kept = units_EK[0] >= 0
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
+
+    def recommend_for(
+        self, user: str, data: Dataset | str | Path, k: int = 10, *, exclude_seen: bool = True, output: str | None = None
+    ) -> list[Recommendation]:
+        """The k best items for one user of a dataset, by what the dataset has of them: as `predict` gives them, with titles.
+
+        user: the id. exclude_seen: leave out what the user is known to have, in whatever part. Raises DataError, FitError, OptionError.
+        """
+        k, dataset = checked_k(k), dataset_of(data)
+        self.run.check_dataset(dataset)
+        name, row = output_name(self.network, output), dataset.row_of(user)
+        names = self.run.vocabulary(self.network.outputs[name].spec.field)
+        with one_thread_an_operation():
+            [block] = recommendations(self.network, dataset, names, name, k, exclude_seen, chosen=range(row, row + 1))
+        titles = names.titles(names.index_of(block.items))
+        return [Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)]
+
+    def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
+        """The titles of what `recommend_for` gives the network of a user, of its first field that has names; none where none has."""
+        dataset = dataset_of(data)
+        fields = (layer.field for layer in self.run.network.inputs if self.run.fields[layer.field].vocabulary_digest is not None)
+        if (field := next(fields, None)) is None:
+            return []
+        rows, parts = np.array([dataset.row_of(user)]), dataset.field(field).parts
+        given = history(dataset, field, rows, parts)
+        return self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
+
+    def ambiguities(self, items: Sequence[str]) -> list[str]:
+        """Of items that `recommend` may take for several, which one it takes, a sentence each."""
+        vocabulary, sentences = self.run.vocabulary(self.run.network.inputs[0].field), []
+        for item in checked_items(items):
+            taken, *others = vocabulary.find(item)
+            if others:
+                shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
+                more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
+                [title] = vocabulary.titles([taken])
+                sentences.append(f'"{item}" is taken for {title} ({vocabulary.ids([taken])[0]}), the most popular; others: {shown}{more}.')
+        return sentences
 
     def understood(self, items: Sequence[str]) -> list[str]:
         """The titles of the items that `recommend` takes some ids or titles for."""

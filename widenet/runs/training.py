@@ -32,6 +32,7 @@ from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, holds_work_of
+from widenet.training.start import load_start
 
 
 def train(
@@ -51,7 +52,8 @@ def train(
     network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
     has started again does so without being told, and begins anew where there is no checkpoint yet.
-    start_from: another run, of the same layers and shards, with whose finished weights a new one begins.
+    start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
+        begin as the seed has it.
     device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
     a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
@@ -150,7 +152,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
     else:
         if problem is not None:
             raise problem
-        run.load_start(network)
+        load_start(run, network, report.say)
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
 

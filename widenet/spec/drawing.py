@@ -56,7 +56,7 @@ def _how(layer: Layer) -> str:
 def _more(layer: Layer) -> str:
     """What else the document sets."""
     others = {name: value for name, value in layer.model_dump(mode="json", exclude_defaults=True).items() if name not in _SAID}
-    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in others.items())
+    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}".rstrip() for name, value in others.items())
 
 
 def _short(value: object) -> str:

@@ -39,7 +39,8 @@ class BatchNormalization(Spec):
     """Bring every unit to mean 0 and variance 1 over a batch, then multiply by a learned scale and add a learned shift.
 
     A convolution does so by channel, over examples and positions. Scales start with 1, shifts with 0; "l1" and "l2" leave both alone.
-    Outside training, running means of the batches' means and variances take the place of a batch's own.
+    Outside training, running means of the batches' means and variances take the place of a batch's own. A batch of one example, without
+    positions, has no variance and leaves them alone.
     """
 
     epsilon: Limit = 1e-5

@@ -82,7 +82,7 @@ class RunDirectory:
         if _is_taken(path):
             raise _taken(path)
         if start_from is not None:
-            _check_finished(start_from)
+            check_finished(start_from)
         fields = {name: _record(dataset, name) for name in network.fields}
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
@@ -218,13 +218,6 @@ class RunDirectory:
         path = self.path / _START
         return Path(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def load_start(self, network: Network) -> None:
-        """Fill a network with the weights that this run begins with, where those are another run's; raises CheckpointError."""
-        if self.start is None:
-            return
-        _check_finished(self.start)
-        Checkpoint.open(self.start / "model").load_into(network, with_state=False)
-
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
         path = self.path / "log.jsonl"
@@ -294,7 +287,8 @@ def _is_taken(path: Path) -> bool:
     return path.exists() and not _holds_no_work(path) and (not path.is_dir() or any(path.iterdir()))
 
 
-def _check_finished(start: Path) -> None:
+def check_finished(start: Path) -> None:
+    """Raise CheckpointError where a run has no finished model."""
     if not (start / "model").is_dir():
         raise CheckpointError(f"{start} holds no finished model to start from. Name a run that has ended, or import one.")
 

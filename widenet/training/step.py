@@ -63,7 +63,7 @@ def train_step(
                 samples[name] = sampled(output, direct_EH, asked, share_E, rule, numbers)
                 travels.append(samples[name].start())
                 continue
-            wide = WideLoss(output, direct_EH, asked, share_E)
+            wide = WideLoss(output, direct_EH, asked, share_E, _most_vectors(network, name, directs))
             at_once = output.owns_weight and norm_limit is None and judge is None
             travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
             if not at_once:
@@ -84,6 +84,12 @@ def train_step(
         update.apply(rule, numbers)
         network.follow(activity)
     return loss
+
+
+def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
+    """The largest number of vectors of those outputs that share an output's weight; along a sequence there are more of them."""
+    weight = network.links[output, ""].weight
+    return max(len(direct_EH) for name, direct_EH in directs.items() if network.links[name, ""].weight == weight)
 
 
 def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> Tensor:

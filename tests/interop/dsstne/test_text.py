@@ -154,3 +154,16 @@ def test_the_movielens_file_of_dsstne_comes_through_whole():
     first = dataset.sparse("input", slice(0, 1)).indices.tolist()
     assert dataset.vocabulary("input").index_of(["2"])[0] in first
     assert dataset.ids(slice(1023, 1024)) == ["1024"]
+
+
+def test_nothing_is_written_unless_all_three_files_can_be(place):
+    made(["u\ta"], new_features="create")
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    with pytest.raises(OptionError, match=r"-s must be in a folder that exists; got absent/samples\. Make absent first\."):
+        generate("input", "in.txt", "out.nc", "features", "absent/samples", new_features="create")
+    with pytest.raises(OptionError, match=r"-f and -s must be two files; got features twice\. Name another\."):
+        generate("input", "in.txt", "out.nc", "features", "features", new_features="create")
+    with pytest.raises(DataError, match=r"in\.txt: line 1: a sample must have a name before the tab; it is empty\."):
+        made(["\ta"], new_features="create")
+    assert before.keys() == {path.name for path in place.iterdir()}
+    assert all(path.read_bytes() == before[path.name] for path in place.iterdir() if path.name != "in.txt")

@@ -118,6 +118,10 @@ def is_number(text: str) -> bool:
 
 def _is_time(text: str) -> bool:
     try:
-        return is_number(text) or bool(datetime.fromisoformat(text.strip()))
+        return math.isfinite(float(text))
+    except ValueError:
+        pass
+    try:
+        return bool(datetime.fromisoformat(text.strip()))
     except ValueError:
         return False

@@ -39,9 +39,11 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
         names = list(reading.columns or map(str, range(1, len(first) + 1)))
     if len(names) != len(first):
         raise DataError(f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct --columns.")
-    if len(set(names)) < len(names):
-        twice = next(each for each in names if names.count(each) > 1)
-        raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice. Rename one.')
+    lowered = [each.lower() for each in names]
+    if len(set(lowered)) < len(names):
+        twice = next(each for each in names if lowered.count(each.lower()) > 1)
+        how = "" if names.count(twice) > 1 else ", but for the case of letters"
+        raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice{how}. Rename one.')
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}

@@ -2,7 +2,7 @@
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,23 +48,37 @@ class JsonLines(TextSource):
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of all keys, as text."""
-        kinds = ", ".join(f"{sql.literal(key)}: '{'VARCHAR[]' if key in self.lists else 'VARCHAR'}'" for key in self.columns)
-        options = f"columns = {{{kinds}}}, compression = '{self.file.compression}', maximum_object_size = {LONGEST_LINE_BYTES}"
-        table = sql.read("read_ndjson", self.file.path, options)
-        if not self.lists:
-            return table
-        listed = ", ".join(
-            f"unnest(CASE WHEN len({sql.name(key)}) > 0 THEN {sql.name(key)} ELSE [NULL] END) AS {sql.name(key)}"
-            if key in self.lists
-            else f"CASE WHEN {self._lengths_agree()} THEN {sql.name(key)} END AS {sql.name(key)}"
-            for key in self.columns
-        )
-        return f"(SELECT {listed} FROM {table})"  # noqa: S608
+        return self._rows(self._lines(), dict.fromkeys(self.columns, "NULL"))
 
-    def _lengths_agree(self) -> str:
-        """The SQL of whether the lists of a line are of one length; a missing one has none."""
-        first, *others = (f"coalesce(len({sql.name(key)}), 0)" for key in sorted(self.lists))
-        return " AND ".join(f"{first} = {other}" for other in others) or "true"
+    def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
+        """The SQL query of `Columns.interactions`; nobody is the user of a line whose lists do not fit, or hold an item that is none."""
+        if not self.lists:
+            return columns.interactions(self.scan(connection))
+        lists = [sql.name(key) for key in _used(columns) if key in self.lists]
+        item, user = sql.name(columns.item), sql.name(columns.user)
+        nothing = f"coalesce({_plain('entry')}, '') = ''" if item in lists else f"coalesce({_plain(item)}, '') = ''"
+        wrong = [f"len(list_filter({item}, lambda entry: {nothing})) > 0" if item in lists else nothing]
+        wrong += [f"coalesce(len({each}), 0) <> coalesce(len({lists[0]}), 0)" for each in lists[1:]]
+        fitting = f"SELECT * REPLACE (CASE WHEN {' OR '.join(wrong)} THEN NULL ELSE {user} END AS {user}) FROM {self._lines()}"  # noqa: S608
+        keys = {key: "NULL" if key in (columns.item, columns.user) else "CAST('0' AS JSON)" for key in _used(columns)}
+        return columns.interactions(self._rows(f"({fitting})", keys))
+
+    def _lines(self) -> str:
+        """The SQL table of all keys, a row a line, as JSON and lists of it."""
+        kinds = ", ".join(f"{sql.literal(key)}: '{'JSON[]' if key in self.lists else 'JSON'}'" for key in self.columns)
+        options = f"columns = {{{kinds}}}, compression = '{self.file.compression}', maximum_object_size = {LONGEST_LINE_BYTES}"
+        return sql.read("read_ndjson", self.file.path, options)
+
+    def _rows(self, lines: str, keys: Mapping[str, str]) -> str:
+        """The SQL table of some keys as text, a row for each entry of their lists, and what an empty list gives instead."""
+        entries = ", ".join(
+            f"unnest(CASE WHEN len({sql.name(key)}) > 0 THEN {sql.name(key)} ELSE [{absent}] END) AS {sql.name(key)}"
+            if key in self.lists
+            else sql.name(key)
+            for key, absent in keys.items()
+        )
+        texts = ", ".join(f"{_plain(sql.name(key))} AS {sql.name(key)}" for key in keys)
+        return f"(SELECT {texts} FROM (SELECT {entries} FROM {lines}))"  # noqa: S608
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Lines that are no JSON objects, and those with a value that breaks a rule."""
@@ -82,18 +96,32 @@ class JsonLines(TextSource):
             return NO_UTF8
         if not isinstance(found, dict):
             return "must be a JSON object. Fix or remove the line."
-        for key in self.columns:
+        for key in _used(columns):
             if isinstance(found.get(key), list) != (key in self.lists) and found.get(key) is not None:
                 return f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the first lines. Fix or remove the line.'
-        found |= {key: [] for key in self.lists if found.get(key) is None}
-        lengths = {len(found[key]) for key in self.lists}
+        lists = sorted(key for key in _used(columns) if key in self.lists)
+        found |= {key: [] for key in lists if found.get(key) is None}
+        lengths = {len(found[key]) for key in lists}
         if len(lengths) > 1:
-            return f"the lists {', '.join(sorted(self.lists))} must be of one length. Fix or remove the line."
+            return f"the lists {', '.join(lists)} must be of one length. Fix or remove the line."
         for place in range(max(lengths, default=1)):
-            cells = {key: found[key][place] if key in self.lists else found.get(key) for key in self.columns}
+            cells = {key: found[key][place] if key in lists else found.get(key) for key in _used(columns)}
+            for key, value in cells.items():
+                if isinstance(value, dict | list):
+                    return f'"{key}" must hold texts or numbers; got {json.dumps(value)[:60]}. Fix or remove the line.'
             if broken := first_broken({key: _text(value) for key, value in cells.items()}, columns):
                 return broken
         return None
+
+
+def _used(columns: Columns) -> list[str]:
+    """The keys that are read."""
+    return [key for key, _ in columns.expressions().values()]
+
+
+def _plain(value: str) -> str:
+    """The SQL of some JSON as text; NULL for null, a list and an object."""
+    return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -39,9 +39,16 @@ def _csr(found: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarr
             rows, columns = (found["row"], found["col"]) if "row" in found else found["coords"]
         else:
             raise ValueError(f"its form is {form}")
+        _check_within(rows, num_rows)
         order = np.argsort(rows, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))])
         columns, data = columns[order], found["data"][order]
     if len(starts) != num_rows + 1 or starts[-1] != len(columns) or len(columns) != len(data):
         raise ValueError("its arrays do not fit its shape")
+    _check_within(columns, num_columns)
     return starts, columns, data
+
+
+def _check_within(numbers: np.ndarray, length: int) -> None:
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < length:
+        raise ValueError("its indices do not lie in its shape")

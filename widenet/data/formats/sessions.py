@@ -1,5 +1,6 @@
 """Sessions: each line holds the items of one user, separated by spaces or commas; the line's number names the user."""
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -52,6 +53,8 @@ class Sessions(TextSource):
         number = self.first_line
         with self.file.opened() as file:
             while lines := list(islice(file, _LINES_AT_ONCE)):
+                if number == self.first_line:
+                    lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
                 numbers = pa.array(range(number, number + len(lines)), pa.int64())
                 yield pa.RecordBatch.from_arrays([numbers, pa.array(lines, pa.string())], schema=_SCHEMA)
                 number += len(lines)

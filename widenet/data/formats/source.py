@@ -34,6 +34,10 @@ class Source(ABC):
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns, for one query of this connection."""
 
+    def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
+        """The SQL query of `Columns.interactions`; as `scan`, for one query of this connection."""
+        return columns.interactions(self.scan(connection))
+
     @abstractmethod
     def first_mistake(self, columns: Columns) -> str | None:
         """The first place that breaks a rule, as a sentence; None when there is none."""

@@ -49,6 +49,7 @@ def number(expression: str) -> str:
 
 
 def seconds(expression: str) -> str:
-    """The expression as a number, or as the seconds since 1970 of a timestamp; otherwise NULL."""
+    """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL."""
     text = f"CAST({expression} AS VARCHAR)"
-    return f"coalesce(try_cast({text} AS DOUBLE), epoch(try_cast({text} AS TIMESTAMP)))"
+    found = f"coalesce(try_cast({text} AS DOUBLE), epoch(try_cast({text} AS TIMESTAMP)))"
+    return f"CASE WHEN isfinite({found}) THEN {found} END"

@@ -1,6 +1,7 @@
 """The table of source formats, and which of them a file has."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from widenet.data.formats import adjacency, csv, dsstne, jsonl, npz, parquet, sessions
@@ -71,4 +72,15 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         raise DataError(f"{name}: line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of {known}.")
     if _UNSURE.match(first):
         raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne.")
-    return "csv" if any(delimiter in first for delimiter in csv.DELIMITERS) else "adjacency"
+    if any(delimiter in first for delimiter in csv.DELIMITERS):
+        return "csv"
+    if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
+        doubt = "its lines may be a user, an item and numbers, or a user and its items"
+        raise DataError(f"{name}: {doubt}. Say --delimiter space or --format adjacency.")
+    return "adjacency"
+
+
+def _looks_like_ratings(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows have one number of words, 3 or more, and a user has several rows, as in a table of interactions."""
+    widths = {len(row) for row in rows}
+    return len(widths) == 1 and min(widths) > 2 and len({row[0] for row in rows}) < len(rows)

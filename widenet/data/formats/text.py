@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-
 
 _SAMPLE_BYTES = 2**16
 _SAMPLE_LINES = 100
+_LINE_END = re.compile(rb"[\r\n]")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+"""A line with its end: `str.splitlines` would also end it where U+2028 or a form feed stands within."""
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -62,11 +66,13 @@ class TextFile:
             yield from text
 
     def sample(self) -> list[str]:
-        """The first lines, without the last one where it is cut off and not the only one."""
+        """The first lines, the first one whole however long it is; not the last one where it is cut off."""
         with self.opened() as file:
-            text = file.read(_SAMPLE_BYTES).decode("utf-8-sig", "replace")
+            found = file.read(_SAMPLE_BYTES)
+            if not _LINE_END.search(found):
+                found += file.readline(LONGEST_LINE_BYTES)
             is_whole = not file.read(1)
-        lines = text.splitlines(keepends=True)
+        lines = _LINE.findall(found.decode("utf-8-sig", "replace"))
         return (lines if is_whole or len(lines) == 1 else lines[:-1])[:_SAMPLE_LINES]
 
     def without(self, numbers: Container[int], copy: Path) -> "TextFile":

@@ -45,6 +45,7 @@ def generate(
     """
     out, features, samples = Path(out), Path(features), Path(samples)
     tell = say or _in_silence
+    _check_places(out, features, samples)
     if new_features != "create" and not features.is_file():
         raise OptionError(f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f.")
     text = _Text(
@@ -67,6 +68,17 @@ def generate(
         tell(warning)
     counts = f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,}, {num_entries:,} entries"
     tell(f"{out}: data set {name!r}: {counts}.")
+
+
+def _check_places(out: Path, features: Path, samples: Path) -> None:
+    """Raise OptionError unless the files to be written are three, in folders that exist: all of them appear, or none."""
+    places = {"-o": out, "-f": features, "-s": samples}
+    for option, path in places.items():
+        if not path.parent.is_dir():
+            raise OptionError(f"{option} must be in a folder that exists; got {path}. Make {path.parent} first.")
+        for other, place in places.items():
+            if option < other and path.resolve() == place.resolve():
+                raise OptionError(f"{option} and {other} must be two files; got {path} twice. Name another.")
 
 
 @dataclass
@@ -99,6 +111,8 @@ class _Text:
         if not tab:
             self._skip("lines without a tab were skipped", place)
             return
+        if not sample:
+            raise DataError(f"{place}: a sample must have a name before the tab; it is empty. Name it, or remove the line.")
         start = len(self.indices)
         for element in rest.split(":"):
             feature, *values = element.split(",")

@@ -49,8 +49,11 @@ def forward(
 
 
 def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor, dialect: Dialect) -> Tensor | None:
-    """The sparseness penalty, of the mean before dropout; in DSSTNE's dialect after it, and pulling also from beyond the floor."""
-    if spec is None:
+    """The sparseness penalty, of the mean before dropout; in DSSTNE's dialect after it, and pulling also from beyond the floor.
+
+    None of a batch without examples, which has no mean.
+    """
+    if spec is None or not len(a_EH):
         return None
     return sparseness(units_EH if dialect == "dsstne" else a_EH, spec.target, spec.weight, pulls_outside=dialect == "dsstne")
 

@@ -1,0 +1,113 @@
+"""The pages that teach can be followed to the end, and show what is printed."""
+
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import fences
+from widenet.cli import main
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+TOLERANCE = 0.1
+"""How far a decimal number may be from the one that is shown: another processor rounds otherwise. All else must be equal."""
+
+
+def pieces(line):
+    """The words and whole numbers of a line, and its decimal numbers."""
+    return re.sub(r"\d+\.\d+|\s+", " ", line).split(), [float(found) for found in re.findall(r"\d+\.\d+", line)]
+
+
+def is_shown(line, out):
+    words, numbers = pieces(line)
+    return any(words == there and numbers == pytest.approx(found, rel=TOLERANCE) for there, found in map(pieces, out.splitlines()))
+
+
+def run(line):
+    """Run a line of a page in this process: a command of widenet, or a script that the page has shown."""
+    program, *words = shlex.split(line)
+    if program == "python":
+        runpy.run_path(*words, run_name="__main__")
+        return
+    assert program == "widenet", f"this test cannot run: {line}"
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code in (0, None), line
+
+
+def follow(text, capsys):
+    """Do what a page says in the current directory: write its files, run its commands, compare its output."""
+    out = ""
+    for fence in fences(text):
+        if fence.title:
+            Path(fence.title).write_text(fence.body, "utf-8")
+        elif fence.language == "bash":
+            for line in fence.body.splitlines():
+                run(line)
+            out = capsys.readouterr().out
+        elif fence.language == "python":
+            exec(compile(fence.body, "page", "exec"), {})
+        else:
+            assert fence.language == "text", fence
+            assert [line for line in fence.body.splitlines() if not is_shown(line, out)] == [], out
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "recipes.md"])
+def test_a_guide_can_be_followed(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    follow((DOCS / page).read_text("utf-8"), capsys)
+
+
+@pytest.mark.parametrize("command", ["widenet data verify nowhere", "cat a"])
+def test_a_command_that_fails_is_seen(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError):
+        follow(f"```bash\n{command}\n```\n", capsys)
+
+
+def test_output_that_is_not_printed_is_seen(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = '```python title="a.py"\nprint("recall  0.52  of 10")\n```\n```bash\npython a.py\n```\n```text\n{}\n```\n'
+    follow(page.format("recall 0.50 of 10"), capsys)
+    for wrong in ("recall 0.40 of 10", "recall 0.52 of 11", "ndcg 0.52 of 10"):
+        with pytest.raises(AssertionError):
+            follow(page.format(wrong), capsys)
+
+
+def changed(text, diff):
+    """A text after a unified diff, wherever in it the lines are."""
+    for hunk in re.split(r"^@@.*\n", diff, flags=re.MULTILINE)[1:]:
+        old, new = ("".join(line[1:] for line in hunk.splitlines(keepends=True) if line[0] != sign) for sign in "+-")
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_adding_a_loss_works_as_shown(tmp_path):
+    for folder in ("widenet", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    *changes, command = fences((DOCS / "adding-a-loss.md").read_text("utf-8"))
+    for change in changes:
+        path = tmp_path / change.title
+        path.write_text(changed(path.read_text("utf-8"), change.body) if change.language == "diff" else change.body, "utf-8")
+    python, *words, what = shlex.split(command.body)
+    assert python == "python"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, *words, f"{what} and (linear or softmax)"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert int(re.search(r"(\d+) passed", ended.stdout)[1]) >= 10

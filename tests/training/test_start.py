@@ -1,0 +1,178 @@
+"""A start from another run: units keep what they had by the ids of their features; new ones begin as any do."""
+
+import shutil
+
+import pytest
+import torch
+
+from tests.parallel.workers import Group
+from tests.trainings import SETTINGS, TIED, UNTIED, WIDTH, books, document
+from widenet.checkpoint import Checkpoint
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, FitError
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.runs import Model, train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.run_directory import RunDirectory
+from widenet.training.start import load_start
+
+OLD = [str(index) for index in range(WIDTH)]
+CATALOGUES = {
+    "the same": OLD,
+    "grown": [*OLD, "a", "b", "c", "d"],
+    "grown, smaller and in another order": ["a", *reversed(OLD[3:]), "b", "c", "d", "e", "f", "g"],
+}
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    """Finished runs of some settings, trained once."""
+    folder = tmp_path_factory.mktemp("before")
+    data = books(folder / "data")
+
+    def run(name):
+        if not (folder / name).exists():
+            network, training = SETTINGS[name]
+            train(network, {**training, "keep": "last", "checkpoints": {}}, data, folder / name)
+        return folder / name
+
+    return run
+
+
+def grown(path, ids):
+    return books(path, seed=1, width=len(ids), item_ids=ids, titles=None)
+
+
+def made(network, training, data):
+    """A network as a training of a dataset begins, with room for the optimizer's state."""
+    specs = NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")
+    net = build(*specs, data.fields, LocalExchange(specs[1].shards), "cpu", {"items": data.counts("items")})
+    net.prepare_training(Optimizer(specs[1].optimizer, specs[1].l1, specs[1].l2))
+    return net
+
+
+def begun(folder, network, training, data, start):
+    """A network that a run begins with, and what was said."""
+    specs, said = (NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")), []
+    with RunDirectory.begin(folder / "run", *specs, data, start) as run:
+        net = made(network, training, data)
+        load_start(run, net, said.append)
+    return net, said
+
+
+def rows(net):
+    """Every wide weight and its state, whole, but for the numbers of steps."""
+    found = {}
+    for name, wide in net.wide.items():
+        shards = [part.tensors() for _, part in sorted(wide.parts.items())]
+        found |= {(name, key): torch.cat([each[key] for each in shards]) for key in shards[0] if not key.endswith("moved")}
+    return found
+
+
+@pytest.mark.parametrize("name", ["adam, tied", "momentum", "nesterov", "sgd, drifting", "rmsprop, sampled", "adam, normalized"])
+@pytest.mark.parametrize("catalogue", CATALOGUES)
+@pytest.mark.parametrize("shards", [3, 2])
+def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initialized(name, catalogue, shards, before, tmp_path):
+    network, training = SETTINGS[name][0], {**SETTINGS[name][1], "shards": shards}
+    ids = CATALOGUES[catalogue]
+    data = grown(tmp_path / "data", ids)
+    net, said = begun(tmp_path, network, training, data, before(name))
+    fresh, old = made(network, training, data), made(network, {**training, "shards": 3}, books(tmp_path / "old"))
+    RunDirectory.open(before(name)).latest().load_into(old, with_state=True)
+    was, initial = rows(old), rows(fresh)
+    for key, found in rows(net).items():
+        origin = [OLD.index(one) if one in OLD else None for one in ids]
+        origin += range(len(origin), len(found))  # units of an output beyond its features
+        expected = [initial[key][row] if at is None else was[key][at] for row, at in enumerate(origin)]
+        assert torch.equal(found, torch.stack(expected)), key
+    for key, weight in net.trunk.items():
+        assert torch.equal(weight.tensor, old.trunk[key].tensor)
+        assert all(torch.equal(state, old.trunk[key].state[each]) for each, state in weight.state.items())
+    for key, factors in net.damping.items():
+        expected = [old.damping[key][OLD.index(one)] if one in OLD else fresh.damping[key][row] for row, one in enumerate(ids)]
+        assert torch.equal(factors, torch.stack(expected))
+    lost = f"{len(set(ids) - set(OLD))} are new, and {len(set(OLD) - set(ids))} of that run are no more."
+    kept = f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with what they had there; '
+    assert said == ([] if catalogue == "the same" else [kept + lost])
+
+
+def drop_checkpoints(run):
+    shutil.rmtree(run / "checkpoints")
+
+
+CHANGES = {
+    "another optimizer": ("adagrad", "last", None),
+    "no checkpoint": ("adam", "last", drop_checkpoints),
+    "weights of an earlier epoch": ("adam", "best", None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_state_that_does_not_belong_to_the_weights_or_the_optimizer_is_not_taken(change, tmp_path):
+    optimizer, keep, damage = CHANGES[change]
+    data, training = books(tmp_path / "data"), document({"kind": "adam", "learning_rate": 0.9}, keep=keep)
+    train(TIED, training, data, tmp_path / "before")
+    facts = Checkpoint.open(tmp_path / "before" / "model").facts
+    assert keep == "last" or facts["best_epoch"] < facts["epochs"]
+    if damage is not None:
+        damage(tmp_path / "before")
+    net, _ = begun(tmp_path, TIED, document(optimizer), data, tmp_path / "before")
+    assert not any(state.any() for (_, key), state in rows(net).items() if key.startswith("state"))
+    assert torch.equal(rows(net)["next bias", "weight"], rows(Model.load(tmp_path / "before").network)["next bias", "weight"])
+
+
+def trained(network, training, data, out, start):
+    return train(network, training, data, out, start_from=start).fingerprint()
+
+
+def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_one_and_two_processes_and_recommends_all(before, tmp_path):
+    network, training = SETTINGS["adam, tied"][0], {**SETTINGS["adam, tied"][1], "shards": 4}
+    data, start = grown(tmp_path / "data", CATALOGUES["grown"]), before("adam, tied")
+    one = trained(network, training, data, tmp_path / "one", start)
+    with Group(2, tmp_path) as group:
+        assert group(trained, network, training, tmp_path / "data", tmp_path / "two", start) == [one, one]
+    found = Model.load(tmp_path / "one").recommend(["3", "a"], k=40)
+    assert {each.item for each in found} == {*CATALOGUES["grown"]} - {"3", "a"}
+
+
+def taste(**more):
+    return {"layers": [UNTIED["layers"][0], {**UNTIED["layers"][1], **more}, UNTIED["layers"][2]]}
+
+
+DEEPER = {"layers": [*UNTIED["layers"][:2], {"name": "deep", "units": 6}, UNTIED["layers"][2]]}
+REFUSED = {
+    "units": (taste(units=7), r'weight "taste/history" is units of items x 6, here units of items x 7: it is of another network'),
+    "layers": (DEEPER, r'weight "deep/taste" is missing, here 6 x 6: it is of another network'),
+    "fewer layers": (taste(bias=False), r'weight "taste bias" is 6, here missing: it is of another network'),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_a_run_of_other_layers_is_refused_and_says_which_weight_differs(refused, before, tmp_path):
+    network, message = REFUSED[refused]
+    with pytest.raises(CheckpointError, match=message):
+        begun(tmp_path, network, SETTINGS["momentum"][1], grown(tmp_path / "data", CATALOGUES["grown"]), before("momentum"))
+
+
+def test_features_of_which_none_is_known_are_refused(before, tmp_path):
+    data = grown(tmp_path / "data", [f"other {index}" for index in range(WIDTH)])
+    with pytest.raises(FitError, match=r'field "items" has no feature that .*momentum knows'):
+        begun(tmp_path, *SETTINGS["momentum"], data, before("momentum"))
+
+
+def test_a_run_of_another_field_is_refused(before, tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1]], validation=[[2]], width=3, sparse={"tags": [[0]]})
+    network = {"layers": [{**UNTIED["layers"][0], "field": "tags"}, *UNTIED["layers"][1:]]}
+    with pytest.raises(CheckpointError, match="is units of items x 6, here units of tags x 6"):
+        begun(tmp_path, network, SETTINGS["momentum"][1], data, before("momentum"))
+
+
+def test_a_damaged_file_is_refused(before, tmp_path):
+    shutil.copytree(before("momentum"), tmp_path / "before")
+    path = sorted((tmp_path / "before" / "model").glob("wide-01*"))[0]
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(CheckpointError, match="is damaged: its checksum"):
+        begun(tmp_path, *SETTINGS["momentum"], grown(tmp_path / "data", OLD), tmp_path / "before")

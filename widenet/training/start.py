@@ -1,0 +1,175 @@
+"""The weights that a training begins with, where they are those of another run: units keep theirs by the ids of their features."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet.checkpoint import TRUNK, Checkpoint, wide_file
+from widenet.errors import CheckpointError, FitError
+from widenet.model.network import Network
+from widenet.parallel.group import by_all
+from widenet.plan.shards import Shards
+from widenet.plan.weights import Weight, weights_of
+from widenet.spec.layers import InputLayer, OutputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.training.run_directory import RunDirectory, check_finished
+
+_MOVED = "moved"
+"""Numbers of steps, which begin anew."""
+
+
+def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) -> None:
+    """Fill a network with what its run begins with, where that is another run: its weights, and what it kept of the same optimizer.
+
+    Units keep theirs by the ids of their features, whatever shards they are in; new ones keep what they were initialized with.
+    say: is told how many features are known, where not all are. Raises CheckpointError, FitError.
+    """
+    if run.start is None:
+        return
+    check_finished(run.start)
+    before, model = RunDirectory.open(run.start), Checkpoint.open(run.start / "model")
+    _check_layers(before, run)
+    known = {name: _known(before, run, name, "imported" in model.facts) for name in run.fields}
+    last = _last_checkpoint(before, run, model)
+    by_all(network.exchange, lambda: _Start(before, run, network, known).load(model, last), "checkpoint")
+    for name, origin in known.items():
+        num_known = int((origin >= 0).sum())
+        if num_known < len(origin) or before.fields[name].width > num_known:
+            rest = f"{len(origin) - num_known:,} are new, and {before.fields[name].width - num_known:,} of that run are no more"
+            say(f'{run.start}: {num_known:,} features of field "{name}" begin with what they had there; {rest}.')
+
+
+def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
+    """Raise where two runs have weights of different names, sizes or kinds, but for their features."""
+    old, new = (dict(_sizes(each)) for each in (before, run))
+    for name in [*new, *old]:
+        if old.get(name) != new.get(name):
+            there, here = ("missing" if sizes is None else " x ".join(map(str, sizes)) for sizes in (old.get(name), new.get(name)))
+            remedy = "Name a run of the same layers."
+            raise CheckpointError(f'{before.path}: weight "{name}" is {there}, here {here}: it is of another network. {remedy}')
+
+
+def _sizes(run: RunDirectory) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Every weight of a run, and what must be equal of it."""
+    for name, weight in weights_of(run.network, run.fields).weights.items():
+        rows = f"units of {field_of(run.network, name, weight)}" if weight.wide else weight.rows
+        yield name, (rows,) if weight.columns is None else (rows, weight.columns)
+
+
+def field_of(spec: NetworkSpec, name: str, weight: Weight) -> str:
+    """The field whose features the rows of a wide weight are."""
+    owner = spec.layer(weight.layer)
+    if not isinstance(owner, OutputLayer):
+        owner = spec.layer(name.removeprefix(f"{owner.name}/"))
+    assert isinstance(owner, InputLayer | OutputLayer)
+    return owner.field
+
+
+def _known(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
+    """Which feature of an earlier run each feature of a field was, int64 [features]; -1 for new ones.
+
+    by_index: features of an equal number are the same whatever they are called, as in a network whose file named none.
+    """
+    if field not in before.fields:
+        raise FitError(f'{before.path} has no field "{field}". Name a run that was trained on the same fields.')
+    old, new = before.fields[field], run.fields[field]
+    digests = old.vocabulary_digest, new.vocabulary_digest
+    if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
+        return np.arange(new.width)
+    if None in digests:
+        rule = f'field "{field}" has {old.width:,} features in {before.path}, here {new.width:,}, and without a vocabulary in both'
+        raise FitError(f"{rule} nobody knows which are the same. Train on features of the same number, or with names.")
+    found = before.vocabulary(field).indices_of(run.vocabulary(field))
+    if (found < 0).all():
+        raise FitError(f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on such features.')
+    return found
+
+
+def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint) -> Checkpoint | None:
+    """The checkpoint with the optimizer's state that belongs to a finished model, if the run has it and its kind is this run's."""
+    if before.training.optimizer.kind != run.training.optimizer.kind:
+        return None
+    last, epochs = before.latest(), model.facts.get("epochs")
+    if last is None or (before.training.keep == "best" and model.facts.get("best_epoch") not in (None, epochs)):
+        return None
+    return last if last.facts["state"]["epoch"] == epochs else None
+
+
+class _Copy:
+    """Rows that go from an earlier tensor [R, ...] into one of the network. origin: the row that each row was, int64; -1 for new ones."""
+
+    def __init__(self, target: Tensor, origin: np.ndarray) -> None:
+        known_U = np.flatnonzero(origin >= 0)
+        self._target = target
+        self._target_U = known_U[np.argsort(origin[known_U], kind="stable")]
+        self._source_U = origin[self._target_U]
+
+    def needs(self, start: int, stop: int) -> bool:
+        """Whether some rows of the source are asked for."""
+        first, last = np.searchsorted(self._source_U, (start, stop))
+        return bool(first < last)
+
+    def take(self, block: Tensor, start: int) -> None:
+        """Copy what is asked for of a block of the source that begins at a row."""
+        first, last = np.searchsorted(self._source_U, (start, start + len(block)))
+        rows = block.index_select(0, torch.from_numpy(self._source_U[first:last] - start))
+        device = self._target.device
+        self._target.index_copy_(0, torch.from_numpy(self._target_U[first:last]).to(device), rows.to(device))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Two runs of the same layers, the network of the later one, and which feature of each field each was."""
+
+    before: RunDirectory
+    run: RunDirectory
+    network: Network
+    known: Mapping[str, np.ndarray]
+
+    def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
+        """Fill the shards at hand and the trunk; memory holds a block of an earlier tensor at a time."""
+        old, new = weights_of(self.before.network, self.before.fields), weights_of(self.run.network, self.run.fields)
+        for number, (name, wide) in enumerate(self.network.wide.items()):
+            origin = self._origin(field_of(self.run.network, name, new.weights[name]), old.weights[name].rows, wide.shards.width)
+            shards = Shards(old.weights[name].rows, self.before.training.shards)
+            targets = {shard: part.tensors() for shard, part in wide.parts.items()}
+            cuts = {shard: origin[wide.shards.start(shard) : wide.shards.stop(shard)] for shard in targets}
+            states = [key for key in next(iter(targets.values())) if key.startswith("state.") and not key.endswith(_MOVED)]
+            for checkpoint, keys in [(model, ["weight"]), *([] if last is None else [(last, states)])]:
+                copies = {key: [_Copy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys}
+                for shard in range(shards.count):
+                    _copy(checkpoint, wide_file(number, shard, shards.count), copies, shards.start(shard), shards.stop(shard))
+        self._load_trunk(model, last)
+        for name, factors in self.network.damping.items():
+            layer = self.run.network.layer(name)
+            assert isinstance(layer, InputLayer)
+            rows = old.units[name]
+            copies = {f"damping.{name}": [_Copy(factors, self._origin(layer.field, rows, len(factors)))]}
+            _copy(model, TRUNK, copies, 0, rows)
+
+    def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
+        """Which unit each unit was, int64 [units]; those beyond the features have no names, and stay where they are."""
+        found = np.full(units, -1)
+        named = self.known[field][:units]
+        found[: len(named)] = named
+        nameless = np.arange(max(len(named), self.before.fields[field].width), min(units, old_units))
+        found[nameless] = nameless
+        return found
+
+    def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
+        trunk = self.network.trunk
+        model.fill(TRUNK, {f"weight.{name}": weight.tensor for name, weight in trunk.items()})
+        if last is not None:
+            last.fill(TRUNK, {f"state.{name}.{key}": state for name, weight in trunk.items() for key, state in weight.state.items()})
+
+
+def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], start: int, stop: int) -> None:
+    """Copy what is asked for of the tensors of a file, by their names there; they hold the rows [start, stop)."""
+    if not any(copy.needs(start, stop) for each in copies.values() for copy in each):
+        return
+    for key, first, block in checkpoint.blocks(file, copies):
+        for copy in copies[key]:
+            copy.take(block, start + first)
