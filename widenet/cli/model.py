@@ -50,9 +50,9 @@ def evaluate(
     run_in_processes(context, processes, device)
     model, dataset = Model.load(run, device), Dataset.open(data)
     ks = sorted(set(k)) if k else DEFAULT_KS
-    _warn(model.caveats(dataset))
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
+    _warn(model.caveats(dataset))
     if is_leader():
         typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
 
