@@ -93,7 +93,11 @@ def test_a_training_that_starts_from_a_run_begins_with_its_weights_also_when_it_
     with pytest.raises(KeyboardInterrupt):
         train(network, slow, data, out, start_from=tmp_path / "first", interrupted=After(1))
     shutil.rmtree(out / "checkpoints")
-    assert train(network, slow, data, out, resume=True).fingerprint() == first.fingerprint()
+    with pytest.raises(CheckpointError, match=r"second was begun with those of .*first, not of .*third\. Resume it without --from"):
+        train(network, slow, data, out, start_from=tmp_path / "third", resume=True)
+    assert train(network, slow, data, out, start_from=tmp_path / "first", resume=True).fingerprint() == first.fingerprint()
+    with pytest.raises(CheckpointError, match=r"first was begun with its initializers' weights, not of .*second"):
+        train(network, training, data, tmp_path / "first", start_from=out, resume=True)
 
 
 def test_a_start_of_another_network_or_without_weights_is_refused(data, tmp_path):

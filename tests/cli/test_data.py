@@ -1,10 +1,12 @@
 """`widenet data`: what it makes and what it says of it."""
 
+import io
 import json
 import shutil
 
 import pytest
 
+from widenet.data import fetch
 from widenet.data.dataset import Dataset
 
 
@@ -128,3 +130,38 @@ def test_verify_sees_a_changed_file(widenet, tmp_path):
     ended = widenet("data", "verify", tmp_path / "data")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith(f"widenet: {file}: must have the SHA-256 of dataset.json; it changed.")
+
+
+def test_fetch_lists_what_it_knows(widenet):
+    lines = widenet("data", "fetch", "--list").out.splitlines()
+    assert lines[0] == "movielens-100k  MovieLens 100K: ratings of films, 1997 to 1998"
+    assert len(lines) == len(fetch.published())
+
+
+FETCHED = {
+    (): "name what to fetch, and --out, the dataset directory to make.",
+    ("gowalla",): "name what to fetch, and --out, the dataset directory to make.",
+    ("gowala", "--out", "out"): 'no published data is called "gowala". Did you mean "gowalla"?',
+    ("gowalla", "--out", "out"): "the licence of gowalla must be accepted. Read it above, and add --accept-licence.",
+}
+
+
+@pytest.mark.parametrize("words", FETCHED)
+def test_fetch_reads_nothing_before_it_is_told_what_and_the_licence_is_accepted(words, widenet, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    monkeypatch.setattr(fetch, "fetch", None)
+    ended = widenet("data", "fetch", *words)
+    assert ended.status == 2
+    assert ended.err.splitlines()[-1].startswith(f"widenet: {FETCHED[words]}")
+    assert ("Licence: None is stated" in ended.err) == (words == ("gowalla", "--out", "out"))
+
+
+def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch, tmp_path):
+    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "gowalla").mkdir(parents=True)
+    (tmp_path / "cache" / "gowalla" / "train.txt").write_text("0 1 2\n1 2\n")
+    (tmp_path / "cache" / "gowalla" / "test.txt").write_text("1 1\n")
+    ended = widenet("data", "fetch", "gowalla", "--out", tmp_path / "out", "--accept-licence")
+    assert (ended.status, ended.out.splitlines()[:2]) == (0, [f"{tmp_path / 'out'}: 2 users", "  items: 2 features; 3 train, 1 heldout"])
+    assert "could not be checked" in ended.err

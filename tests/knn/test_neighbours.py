@@ -202,6 +202,7 @@ def test_a_collection_tells_what_it_holds():
         (DataError, "vectors: row 0: numbers must be finite in float16; got 100000.0.", {"vectors": [[1e5]], "stored": "float16"}),
         (DataError, "vectors: row 0: numbers must be finite in float32; got inf.", {"vectors": [[1e300]]}),
         (DataError, "vectors: must be numbers of the shape [vectors, numbers of each]; got int64 [2].", {"vectors": [1, 2]}),
+        (DataError, "vectors must all have equally many numbers.", {"vectors": [[1, 2], [3]]}),
         (DataError, "vectors: must hold at least one vector of at least one number; got 0 of 3.", {"vectors": np.zeros((0, 3))}),
     ],
 )
@@ -217,6 +218,7 @@ def test_what_cannot_be_a_collection_is_refused(error, message, options):
         (OptionError, "k must be a whole number of at least 1; got 0.", ([[1, 2]], 0)),
         (FitError, "queries must have 2 numbers, as the vectors have; got 3.", ([[1, 2, 3]], 1)),
         (DataError, "vectors: row 1: numbers must be finite in float32; got nan.", ([[1, 2], [1, np.nan]], 1)),
+        (DataError, "vectors must all have equally many numbers.", ([[1, 2], [3]], 1)),
     ],
 )
 def test_what_cannot_be_asked_is_refused(error, message, arguments):

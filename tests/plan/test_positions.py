@@ -43,6 +43,7 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
         ([HISTORY, NEXT], 'cannot take the sparse input "history" directly'),
         ([{**HISTORY, "denoise": 0.5}, gru(), NEXT], 'denoise .* does not go with a sequence field; "items" is one'),
         ([{**HISTORY, "scale": "mean"}, gru(), NEXT], 'scale .* must be "none" over a sequence'),
+        ([{**HISTORY, "shape": [1, 40]}, gru(), NEXT], 'shape .* needs a dense field; "items" is sequence. Remove it'),
         ([{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}], 'last .* needs a sequence field; "tags" is sparse'),
     ],
 )

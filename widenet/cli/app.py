@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import traceback
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -62,16 +63,34 @@ def _options(
         os.environ["WIDENET_DEBUG"] = "1"
 
 
+def _run(arguments: list[str] | None) -> Any:
+    """The exit status of a command, or None."""
+    asked = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.default_int_handler(number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, interrupt)
+    try:
+        return app(arguments, prog_name="widenet", obj=arguments, standalone_mode=False)
+    except Exception:
+        if asked.is_set():  # some libraries make an error of their own of it
+            return _INTERRUPTED
+        raise
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command line.
 
     The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with 130 after an interruption:
     Ctrl-C or SIGTERM, so that nothing half-written stays after either.
     """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        status = app(arguments, prog_name="widenet", obj=arguments, standalone_mode=False)
+        status = _run(arguments)
     except WidenetError as error:
         _trace()
         if speaks() or error.status != 2:

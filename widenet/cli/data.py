@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.dataset import show, show_description
+from widenet.cli.fetch import fetch
 from widenet.cli.ingest import ingest
 from widenet.errors import OptionError
 
@@ -14,6 +15,7 @@ app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_
 
 
 app.command("ingest")(ingest)
+app.command("fetch")(fetch)
 
 
 @app.command("split")

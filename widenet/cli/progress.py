@@ -107,7 +107,12 @@ class IngestReport:
     """Shows an ingest: a line for each phase; on a terminal also the rows, how many a second, and the time left."""
 
     def __init__(self) -> None:
-        columns = (TextColumn("{task.completed:,.0f} rows"), TextColumn("{task.fields[rate]}/s"), BarColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
+            TextColumn("{task.fields[rate]}/s"),
+            BarColumn(),
+            TimeRemainingColumn(),
+        )
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
         self.task: TaskID | None = None
 
@@ -128,9 +133,13 @@ class IngestReport:
         else:
             self.bar.console.print(f"{text} ...", highlight=False, markup=False)
 
-    def rows(self, done: int, total: int | None) -> None:
+    def bytes(self, done: int, total: int | None) -> None:
+        """So many bytes of a file have come."""
+        self.rows(done, total, "bytes")
+
+    def rows(self, done: int, total: int | None, unit: str = "rows") -> None:
         """So many rows of the phase are done."""
         if self.task is None:
-            self.task = self.bar.add_task("", total=total, rate="-")
+            self.task = self.bar.add_task("", total=total, rate="-", unit=unit)
         speed = self.bar.tasks[-1].speed if self.bar.tasks else None
         self.bar.update(self.task, completed=done, total=total, rate="-" if speed is None else f"{speed:,.0f}")

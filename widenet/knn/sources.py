@@ -184,7 +184,10 @@ def _source(vectors: Any) -> Source:
         return read_vectors([Path(each) for each in vectors])
     if isinstance(vectors, Array | TextFile | Joined):
         return vectors
-    numbers = vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else np.asarray(vectors)
+    try:
+        numbers = vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else np.asarray(vectors)
+    except ValueError:
+        raise DataError("vectors must all have equally many numbers. Correct the shorter or longer ones.") from None
     return _array("vectors", numbers)
 
 

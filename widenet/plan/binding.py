@@ -89,7 +89,7 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
     if layer.dropout and facts.kind == "sparse":
         raise FitError(f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".')
     if layer.shape is not None and facts.kind != "dense":
-        raise FitError(f'{place.of("shape")} needs a dense field; "{layer.field}" is sparse. Remove it.')
+        raise FitError(f'{place.of("shape")} needs a dense field; "{layer.field}" is {facts.kind}. Remove it.')
     if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
         raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
 

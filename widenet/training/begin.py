@@ -36,6 +36,7 @@ def begun(
     run = RunDirectory.open(path)
     _check_documents(run, network, training)
     run.check_dataset(dataset)
+    _check_start(run, start)
     if launch_id():
         by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
     return run
@@ -51,3 +52,10 @@ def _check_documents(run: RunDirectory, network: NetworkSpec, training: Training
                 f"; {training.shards} shards for {run.training.shards} make other sums, and so another run" if "shards" in changed else ""
             )
             raise CheckpointError(f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with {run.path / name}.json.")
+
+
+def _check_start(run: RunDirectory, start: Path | None) -> None:
+    """Raise where a run that goes on is asked to begin with other weights than it did; nobody need name them again."""
+    if start is not None and start.resolve() != run.start:
+        before = "its initializers' weights" if run.start is None else f"those of {run.start}"
+        raise CheckpointError(f"{run.path} was begun with {before}, not of {start}. Resume it without --from, or choose another --out.")

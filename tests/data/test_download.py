@@ -1,0 +1,110 @@
+"""Downloads from a real server that breaks off, lies and refuses: whole and checked, or not there."""
+
+import hashlib
+
+import pytest
+
+from tests.data.web import served
+from widenet.data.download import download
+from widenet.errors import DataError
+
+BODY = bytes(range(256)) * 40
+CHECKSUM = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+
+
+@pytest.fixture
+def web():
+    with served() as found:
+        found.files = {"/data.bin": BODY, "/elsewhere": BODY}
+        yield found
+
+
+@pytest.fixture
+def broken_off(web, tmp_path):
+    """A folder with the first 3,000 bytes of the file."""
+    web.breaks_after = 3000
+    with pytest.raises(DataError, match=r"it broke off after 3,000 of 10,240 bytes; 3,000 bytes are kept\. Run the command again"):
+        download(f"{web.address}/data.bin", tmp_path)
+    web.breaks_after = None
+    assert not (tmp_path / "data.bin").exists()
+    return tmp_path
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("checksum", [None, CHECKSUM, f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest()}"])
+def test_a_file_is_whole_told_of_and_read_once(web, tmp_path, checksum):
+    told = []
+    for _ in range(2):
+        path = download(f"{web.address}/data.bin", tmp_path / "cache", checksum, lambda *done: told.append(done))
+    assert path.read_bytes() == BODY
+    assert (told[-1], web.asked) == ((10240, 10240), [("/data.bin", None)])
+    assert names(tmp_path / "cache") == ["data.bin"]
+
+
+def test_what_broke_off_is_gone_on_with(web, broken_off):
+    assert download(f"{web.address}/data.bin", broken_off, CHECKSUM).read_bytes() == BODY
+    assert web.asked[-1] == ("/data.bin", "bytes=3000-")
+    assert names(broken_off) == ["data.bin"]
+
+
+CHANGES = {
+    "no parts": {"ranges": False},
+    "another file now": {"tag": '"two"'},
+    "a shorter file": {"files": {"/data.bin": BODY[:2000]}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_cannot_be_gone_on_with_begins_anew(change, web, broken_off):
+    vars(web).update(CHANGES[change])
+    assert download(f"{web.address}/data.bin", broken_off).read_bytes() == web.files["/data.bin"]
+
+
+def test_a_server_without_tags_is_asked_for_the_whole_file(web, tmp_path):
+    web.tag, web.breaks_after = None, 10
+    for _ in range(2):
+        with pytest.raises(DataError, match="it broke off after 10 of"):
+            download(f"{web.address}/data.bin", tmp_path)
+    assert web.asked == [("/data.bin", None)] * 2
+
+
+def test_another_part_than_was_asked_for_is_not_believed(web, broken_off):
+    web.starts_at = 17
+    with pytest.raises(DataError, match="another part of the file than was asked for"):
+        download(f"{web.address}/data.bin", broken_off)
+    web.starts_at = None
+    assert download(f"{web.address}/data.bin", broken_off).read_bytes() == BODY
+
+
+def test_a_wrong_file_is_removed(web, tmp_path):
+    web.files["/data.bin"] = b"<html>Log in"
+    with pytest.raises(DataError, match=f"must have the checksum {CHECKSUM}; got sha256:.*, which is another file"):
+        download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
+    assert not (tmp_path / "data.bin").exists()
+    web.files["/data.bin"] = BODY
+    assert download(f"{web.address}/data.bin", tmp_path, CHECKSUM).read_bytes() == BODY
+
+
+def test_a_file_that_has_moved_is_followed(web, tmp_path):
+    web.moved = {"/data.bin": f"{web.address}/elsewhere"}
+    assert download(f"{web.address}/data.bin", tmp_path, CHECKSUM).name == "data.bin"
+
+
+@pytest.mark.parametrize(("status", "reason"), [(404, "404 Not Found"), (500, "500 Internal Server Error")])
+def test_a_refusal_is_one_sentence_with_the_place_where_the_file_may_be_put(status, reason, web, tmp_path):
+    web.status = status
+    with pytest.raises(DataError) as caught:
+        download(f"{web.address}/data.bin", tmp_path)
+    assert str(caught.value) == (
+        f"{web.address}/data.bin: the server answers {reason}. Try later, or put the file at {tmp_path / 'data.bin'}."
+    )
+
+
+def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
+    with served() as web:
+        address = web.address
+    with pytest.raises(DataError, match=r"data\.bin: cannot be read: .*refused.*\. Run the command again, or put the file at"):
+        download(f"{address}/data.bin", tmp_path)

@@ -1,0 +1,112 @@
+"""Published data by name: every entry of the table is whole, and each form of it becomes the dataset that it should."""
+
+import io
+import zipfile
+
+import pytest
+
+from tests.data.web import served
+from widenet.data import fetch
+from widenet.data.dataset import Dataset
+from widenet.errors import DataError, OptionError
+
+FILES = {
+    "u.data": "1\t10\t5\t100\n1\t11\t3\t101\n2\t10\t4\t102\n",
+    "u.item": "10|Toy Story (1995)|x\n11|Amélie|y\n",
+    "ratings.dat": "1::10::5::100\n1::11::3::101\n2::10::4::102\n",
+    "movies.dat": "10::Toy Story (1995)::x\n11::Amélie::y\n",
+    "train.txt": "1 10\n2 10\n",
+    "test.txt": "1 11\n",
+}
+TITLED = {
+    "userId,movieId": "movieId,title\n10,Toy Story (1995)\n11,Amélie\n",
+    "user_id,book_id": "isbn,book_id,title\n3,10,Toy Story (1995)\n",
+}
+
+
+def files_of(data):
+    """The small files that stand for those of published data, by name."""
+    if "user" in data.ingest:
+        header = f"{data.ingest['user']},{data.ingest['item']}"
+        rows = f"{header},rating,timestamp\n1,10,5,100\n1,11,3,101\n2,10,4,102\n"
+        return {data.interactions: rows.encode(), data.titles["file"]: TITLED[header].encode()}
+    wanted = [data.interactions, data.heldout, data.titles.get("file")]
+    return {name: FILES[name].encode(data.titles.get("encoding", "utf-8")) for name in wanted if name}
+
+
+def archive(files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as found:
+        for name, content in files.items():
+            found.writestr(f"folder/{name}", content)
+    return packed.getvalue()
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / "cache"))
+    with served() as found:
+        yield found
+
+
+def local(name, web):
+    """Published data whose files this machine serves, small ones, without checksums."""
+    data, files = fetch.Published.find(name), []
+    contents = files_of(data)
+    for facts in data.files:
+        path = facts["url"].rsplit("/", 1)[-1]
+        web.files[f"/{path}"] = archive(contents) if path.endswith(".zip") else contents[path]
+        files.append({"url": f"{web.address}/{path}"})
+    return fetch.Published(**{**vars(data), "files": files})
+
+
+@pytest.mark.parametrize("name", fetch.published())
+def test_each_becomes_a_dataset_with_its_titles_and_parts(name, web, tmp_path):
+    data, said = local(name, web), []
+    fetch.fetch(data, tmp_path / "out", say=said.append)
+    dataset = Dataset.open(tmp_path / "out")
+    names = dataset.vocabulary("items")
+    assert dataset.ids(slice(None)) == ["1", "2"]
+    assert names.ids([0]) == ["10"]
+    assert dataset.sparse("items", slice(None)).indices.tolist() == [0, 0]
+    assert dataset.manifest.name == name
+    assert names.titles([0]) == (["Toy Story (1995)"] if data.titles else ["10"])
+    assert dataset.fields["items"].parts == (("train", "heldout") if data.heldout else ("train",))
+    assert sum("could not be checked" in line for line in said) == len(data.files)
+    assert not any(path.is_dir() for path in (tmp_path / "cache" / name).iterdir())
+
+
+def test_what_is_in_the_cache_is_not_read_again(web, tmp_path):
+    data = local("gowalla", web)
+    fetch.fetch(data, tmp_path / "one", say=lambda _: None)
+    web.status = 500
+    fetch.fetch(data, tmp_path / "two", say=lambda _: None)
+    with pytest.raises(DataError, match="already exists"):
+        fetch.fetch(data, tmp_path / "two", say=lambda _: None)
+
+
+DAMAGES = {
+    "no archive": (b"<html>", "ml-1m.zip: must be a zip archive"),
+    "another archive": (archive({"other": b""}), r"ml-1m\.zip: must hold ratings\.dat; it does not"),
+    "other titles": (archive({"ratings.dat": b"1::10::5::1\n", "movies.dat": b"one\n"}), r"movies\.dat: must have the columns 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_archive_that_is_none_or_another_is_refused(damage, web, tmp_path):
+    data = local("movielens-1m", web)
+    web.files["/ml-1m.zip"], message = DAMAGES[damage]
+    with pytest.raises(DataError, match=message):
+        fetch.fetch(data, tmp_path / "out", say=lambda _: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_entry_names_a_licence_and_files_on_the_web():
+    for data in fetch.published().values():
+        assert data.licence
+        assert all(facts["url"].startswith("https://") for facts in data.files)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(OptionError, match='no published data is called "movielens-1k"'):
+        fetch.Published.find("movielens-1k")

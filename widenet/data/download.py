@@ -1,0 +1,96 @@
+"""Files from the web into a folder: whole and checked or not at all, gone on with where they broke off."""
+
+import hashlib
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from widenet.durable import force_to_disk
+from widenet.errors import DataError
+
+_BLOCK_BYTES = 2**20
+_TIMEOUT_SECONDS = 60
+_PARTIAL, _BAD_RANGE = 206, 416
+
+OnBytes = Callable[[int, int | None], None]
+
+
+def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
+    """The file that a URL names, in a folder, where an earlier download of it stays as it is.
+
+    checksum: "md5:..." or "sha256:..."; None: unknown. on_bytes: is told how many bytes are there, and of how many if that is known.
+    What breaks off is kept, and gone on with the next time if the server can and has the same file still. Raises DataError.
+    """
+    path = folder / url.rsplit("/", 1)[-1]
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    partial, tag = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.tag")
+    try:
+        _fetch(url, partial, tag, on_bytes)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise DataError(f"{url}: the server answers {error.code} {error.reason}. Try later, or put the file at {path}.") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        have = f"; {partial.stat().st_size:,} bytes are kept" if partial.exists() else ""
+        raise DataError(f"{url}: cannot be read: {reason}{have}. Run the command again, or put the file at {path}.") from None
+    _check(url, partial, checksum)
+    force_to_disk(partial)
+    partial.rename(path)
+    tag.unlink(missing_ok=True)
+    return path
+
+
+def _fetch(url: str, partial: Path, tag: Path, on_bytes: OnBytes | None) -> None:
+    """Let the partial file become whole; raises OSError where the answer ends before its length."""
+    with _answer(url, partial, tag) as answer:
+        goes_on = answer.status == _PARTIAL
+        if goes_on and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {partial.stat().st_size}-"):
+            partial.unlink()
+            raise OSError("the server sent another part of the file than was asked for")
+        done = partial.stat().st_size if goes_on else 0
+        length = answer.headers.get("Content-Length")
+        total = done + int(length) if length is not None and length.isdecimal() else None
+        tag.write_text(answer.headers.get("ETag") or "", encoding="utf-8")
+        with partial.open("ab" if goes_on else "wb") as file:
+            while block := answer.read(_BLOCK_BYTES):
+                file.write(block)
+                done += len(block)
+                if on_bytes is not None:
+                    on_bytes(done, total)
+        if total is not None and done < total:
+            raise OSError(f"it broke off after {done:,} of {total:,} bytes")
+
+
+def _answer(url: str, partial: Path, tag: Path) -> Any:
+    """The server's answer to a request for the file, or for the rest of one that is known to be the same still."""
+    known = tag.read_text(encoding="utf-8") if tag.exists() else ""
+    if partial.exists() and known and not known.startswith("W/"):
+        headers = {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known}
+        try:
+            return _opened(urllib.request.Request(url, headers=headers))  # noqa: S310
+        except urllib.error.HTTPError as error:
+            if error.code != _BAD_RANGE:
+                raise
+            error.close()
+    return _opened(urllib.request.Request(url))  # noqa: S310
+
+
+def _opened(request: urllib.request.Request) -> Any:
+    return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
+
+
+def _check(url: str, partial: Path, checksum: str | None) -> None:
+    """Raise DataError, and remove the file, where it has not the checksum."""
+    if checksum is None:
+        return
+    kind, wanted = checksum.split(":")
+    with partial.open("rb") as file:
+        found = hashlib.file_digest(file, kind).hexdigest()
+    if found != wanted:
+        partial.unlink()
+        raise DataError(f"{url}: must have the checksum {checksum}; got {kind}:{found}, which is another file. It was removed; try again.")
