@@ -1,7 +1,11 @@
 """What must outlast a power cut."""
 
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def force_to_disk(path: Path) -> None:
@@ -11,3 +15,23 @@ def force_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[BinaryIO]:
+    """A new file for writing that takes the place of `path`, on disk, when the block ends, and vanishes when it fails.
+
+    Raises OSError that names `path`.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        file = beside.open("xb")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        with file:
+            yield file
+        force_to_disk(beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -26,3 +26,10 @@ def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
     remedy = r"no room for the work; .*Give more --memory, or free disk space\."
     with pytest.raises(DataError, match=remedy), database(tmp_path / "scratch", "10MB", 1) as connection:
         connection.execute("SELECT list(range) FROM range(10000000)").fetchall()
+
+
+def test_an_interruption_that_the_database_names_is_one(tmp_path):
+    with pytest.raises(KeyboardInterrupt), database(tmp_path / "scratch", None, 1):
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError, match="another"), database(tmp_path / "scratch", None, 1):
+        raise RuntimeError("another")

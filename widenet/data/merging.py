@@ -11,7 +11,7 @@ import pyarrow as pa
 from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
 from widenet.data.minimums import large_enough
-from widenet.data.selection import LATEST_SECOND, Selection
+from widenet.data.selection import DIGITS_OF_DAYS, LATEST_SECOND, Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -70,9 +70,11 @@ class Merging:
 
     def _check_dates(self, part: Part, latest: float) -> None:
         """Dates mean seconds: raise DataError where the times of a part cannot be seconds."""
-        if self._selection.dates and latest > LATEST_SECOND:
+        first_day, last_day = DIGITS_OF_DAYS
+        if self._selection.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
             rule = f"times must be seconds since 1970 where {self._selection.dates[0]} is a date; got {latest:.0f}, which is none"
-            raise DataError(f"{self._sources[part].names}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds.")
+            remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
+            raise DataError(f"{self._sources[part].names}: {rule}. {remedy}")
 
     def _settle(self) -> None:
         """Leave out what is not known or too small, and divide the rest by time."""

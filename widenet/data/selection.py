@@ -14,6 +14,8 @@ Moment = float | str
 """A number, or an ISO date or time."""
 LATEST_SECOND = 1e11
 """Of the year 5138: numbers beyond it are no seconds since 1970, but perhaps milliseconds."""
+DIGITS_OF_DAYS = 19_000_101, 21_001_231
+"""Between these a number is a day such as 20240501, rather than a second of the year 1970."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ ROWS_PER_STREAM = 2**18
 
 _KNOWN_ITEMS = "known_items"
 
+_INTERRUPTED = "Query interrupted"
+
 _MEMORY_SHARE = 0.25
 """Of the memory that is left, what DuckDB may take unless it is told."""
 
@@ -66,6 +68,10 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise DataError(f"{folder.parent}: no room for the work; {_first_line(error)}. Give more --memory, or free disk space.") from error
+    except RuntimeError as error:  # so DuckDB names Ctrl-C in a query, at times
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.durable import force_to_disk
+from widenet.durable import appearing
 from widenet.errors import DataError, OptionError
 from widenet.knn.neighbours import Neighbours, checked, checked_k
 from widenet.optional import optional
@@ -118,10 +118,5 @@ def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
     """Both files, each whole or not at all."""
     keys = out.with_name(f"{out.name}.keys")
     for path, data in ((keys, "".join(f"{name}\n" for name in names).encode()), (out, faiss.serialize_index(index).tobytes())):
-        beside = path.with_name(f".{path.name}.partial")
-        try:
-            beside.write_bytes(data)
-            force_to_disk(beside)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with appearing(path) as file:
+            file.write(data)

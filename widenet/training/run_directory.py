@@ -143,9 +143,8 @@ class RunDirectory:
                     if found.width != record.width
                     else "other features, or in another order"
                 )
-                raise FitError(
-                    f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. Use a split of the same dataset.'
-                )
+                remedy = f"Use a split of the same dataset, or ingest with --vocabulary {self.path}."
+                raise FitError(f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. {remedy}')
 
     def vocabulary(self, field: str) -> Vocabulary:
         """The names of a field's features; raises FitError where the dataset had none."""

@@ -1,10 +1,9 @@
 """DSSTNE's index files: a line for each name, `name<TAB>index`, in any order."""
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from widenet.durable import force_to_disk
+from widenet.durable import appearing
 from widenet.errors import DataError
 
 
@@ -44,12 +43,5 @@ def read_names(path: Path) -> list[str]:
 
 def write_index(path: Path, names: Sequence[str]) -> None:
     """Write a line for each name, in order; the file appears whole, or stays as it was."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with beside.open("wb") as file:
-            for index, name in enumerate(names):
-                file.write(f"{name}\t{index}\n".encode())
-        force_to_disk(beside)
-        beside.rename(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with appearing(path) as file:
+        file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))

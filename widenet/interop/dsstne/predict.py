@@ -1,6 +1,5 @@
 """DSSTNE's command `predict`: samples as text in, the best features of each out."""
 
-import secrets
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -10,6 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
+from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model import import_model
@@ -67,7 +67,8 @@ def predict(
         if say is not None:
             say(f"{len(samples):,} samples over {len(items):,} features.")
         lines = task.values(samples, batch_size, layer) if wanted is None else task.best(samples, batch_size, wanted)
-        _write(out, lines)
+        with appearing(out) as file:
+            file.writelines(line.encode() for line in lines)
         return len(samples)
 
 
@@ -164,13 +165,3 @@ def _factor(text: str) -> float:
     except ValueError:
         return 0.0
     return factor if 0 < factor < 1 else 0.0
-
-
-def _write(out: Path, lines: Iterator[str]) -> None:
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.writelines(lines)
-        beside.rename(out)
-    finally:
-        beside.unlink(missing_ok=True)
