@@ -34,6 +34,17 @@ def test_every_layer_is_a_box_with_its_facts():
     assert dict(page.elements)["svg"]["aria-label"] == "The network <b>net</b>"
 
 
+def test_recurrent_layers_are_drawn_too():
+    session = {"name": "session", "kind": "input", "field": "items", "last": 5}
+    along, after = (
+        {"name": "along", "kind": "recurrent", "units": 4},
+        {"name": "next", "kind": "output", "field": "items", "predict": "next"},
+    )
+    page = Page(drawn(NetworkSpec.of({"layers": [session, along, after]})))
+    assert page.count("rect") == 3
+    assert "recurrent, 4 units" in page.texts["text"]
+
+
 def test_sizes_and_parameters_are_said_where_they_are_known():
     said = Page(drawn(NETWORK, {"next": "7 units"}, {"deep": 1234})).texts["text"]
     assert 'output of "<script>", 7 units' in said

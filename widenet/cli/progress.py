@@ -11,6 +11,7 @@ from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount
 
 _SHARE_OF_NEW_LOSS = 0.02
+_LARGE_LOSS = 1e9
 
 
 class TrainingReport:
@@ -54,7 +55,7 @@ class TrainingReport:
         if self.bar is not None:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
             rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
-            self.bar.update(self.task, advance=num_examples, loss=f"{self.loss:.4f}", rate=rate, memory=taken)
+            self.bar.update(self.task, advance=num_examples, loss=_loss(self.loss), rate=rate, memory=taken)
 
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch ended."""
@@ -62,7 +63,7 @@ class TrainingReport:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
         rate = f"{record['examples_per_second']:,.0f} examples/s"
-        line = f"epoch {record['epoch']:>3}  loss {record['loss']:.4f}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
+        line = f"epoch {record['epoch']:>3}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
         if self.bar is not None:
             self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
             if self.metric in record:
@@ -80,6 +81,10 @@ class TrainingReport:
         """Leave the terminal as it was."""
         if self.bar is not None:
             self.bar.stop()
+
+
+def _loss(loss: float) -> str:
+    return f"{loss:.4f}" if abs(loss) < _LARGE_LOSS else f"{loss:.3e}"
 
 
 class Counter:

@@ -81,7 +81,8 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
     if facts.kind == "sequence":
         _check_sequence(place, layer)
     elif layer.last is not None:
-        raise FitError(f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. Remove it.')
+        remedy = "Ingest with --sequence where the order of the features matters, else remove it."
+        raise FitError(f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. {remedy}')
     sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
     for name, value in sparse_only.items():
         if value and facts.kind == "dense":

@@ -10,7 +10,14 @@ from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
 
-_COLOUR_OF = {"input": COLOURS[2], "hidden": COLOURS[0], "convolution": COLOURS[4], "pooling": COLOURS[6], "output": COLOURS[1]}
+_COLOUR_OF = {
+    "input": COLOURS[2],
+    "hidden": COLOURS[0],
+    "convolution": COLOURS[4],
+    "pooling": COLOURS[6],
+    "recurrent": COLOURS[3],
+    "output": COLOURS[1],
+}
 _SAID = {"kind", "name", "source", "skip", "field", "units", "shape", "filters", "kernel", "function", "activation", "loss"}
 """What the lines of a box say anyway, or its arrows."""
 
