@@ -25,3 +25,12 @@ def test_the_best_line_is_the_first_of_the_largest_metric(reported, tmp_path):
     assert subject.best == records[1]
     assert subject.last == records[3]
     assert subject.total("seconds") == 7.5
+
+
+def test_the_kept_line_is_the_best_where_the_document_keeps_the_best(reported, tmp_path):
+    run = shutil.copytree(reported / "run", tmp_path / "run")
+    (run / "log.jsonl").write_text("".join(f'{{"epoch": {epoch}, "ndcg@5": {value}}}\n' for epoch, value in ((1, 0.5), (2, 0.25))))
+    training = json.loads((run / "training.json").read_text())
+    for keep, epoch in (("best", 1), ("last", 2)):
+        (run / "training.json").write_text(json.dumps({**training, "keep": keep}))
+        assert Subject("run", RunDirectory.open(run)).kept["epoch"] == epoch

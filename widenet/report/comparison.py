@@ -22,12 +22,14 @@ def curves_over_each_other(subjects: Sequence[Subject]) -> Html:
 
 
 def final_numbers(subjects: Sequence[Subject]) -> Html:
-    """A column a run: the last line of its log, its time and its size; the best of each metric marked."""
-    names = ["epoch", "loss", *metric_names([subject.last for subject in subjects])]
-    rows: list[list[object]] = [[name, *_marked(name, [subject.last.get(name) for subject in subjects])] for name in names]
+    """A column a run: the line of its log whose weights it has, its time and its size; the best of each metric marked."""
+    names = ["epoch", "loss", *metric_names([subject.kept for subject in subjects])]
+    rows: list[list[object]] = [[name, *_marked(name, [subject.kept.get(name) for subject in subjects])] for name in names]
     rows.append(["training", *(duration(subject.total("seconds")) for subject in subjects)])
     rows.append(["parameters", *(f"{sum(subject.parameters.values()):,}" for subject in subjects)])
-    told = note("The last line of each log. Marked: the best of a metric. Losses compare only where both documents ask for the same one.")
+    told = note(
+        "The epoch whose weights each run has. Marked: the best of a metric. Losses compare only where both documents ask for the same one."
+    )
     return section("Final metrics", table(["", *(subject.name for subject in subjects)], rows, numbers=True), told)
 
 

@@ -18,9 +18,9 @@ def summary(subject: Subject) -> Html:
     if "loss" in subject.last:
         facts.insert(0, ("loss", brief(subject.last["loss"])))
     metric, best = subject.metric, subject.best
-    if metric is not None and metric in subject.last:
-        facts.insert(0, (metric, f"{subject.last[metric]:.4f}"))
-    if metric is not None and best is not None and best["epoch"] != subject.last["epoch"]:
+    if metric is not None and metric in subject.kept:
+        facts.insert(0, (metric, f"{subject.kept[metric]:.4f}"))
+    if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
         facts.insert(1, (f"best {metric}, epoch {best['epoch']:,}", f"{best[metric]:.4f}"))
     facts.append(("training", duration(subject.total("seconds"))))
     tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]

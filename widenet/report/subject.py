@@ -62,6 +62,11 @@ class Subject:
         """The last line of the log; empty before the first epoch has ended."""
         return self.records[-1] if self.records else {}
 
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """The line of the log of the epoch whose weights the run has: the best where its document says so, else the last."""
+        return self.best or self.last if self.run.training.keep == "best" else self.last
+
     def total(self, name: str) -> float:
         """The sum of a number over all lines of the log."""
         return float(sum(record[name] for record in self.records if isinstance(record.get(name), int | float)))
