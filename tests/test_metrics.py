@@ -58,7 +58,7 @@ def test_a_perfect_list_scores_one_and_a_useless_one_zero():
     assert [useless[name] for name in [*relevant, "precision@5", "recall@5"]] == [0.0] * 6
 
 
-@pytest.mark.filterwarnings("ignore:unsafe cast from uint64 to int64")
+@pytest.mark.filterwarnings("ignore:.*unsafe cast from uint64 to int64")
 def test_the_ranx_package_agrees():
     from ranx import Qrels, Run, evaluate
 

@@ -1,6 +1,7 @@
 """A new project is complete: its Makefile runs from data to recommendations, its README explains its documents."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -17,7 +18,8 @@ WIDENET = f"WIDENET={sys.executable} -m widenet"
 
 
 def make(folder, *words):
-    return subprocess.run(["make", *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return subprocess.run(["make", *words], cwd=folder, env=alone, capture_output=True, text=True, check=True).stdout
 
 
 def names(values):

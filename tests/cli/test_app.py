@@ -332,7 +332,8 @@ def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
     rows = "".join(f"{row // 100},{row * 7919 % 9973}\n" for row in range(2_000_000))
     (tmp_path / "many.csv").write_text(f"user,item\n{rows}")
     command = [sys.executable, "-m", "widenet", "data", "ingest", str(tmp_path / "many.csv"), "--out", str(tmp_path / "data")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    heeding = {"preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)}  # a shell's background commands ignore Ctrl-C
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heeding) as process:
         first = process.stderr.readline()
         process.send_signal(number)
         rest = process.communicate()

@@ -9,6 +9,8 @@ import pytest
 
 from widenet.runs import Model
 
+ROOT = Path(__file__).parents[3]
+
 CONFIG = {
     "Version": 0.7,
     "Name": "AE",
@@ -150,7 +152,7 @@ def test_another_kind_of_document_is_refused(project):
 
 
 def test_the_sample_of_movielens_runs_from_text_to_recommendations(tmp_path, monkeypatch, widenet):
-    source = Path(os.environ.get("WIDENET_DATA", "data")) / "dsstne-movielens" / "movielens_input_1024.txt"
+    source = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "dsstne-movielens" / "movielens_input_1024.txt"
     if not source.exists():
         pytest.skip(f"{source} is not there; WIDENET_DATA names the folder of the test data")
     monkeypatch.chdir(tmp_path)
