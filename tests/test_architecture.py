@@ -55,6 +55,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/cli/mistakes/test_documents.py",
     "tests/cli/mistakes/test_fuzz.py",
     "tests/cli/mistakes/test_sources.py",
+    "tests/model/test_central_differences.py",
     "tests/test_architecture.py",
     "tests/test_benchmarks.py",
     "tests/test_docs.py",
