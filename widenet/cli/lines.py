@@ -1,13 +1,14 @@
 """Lines of text to a file that appears when it is complete, or to standard output."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
 import typer
 
+from widenet.durable import appearing
 from widenet.errors import OptionError
 
 
@@ -20,10 +21,9 @@ def lines_to(path: Path | None) -> Iterator[TextIO]:
     if path.is_dir():
         raise OptionError(f"{path}: must be a file to write; it is a directory. Name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with appearing(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+        try:
+            yield text
+        finally:
+            text.detach()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
+from widenet.durable import appearing
 from widenet.errors import OptionError, WidenetError
 from widenet.report.page import page
 from widenet.report.sample import sampled
@@ -77,9 +78,5 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _write(path: Path, text: str) -> None:
     """A file that appears when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        beside.write_text(text, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with appearing(path) as file:
+        file.write(text.encode("utf-8", errors="xmlcharrefreplace"))
