@@ -42,10 +42,21 @@ def check_metric(name: str) -> int:
     return int(k)
 
 
+def _is_length(k: object) -> bool:
+    return isinstance(k, Integral) and not isinstance(k, bool) and int(k) >= 1
+
+
+def checked_k(k: int) -> int:
+    """A length of lists; raises OptionError where it is no whole number of at least 1."""
+    if not _is_length(k):
+        raise OptionError(f"k must be a whole number of at least 1; got {k!r}.")
+    return int(k)
+
+
 def check_ks(ks: Sequence[int]) -> list[int]:
     """Some list lengths as plain numbers; raises OptionError where they are not whole numbers of at least 1 without repeats."""
     lengths = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else []
-    whole = all(isinstance(k, Integral) and not isinstance(k, bool) and k >= 1 for k in lengths)
+    whole = all(_is_length(k) for k in lengths)
     if not lengths or not whole or len(set(lengths)) < len(lengths):
         raise OptionError(f"ks must be whole numbers of at least 1 without repeats; got {lengths or repr(ks)}.")
     return [int(k) for k in lengths]

@@ -18,9 +18,9 @@ from widenet.durable import force_to_disk
 from widenet.errors import FitError, OptionError
 from widenet.interop.onnx_graph import IR_VERSION, OPSET, Graph, weight_name
 from widenet.interop.onnx_layers import EXAMPLES, Layers, SparseField
+from widenet.metrics import checked_k
 from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
-from widenet.predict.arguments import checked_k
 from widenet.runs import Model
 
 LARGEST_INSIDE = 2**30

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widenet.errors import OptionError
-from widenet.knn.neighbours import Neighbours, checked_k
+from widenet.knn.neighbours import Neighbours
 from widenet.knn.sources import Array, source_of
+from widenet.metrics import checked_k
 
 Found = tuple[NDArray[np.float64], NDArray[np.int64]]
 

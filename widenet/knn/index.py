@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from widenet.durable import appearing
 from widenet.errors import DataError, OptionError
-from widenet.knn.neighbours import Neighbours, checked, checked_k
+from widenet.knn.neighbours import Neighbours, checked
+from widenet.metrics import checked_k
 from widenet.optional import optional
 from widenet.parallel.group import num_processes
 

@@ -1,7 +1,6 @@
 """The k nearest vectors of a collection: found by float32 products, proven and ordered by the exact rule."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -17,6 +16,7 @@ from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
 from widenet.knn.of_network import Trained, check_layer, features_of, parts_of
 from widenet.knn.part import Part
 from widenet.knn.sources import Source, source_of
+from widenet.metrics import checked_k
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import by_all, device_for, exchange_for, join
 from widenet.parallel.threads import one_thread_an_operation
@@ -196,10 +196,3 @@ def checked(name: str, value: Any, known: Sequence[str]) -> None:
     """Raise OptionError where a word is none of those known."""
     if value not in known:
         raise OptionError(f"{name} must be one of {', '.join(known)}; got {value!r}.{did_you_mean(str(value), known)}")
-
-
-def checked_k(k: int) -> int:
-    """How many neighbours; raises OptionError where that is no whole number of at least 1."""
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise OptionError(f"k must be a whole number of at least 1; got {k!r}.")
-    return int(k)

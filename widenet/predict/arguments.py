@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 
 import torch
 
@@ -11,13 +11,6 @@ from widenet.errors import DataError, OptionError
 from widenet.sparse import SparseBatch
 
 _LARGEST = torch.finfo(torch.float32).max
-
-
-def checked_k(k: int) -> int:
-    """A length of lists; raises OptionError where it is no whole number of at least 1."""
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise OptionError(f"k must be a whole number of at least 1; got {k!r}.")
-    return int(k)
 
 
 def checked_items(items: Sequence[str]) -> list[str]:

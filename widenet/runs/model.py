@@ -12,13 +12,13 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import FitError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
-from widenet.metrics import Metrics
+from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.pictures.html import tag
-from widenet.predict.arguments import checked_items, checked_k, checked_values, named_history
+from widenet.predict.arguments import checked_items, checked_values, named_history
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, history, recommendations
 from widenet.predict.top_k import Filter, top_k
