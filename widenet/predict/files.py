@@ -1,9 +1,8 @@
 """Files of recommendations, written block by block: Parquet, CSV, JSON lines, DSSTNE text."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widenet.durable import force_to_disk
+from widenet.durable import appearing, force_to_disk
 from widenet.errors import DataError, OptionError, did_you_mean
 
 SCHEMA = pa.schema([("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
@@ -65,25 +64,17 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
     open_sink = _FORMATS[_known_format(path, file_format)]
     if path.exists():
         raise OptionError(f"{path} exists already. Choose another --out, or remove it first.")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = beside.open("wb")
-    except OSError as error:
-        raise OptionError(f"{path}: its folder must be one to write to; got: {error.strerror}. Choose another.") from error
-    try:
-        with file:
-            sink = open_sink(path, file)
-            try:
-                yield Writer(path, sink)
-            finally:
-                sink.close()
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(appearing(path))
+        except OSError as error:
+            raise OptionError(f"{path}: its folder must be one to write to; got: {error.strerror}. Choose another.") from error
+        sink = open_sink(path, file)
+        try:
+            yield Writer(path, sink)
+        finally:
+            sink.close()
     force_to_disk(path.parent)
 
 
