@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
+from widenet.model.limits import shorten_rows
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
@@ -71,7 +72,7 @@ class WideWeight:
         else:
             rule.apply(weight, gradient, state, step)
         if self.norm_limit is not None:
-            weight.mul_((self.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
+            shorten_rows(weight, self.norm_limit)
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
         """One step of the touched rows of a shard; the others stay. Where `wake` need not go first, what idled catches up here.
