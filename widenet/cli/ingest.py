@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from widenet.cli.dataset import show
+from widenet.cli.options import pairs
 from widenet.cli.progress import IngestReport
-from widenet.errors import OptionError
 
 Sources = Annotated[
     list[str],
@@ -125,20 +125,9 @@ def ingest(
         return
 
     options["format"] = options.pop("file_format")
-    options["sparse"] = _fields("--sparse", sparse or [])
-    options["dense"] = {name: listed.split(",") for name, listed in _fields("--dense", dense or []).items()}
+    options["sparse"] = pairs("--sparse", "FIELD=COLUMN", sparse or [])
+    options["dense"] = {name: listed.split(",") for name, listed in pairs("--dense", "FIELD=COLUMN", dense or []).items()}
     options["columns"] = columns.split(",") if columns else None
     with IngestReport() as report:
         manifest = run(**options, on_progress=report.phase, on_rows=report.rows)
     show(out, manifest)
-
-
-def _fields(option: str, given: list[str]) -> dict[str, str]:
-    """The fields of an option, and what stands behind their names."""
-    fields: dict[str, str] = {}
-    for text in given:
-        name, equals, column = text.partition("=")
-        if not (name and equals and column) or name in fields:
-            raise OptionError(f"{option} must be FIELD=COLUMN, each field once; got {text!r}.")
-        fields[name] = column
-    return fields
