@@ -301,7 +301,7 @@ MISTAKES = [
     ),
     (config(hidden(Type="Pooling")), "config.json: Layers[1].Function must be one of Max"),
     (config(hidden(Activation="ParametricRectifiedLinear")), "config.json: Layers[1].Activation must be a known name"),
-    (config(hidden(Activation="LRelu", Slope=2)), "config.json: Layers[1].Slope must be from 0 to 1; got 2."),
+    (config(hidden(Activation="LRelu", Slope=-2)), "config.json: Layers[1].Slope must be at least 0; got -2."),
     (config(hidden(pDropout=1)), "config.json: Layers[1].pDropout must be less than 1; got 1."),
     (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
     (config(hidden(WeightInit={"Scheme": "He"})), 'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".'),
