@@ -14,6 +14,7 @@ from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
+from widenet.training.optimizers.idled import Shrinkage
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
@@ -64,7 +65,7 @@ class Optimizer:
         self.l1, self.l2 = l1, l2
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
-        self._shrunk: tuple[np.ndarray, np.ndarray] | None = None
+        self._shrinkage = Shrinkage(l2)
 
     @property
     def idles(self) -> bool:
@@ -166,18 +167,10 @@ class Optimizer:
         """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched; so do all of biases."""
         since_U = since.cpu().numpy().astype(np.int64)
         if self._shrinks and not is_bias:
-            shrunk = self._log_shrinkage(rates)
+            shrunk = self._shrinkage.logs(rates, until)
             multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)
-
-    def _log_shrinkage(self, rates: np.ndarray) -> np.ndarray:
-        """The logarithm of what is left of a weight after n steps of l2 alone, float64 [steps + 1]."""
-        if self._shrunk is None or self._shrunk[0] is not rates:
-            steps = np.log1p(-rates * self.l2)
-            steps[0] = 0.0
-            self._shrunk = rates, np.cumsum(steps)
-        return self._shrunk[1]
 
 
 def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:
