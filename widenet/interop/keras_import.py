@@ -30,6 +30,7 @@ from widenet.interop.operations import (
     Pool,
     Same,
     Unknown,
+    leaky,
 )
 from widenet.interop.reading import reading
 
@@ -216,10 +217,9 @@ def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], cha
         case pool if re.fullmatch(r"(Global)?(Max|Average)Pooling[123]D", pool):
             return _pool(name, pool, config, source)
         case "ReLU" if not config.get("max_value") and not config.get("threshold"):
-            slope = float(config.get("negative_slope", 0))
-            return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
+            return leaky(name, source, float(config.get("negative_slope", 0)))
         case "LeakyReLU":
-            return Activate(name, source, {"kind": "leaky_relu", "slope": float(config["negative_slope"])})
+            return leaky(name, source, float(config["negative_slope"]))
         case "ELU":
             return Activate(name, source, {"kind": "elu", "alpha": float(config["alpha"])})
         case "Softmax" if config.get("axis", -1) in (-1, 1):

@@ -105,8 +105,7 @@ class Training:
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state = evaluate, report, state
         self.spec = run.training
-        self.scheduled = rates(self.spec, stream.steps_per_epoch)
-        self.rates = state.brake.braked(self.scheduled)
+        self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
@@ -163,9 +162,8 @@ class Training:
         brake = self.state.brake
         if brake.leaves_out(loss):
             return None
-        if brake.shortens(numbers.number):
-            self.rates = brake.braked(self.scheduled)
-        return StepNumbers(numbers.number, self.rates)
+        brake.shorten(numbers.number, self.rates)
+        return numbers
 
     def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._settle()

@@ -9,25 +9,12 @@ import netCDF4
 import numpy as np
 import pytest
 
+from tests.movielens import SAMPLE
 from widenet.runs import Model
 
 ROOT = Path(__file__).parents[3]
 
-CONFIG = {
-    "Version": 0.7,
-    "Name": "AE",
-    "Kind": "FeedForward",
-    "SparsenessPenalty": {"p": 0.5, "beta": 2.0},
-    "ShuffleIndices": False,
-    "Denoising": {"p": 0.2},
-    "ScaledMarginalCrossEntropy": {"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 1.0, "zeroScale": 1.0},
-    "Layers": [
-        {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
-        {"Name": "Hidden", "Kind": "Hidden", "Type": "FullyConnected", "N": 16, "Activation": "Sigmoid", "Sparse": True},
-        {"Name": "Output", "Kind": "Output", "Type": "FullyConnected", "DataSet": "gl_output", "N": "auto", "Activation": "Sigmoid"},
-    ],
-    "ErrorFunction": "ScaledMarginalCrossEntropy",
-}
+CONFIG = {**SAMPLE, "Layers": [{**layer, "N": 16} if layer["Name"] == "Hidden" else layer for layer in SAMPLE["Layers"]]}
 TRAIN = ["-c", "config.json", "-i", "in.nc", "-o", "out.nc", "-n", "gl.nc"]
 PREDICT = ["-d", "gl", "-i", "features_in", "-o", "features_out", "-n", "gl.nc", "-r", "text", "-s", "recs"]
 
@@ -186,8 +173,7 @@ def test_the_sample_of_movielens_runs_from_text_to_recommendations(tmp_path, mon
     if not source.exists():
         pytest.skip(f"{source} is not there; WIDENET_DATA names the folder of the test data")
     monkeypatch.chdir(tmp_path)
-    layers = [{**layer, "N": 128} if layer["Name"] == "Hidden" else layer for layer in CONFIG["Layers"]]
-    Path("config.json").write_text(json.dumps({**CONFIG, "Layers": layers}), "utf-8")
+    Path("config.json").write_text(json.dumps(SAMPLE), "utf-8")
     prepare(widenet, source)
     ended = widenet("dsstne", "train", *TRAIN, "-b", 256, "-e", 10)
     errors = [float(line.split("training error ")[1].split(",")[0]) for line in ended.out.splitlines()]

@@ -1,9 +1,22 @@
-"""Limits on the gradient of each example by a layer's sums."""
+"""Limits on lengths: of the rows of a weight, and of the gradient of each example by a layer's sums."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_SHORTEST = 1e-30
+"""Shorter vectors count as of this length, so that no limit is divided by zero."""
+
+
+def shortening(length: Tensor, limit: float) -> Tensor:
+    """What brings vectors of these lengths within a limit: factors up to 1, of the lengths' shape and type."""
+    return (limit / length.clamp_min(_SHORTEST)).clamp_max(1.0)
+
+
+def shorten_rows(weight_RH: Tensor, limit: float) -> None:
+    """Bring the rows of a weight within a length, in place."""
+    weight_RH.mul_(shortening(weight_RH.norm(dim=1, keepdim=True), limit))
 
 
 def shortened(z_EH: Tensor, limit: float | None) -> Tensor:
@@ -18,11 +31,6 @@ def shortened(z_EH: Tensor, limit: float | None) -> Tensor:
     return found
 
 
-def shortening(square_E: Tensor, limit: float, num_examples: int) -> Tensor:
-    """What brings gradients of a batch's loss within an example's limit: factors float32 [E], from their squared lengths float64 [E]."""
-    return (limit / max(num_examples, 1) / square_E.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
-
-
 class _Shortened(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, z: Tensor, limit: float) -> Tensor:
@@ -31,5 +39,5 @@ class _Shortened(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient_EH: Tensor) -> tuple[Tensor, None]:
-        square_E = gradient_EH.double().square().sum(dim=1)
-        return gradient_EH * shortening(square_E, context.limit, 1)[:, None], None
+        length_E = gradient_EH.double().square().sum(dim=1).sqrt()
+        return gradient_EH * shortening(length_E, context.limit).float()[:, None], None
