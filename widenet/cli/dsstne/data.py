@@ -37,11 +37,17 @@ def export_data(
     targets: Annotated[
         list[str] | None, typer.Option(help="Field that an output is asked for; example weights are written beside these alone.")
     ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[FIELD=]FILE", help="Index file of features to write: of all sparse fields, or FIELD=FILE of one."),
+    ] = None,
+    samples: Annotated[Path | None, typer.Option(help="Index file of the examples to write.")] = None,
 ) -> None:
-    """Write a dataset as DSSTNE's NetCDF data, a data set for each field and part."""
+    """Write a dataset as DSSTNE's NetCDF data, a data set for each field and part; and its index files."""
     from widenet.interop.dsstne.export import export_data as run
 
-    run(source, out, targets=targets or [])
+    named = index_files(features or [])
+    run(source, out, targets=targets or [], features=named, samples=samples)
     typer.echo(f"{out}: written.")
 
 
