@@ -10,7 +10,7 @@ from widenet.kernels import RowGradient, row_gradient
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.limits import shorten_rows, shortening
+from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
@@ -165,16 +165,7 @@ class _Update:
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
         for trunk in self.network.trunk.values():
-            gradient, weight = trunk.tensor.grad, trunk.tensor.detach()
-            if gradient is None:
-                continue
-            if weight.dim() == 1:
-                rule.apply_to_bias(weight, gradient, trunk.state, numbers)
-            else:
-                rule.apply(weight, gradient, trunk.state, numbers)
-            if trunk.norm_limit is not None:
-                shorten_rows(weight, trunk.norm_limit)
-            trunk.tensor.grad = None
+            trunk.update(rule, numbers)
         self._limit_columns()
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
