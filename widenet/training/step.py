@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,11 +113,28 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
     return on_tile
 
 
+class _Seed(torch.autograd.Function):
+    """A scalar whose way back hands a gradient to an end: given the gradient itself, autograd would first load a library of symbols."""
+
+    @staticmethod
+    def forward(ctx: Any, end: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return end.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[Tensor, None]:
+        return ctx.gradient, None
+
+
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
-    """From the outputs and the penalties back to the trunk's weights and the gathered sums."""
-    live = [(end, gradient) for end, gradient in zip(ends, [*gradients, *[torch.ones(())] * len(ends)], strict=False) if end.requires_grad]
+    """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the gathered sums."""
+    given = [(end, gradient.to(end.device)) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
+    with torch.enable_grad():
+        # The way back begins with the seed made last; an end that several outputs share adds up their gradients in their order.
+        seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
+    live = [*seeds[::-1], *(penalty for penalty in ends[len(gradients) :] if penalty.requires_grad)]
     if live:
-        torch.autograd.backward([end for end, _ in live], [gradient.to(end.device) for end, gradient in live])
+        torch.autograd.backward(live)
 
 
 def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers) -> None:
