@@ -6,7 +6,16 @@ from typing import Any
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, tag
 
-BESIDE_METRICS = ("epoch", "loss", "seconds", "evaluation_seconds", "examples_per_second", "learning_rate", "num_examples")
+BESIDE_METRICS = (
+    "epoch",
+    "loss",
+    "seconds",
+    "evaluation_seconds",
+    "examples_per_second",
+    "learning_rate",
+    "regularization",
+    "num_examples",
+)
 """What a line of the log holds besides metrics."""
 
 

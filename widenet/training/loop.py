@@ -18,6 +18,7 @@ from widenet.model.network import Network, Prepared
 from widenet.model.rule import StepNumbers
 from widenet.training.brake import Brake
 from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.regularization import regularization
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
@@ -176,6 +177,8 @@ class Training:
             "examples_per_second": round(state.examples / seconds, 1),
             "learning_rate": self._numbers(state.step).rate,
         }
+        if self.spec.l1 or self.spec.l2:
+            record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
         state.epoch, state.step, state.loss_sum, state.examples, state.seconds = state.epoch + 1, 0, 0.0, 0, 0.0
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
             started = time.monotonic()

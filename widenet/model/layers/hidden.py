@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import activate
-from widenet.model.delta import shortened
 from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
+from widenet.model.limits import shortened
 from widenet.model.positions import Positions
 from widenet.spec.layers import HiddenLayer, Sparseness
 from widenet.spec.network import Dialect

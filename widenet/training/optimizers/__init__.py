@@ -10,6 +10,7 @@ from torch import Tensor
 from widenet.kernels import RowGradient, roomy
 from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
 from widenet.kernels.devices import has_triton, runs_triton
+from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.network import Dialect
@@ -126,13 +127,10 @@ class Optimizer:
     ) -> None:
         for start, stop in blocks(len(touched), weight.shape[1], weight.device.type):
             rows_U = touched.features_U[start:stop]
-            own, own_state = weight.index_select(0, rows_U), {name: tensor.index_select(0, rows_U) for name, tensor in state.items()}
-            if idled is not None:
-                self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
-            self._advance(own, touched.rows(start, stop), own_state, step, penalties)
-            weight.index_copy_(0, rows_U, own)
-            for name, tensor in own_state.items():
-                state[name].index_copy_(0, rows_U, tensor)
+            with copied(weight, state, rows_U) as (own, own_state):
+                if idled is not None:
+                    self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
+                self._advance(own, touched.rows(start, stop), own_state, step, penalties)
 
     def _fade(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
         """What idling up to a step left of the states of touched rows, float32 [U]."""
