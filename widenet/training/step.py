@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -174,7 +175,8 @@ class _Update:
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
-        squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
+        grown = {name: trunk.tensor.grad for name, trunk in self.network.trunk.items() if trunk.tensor.grad is not None}
+        squares += [gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2 for name, gradient in grown.items()]
         return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
@@ -182,18 +184,22 @@ class _Update:
         exchange = self.network.exchange
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
-        for trunk in self.network.trunk.values():
+        for name, trunk in self.network.trunk.items():
             gradient, weight = trunk.tensor.grad, trunk.tensor.detach()
             if gradient is None:
                 continue
             if weight.dim() == 1:
                 rule.apply_to_bias(weight, gradient, trunk.state, numbers)
             else:
-                rule.apply(weight, gradient, trunk.state, numbers)
+                rule.apply(weight, gradient, trunk.state, self._scaled(name, numbers))
             if trunk.norm_limit is not None:
                 shorten_rows(weight, trunk.norm_limit)
             trunk.tensor.grad = None
         self._limit_columns()
+
+    def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step of a weight, whose sharers may each count for less."""
+        return replace(numbers, gradient_scale=numbers.gradient_scale * self.network.share_of_gradient(name))
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
@@ -209,26 +215,27 @@ class _Update:
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of(shard: int) -> Tensor:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+            share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
-                total += gradient.double().square().sum()
+                total += gradient.double().square().sum() * share
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
                 touched = self.rows[name][shard]
                 for start, stop in blocks(len(touched), touched.gradient_EH.shape[1], self.network.device.type):
-                    total += touched.rows(start, stop).double().square().sum()
+                    total += touched.rows(start, stop).double().square().sum() * share
             return total
 
         return of
 
     def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-        weight = self.network.wide[name]
+        weight, scaled = self.network.wide[name], self._scaled(name, numbers)
 
         def of(shard: int) -> None:
             if name not in self.stepped:
-                weight.update_rows(shard, self.rows[name][shard], rule, numbers)
+                weight.update_rows(shard, self.rows[name][shard], rule, scaled)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
-                weight.update_tile(shard, start, stop, gradient, rule, numbers)
+                weight.update_tile(shard, start, stop, gradient, rule, scaled)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
 
