@@ -101,7 +101,7 @@ class FusedTiles:
         from widenet.kernels.triton.softmax_pulls import softmax_pulls
         from widenet.kernels.triton.softmax_tile import softmax_tile
 
-        logits = products_ET, tile.bias_T, rows.log_sum_E, rows.coupling_E
+        logits = products_ET, tile.bias_T, rows.total_E, rows.coupling_E
         delta_ET, bias_T = softmax_tile(*logits)
         softmax_pulls(starts, self._targets(shard).examples_Z, rows.pulls[shard], *logits, delta_ET, bias_T)
         return delta_ET, bias_T

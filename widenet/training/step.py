@@ -12,7 +12,7 @@ from widenet.kernels import RowGradient, row_gradient
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.limits import shorten_rows, shortening
+from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
@@ -185,16 +185,7 @@ class _Update:
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
         for name, trunk in self.network.trunk.items():
-            gradient, weight = trunk.tensor.grad, trunk.tensor.detach()
-            if gradient is None:
-                continue
-            if weight.dim() == 1:
-                rule.apply_to_bias(weight, gradient, trunk.state, numbers)
-            else:
-                rule.apply(weight, gradient, trunk.state, self._scaled(name, numbers))
-            if trunk.norm_limit is not None:
-                shorten_rows(weight, trunk.norm_limit)
-            trunk.tensor.grad = None
+            trunk.update(rule, self._scaled(name, numbers))
         self._limit_columns()
 
     def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
