@@ -223,6 +223,13 @@ class RunDirectory:
         with _writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
+    def log_more(self, facts: Mapping[str, Any]) -> None:
+        """Add to the last line of log.jsonl what is known only after it was written; who reads along sees the file grow."""
+        path = self.path / "log.jsonl"
+        with _writing(path), path.open("r+b") as file:
+            file.seek(-len(b"}\n"), os.SEEK_END)
+            file.write(f", {json.dumps(facts)[1:]}\n".encode())
+
     def records(self) -> list[dict[str, Any]]:
         """The lines of log.jsonl, an epoch each; what a power cut left of one is passed over."""
         return [record for record in _values(self.path / "log.jsonl") if isinstance(record.get("epoch"), int)]
