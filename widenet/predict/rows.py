@@ -1,6 +1,6 @@
 """Recommendations for every example of a dataset, block by block."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,10 +61,12 @@ def recommendations(
     never_for: PerUser | None = None,
     say: Callable[[str], None] | None = None,
     chosen: range | None = None,
+    instead: Mapping[str, SparseBatch | Tensor] | None = None,
 ) -> Iterator[Block]:
     """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
 
-    chosen: the rows of the examples, if not all. names: the output's items. allowed, never_for: further filters.
+    chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of one chosen row.
+    names: the output's items. allowed, never_for: further filters.
     exclude_seen: leave out what the example is known to have, in whatever part.
     say: told, after the last block, which users of `never_for` the dataset does not have.
     """
@@ -77,7 +79,8 @@ def recommendations(
         rows = np.arange(start, min(start + step, chosen.stop))
         users = dataset.ids(rows)
         network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
-        fields = {name: history(dataset, name, rows, dataset.field(name).parts).to(network.device) for name in input_fields}
+        fields = {name: history(dataset, name, rows, dataset.field(name).parts) for name in input_fields} | dict(instead or {})
+        fields = {name: values.to(network.device) for name, values in fields.items()}
         seen = had(dataset, field, rows, dataset.field(field).parts) if exclude_seen else None
         never = None if never_for is None else never_for.of(users)
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
