@@ -39,7 +39,7 @@ SQUASH = {
 def activation(spec, z):
     """The activation of logits [E, units]."""
     if spec.kind == "leaky_relu":
-        return torch.where(z > 0, z, spec.slope * z)
+        return torch.maximum(z, spec.slope * z)
     if spec.kind == "elu":
         return spec.scale * torch.where(z > 0, z, spec.alpha * (torch.exp(z.clamp(max=0)) - 1))
     return SQUASH[spec.kind](z)

@@ -8,12 +8,8 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.options import Device, IncludeSeen, Output, Run
 from widenet.cli.processes import Processes, run_in_processes
-
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
-Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
-IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")]
 
 
 class _Part(StrEnum):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.model import Device, IncludeSeen, Output, Run, warn
+from widenet.cli.model import warn
+from widenet.cli.options import Device, IncludeSeen, Output, Run
 
 if TYPE_CHECKING:
     from widenet.runs import Model

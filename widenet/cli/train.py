@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.options import Device
 from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 
@@ -22,7 +23,7 @@ def train(
         Path | None,
         typer.Option("--from", help="Begin with the weights of another run of the same layers, feature by feature."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
+    device: Device = None,
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:

@@ -58,7 +58,7 @@ def build(
             weight=wide[name],
             bias=wide.get(f"{output.name} bias"),
             exchange=exchange,
-            owns_weight=layout.users(name) == 1,
+            owns_weight=not layout.is_shared(output.name),
             half=training.precision == "bfloat16",
         )
         if drifts(output, training, layout, fields[output.field].kind == "sparse"):

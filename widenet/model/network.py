@@ -168,7 +168,8 @@ class Network:
                 continue
             bias = self._each_unit(layer, "bias") if layer.bias else None
             normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
-            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized)
+            positions = prepared.positions.get(self.positions.get(layer.name, ""))
+            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)

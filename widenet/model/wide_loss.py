@@ -7,10 +7,10 @@ from torch import Tensor
 
 from widenet.kernels import exact_sum
 from widenet.model.activations import activate, slope
-from widenet.model.delta import shortening
 from widenet.model.exchange import Pending
 from widenet.model.fused_tiles import FusedTiles
 from widenet.model.layers.output import Tile, WideOutput
+from widenet.model.limits import shortening
 from widenet.model.row_activation import RowActivation
 from widenet.model.targets import Targets, TileEntries
 from widenet.plan.tiles import are_kept, tiles
@@ -196,7 +196,7 @@ class WideLoss:
     def _shortening(self, limit: float) -> Tensor:
         """The factors [E] that keep each example's gradient by its logits within a length, after a pass over all of them."""
         squares = self.output.exchange.gather(self.output.exchange.each(self._squares), self.output.where)
-        return shortening(exact_sum(squares), limit, self.num_examples)
+        return shortening(exact_sum(squares).sqrt(), limit / max(self.num_examples, 1)).float()
 
     def _squares(self, shard: int) -> Tensor:
         """A shard's part of the squared length of each example's gradient by its logits, float64 [E]."""

@@ -49,10 +49,9 @@ def network_section(subject: Subject) -> Html:
     sizes = {name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in weights.shapes.items()}
     rows = []
     for name, weight in weights.weights.items():
-        columns = weight.columns or 1
         held = "in shards of rows" if weight.wide else "whole"
-        number = weight.rows * columns * weight.places
-        rows.append([name, f"{weight.rows:,}", f"{columns * weight.places:,}", f"{number:,}", amount(4 * number), held])
+        numbers = f"{weight.numbers:,}"
+        rows.append([name, f"{weight.rows:,}", f"{weight.row_length:,}", numbers, amount(weight.rows * weight.row_bytes), held])
     listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
     return section("Network", tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"))
 

@@ -43,7 +43,7 @@ class Subject:
         found: dict[str, int] = {}
         for weight in self.weights.weights.values():
             if weight.trained:
-                found[weight.layer] = found.get(weight.layer, 0) + weight.rows * (weight.columns or 1) * weight.places
+                found[weight.layer] = found.get(weight.layer, 0) + weight.numbers
         return found
 
     @property

@@ -31,7 +31,8 @@ from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
-from widenet.training.run_directory import RunDirectory, holds_work_of
+from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
 
 

@@ -47,9 +47,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         hiding = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field and other.denoise > 0]
         if len(hiding) != 1:
             raise ValueError(f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise" above 0.')
-        feeding = _all_behind(layers, layer)
-        shown = [other for other in layers if other in feeding and isinstance(other, InputLayer) and other.field == layer.field]
-        telling = next((other for other in shown if other not in hiding), None)
+        shown = [other for other in _all_behind(layers, layer) if isinstance(other, InputLayer) and other.field == layer.field]
+        telling = next((other for other in layers if other in shown and other not in hiding), None)
         if telling is not None:
             rule = f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got "{telling.name}"'
             raise ValueError(f'{rule}. Take it from the sources, or set "predict": "all".')

@@ -18,6 +18,7 @@ from widenet.model.network import Network, Prepared
 from widenet.model.rule import StepNumbers
 from widenet.training.brake import Brake
 from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.regularization import regularization
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
@@ -119,8 +120,7 @@ class Training:
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state = evaluate, report, state
         self.spec = run.training
-        self.scheduled = rates(self.spec, stream.steps_per_epoch)
-        self.rates = state.brake.braked(self.scheduled)
+        self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
@@ -179,9 +179,8 @@ class Training:
         brake = self.state.brake
         if brake.leaves_out(loss):
             return None
-        if brake.shortens(numbers.number):
-            self.rates = brake.braked(self.scheduled)
-        return StepNumbers(numbers.number, self.rates)
+        brake.shorten(numbers.number, self.rates)
+        return numbers
 
     def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._settle()
@@ -222,6 +221,8 @@ class Training:
             "examples_per_second": round(state.examples / seconds, 1),
             "learning_rate": self._numbers(state.step).rate,
         }
+        if self.spec.l1 or self.spec.l2:
+            record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
         if state.start_examples and state.epoch == 0:
             record["start_loss"] = state.start_loss
         state.epoch, state.step, state.loss_sum, state.examples = state.epoch + 1, 0, 0.0, 0

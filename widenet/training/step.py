@@ -10,6 +10,7 @@ from widenet.kernels import RowGradient, row_gradient
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
+from widenet.model.limits import shorten_rows, shortening
 from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
@@ -172,7 +173,7 @@ class _Update:
             else:
                 rule.apply(weight, gradient, trunk.state, numbers)
             if trunk.norm_limit is not None:
-                weight.mul_((trunk.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
+                shorten_rows(weight, trunk.norm_limit)
             trunk.tensor.grad = None
         self._limit_columns()
 
@@ -271,6 +272,6 @@ def _column_squares(weight_RH: Tensor) -> Tensor:
 
 def _limit_columns(network: Network, weight: WideWeight, limit: float, where: str) -> None:
     squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where)
-    factor_H = (limit / squares_H.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
+    factor_H = shortening(squares_H.sqrt(), limit).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))

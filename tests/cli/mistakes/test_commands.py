@@ -81,7 +81,7 @@ SAID = {
     'import bad/text.bin --out OUT': 'widenet: bad/text.bin: the suffix must be one of .onnx, .keras, .caffemodel, .prototxt, .nc; got ".bin". Rename the file.',
     'import bad/text.nc --out OUT': 'widenet: bad/text.nc: must be a NetCDF file; its first bytes are of something else. Check the path.',
     'import bad/cut.nc --out OUT': 'widenet: bad/cut.nc: must be a whole NetCDF file; NetCDF: Unknown file format. Copy or write it again.',
-    'import bad/text.onnx --out OUT --field x': 'widenet: field must be NAME=FIELD; got "x".',
+    'import bad/text.onnx --out OUT --field x': "widenet: --field must be NAME=FIELD, each name once; got 'x'.",
     'import bad/text.onnx --out OUT --weights bad/v.txt': 'widenet: weights belong to a .prototxt; got bad/text.onnx, which holds its own. Leave them out.',
     'dsstne import-data bad/none --out OUT': 'widenet: bad/none: must be a NetCDF file; it does not exist. Check the path.',
     'dsstne import-data bad --out OUT': 'widenet: bad: must be a NetCDF file; it is a directory. Check the path.',
