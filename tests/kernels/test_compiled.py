@@ -57,7 +57,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_code_that_other_processes_kept_is_never_mistaken_for_another(tmp_path):
+def test_code_that_other_processes_kept_is_found_again_and_never_mistaken_for_another(tmp_path):
     def said(*names):
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
         found = subprocess.run([sys.executable, "-c", STEPS, *names], env=environment, capture_output=True, text=True, check=True)
@@ -65,9 +65,11 @@ def test_code_that_other_processes_kept_is_never_mistaken_for_another(tmp_path):
 
     names = ["sgd", "momentum", "rmsprop"]
     alone = [line for name in names for line in said(name)]
-    assert list(tmp_path.rglob("*.nbc"))
+    kept = set(tmp_path.rglob("*.nbc"))
+    assert kept
     assert said(*names) == alone
     assert sorted(said(*reversed(names))) == sorted(alone)
+    assert set(tmp_path.rglob("*.nbc")) == kept
 
 
 def test_without_numba_there_is_nothing_compiled(monkeypatch):

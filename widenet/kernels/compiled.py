@@ -247,9 +247,15 @@ def _fetching() -> Any:
     return intrinsic(fetch)
 
 
+_fetch: Any = None
+"""What `_fetching` gives. Numba finds code on disk by what a function encloses, and an intrinsic is another in every process: a global
+is not enclosed."""
+
+
 def _rows(advance: Any, num_states: int) -> Callable[..., None]:
     """See `Compiled.rows`. The gradient of a row is summed in the order of its entries. Rows are fetched some ahead."""
-    fetch = _fetching()
+    global _fetch
+    _fetch = _fetching()
 
     def rows(
         weight_RH: Any,
@@ -270,11 +276,11 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
             if u + _ROWS_AHEAD < len(rows_U):
                 later = rows_U[u + _ROWS_AHEAD]
                 for h in range(0, len(gradient_H), _CACHE_LINE):
-                    fetch(weight_RH, later, h)
+                    _fetch(weight_RH, later, h)
                     if num_states > 0:
-                        fetch(first_RH, later, h)
+                        _fetch(first_RH, later, h)
                     if num_states > 1:
-                        fetch(second_RH, later, h)
+                        _fetch(second_RH, later, h)
             gradient_H[:] = penalties[4]
             for z in range(indptr[u], indptr[u + 1]):
                 example_H = gradient_EH[examples_Z[z]]

@@ -163,6 +163,11 @@ class Network:
                 activity.penalties.append(penalty)
         return activity
 
+    def share_of_gradient(self, weight: str) -> float:
+        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1 / their number."""
+        users = sum(link.weight == weight for link in self.links.values())
+        return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
+
     def follow(self, activity: Activity) -> None:
         """Move the running statistics of batch normalizations by a batch's."""
         for name, found in activity.statistics.items():

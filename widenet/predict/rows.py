@@ -1,6 +1,6 @@
 """Recommendations for every example of a dataset, block by block."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +39,15 @@ def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part
 
 @dataclass(frozen=True)
 class Histories:
-    """What a network is given of the examples of a dataset. parts: of a field, by its name, those that are known of an example."""
+    """What a network is given of the examples of a dataset.
+
+    parts: of a field, by its name, those that are known of an example. instead: what stands in place of fields, of one example.
+    """
 
     network: Network
     dataset: Dataset
     parts: Callable[[str], Sequence[Part]]
+    instead: Mapping[str, SparseBatch | Tensor] | None = None
 
     def best(
         self,
@@ -62,7 +66,8 @@ class Histories:
         """
         network, dataset = self.network, self.dataset
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
-        fields = {name: history(dataset, name, rows, self.parts(name)).to(network.device) for name in inputs}
+        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs} | dict(self.instead or {})
+        fields = {name: values.to(network.device) for name, values in fields.items()}
         field = network.outputs[output].spec.field
         seen = had(dataset, field, rows, self.parts(field)) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
@@ -93,14 +98,16 @@ def recommendations(
     never_for: PerUser | None = None,
     say: Callable[[str], None] | None = None,
     chosen: range | None = None,
+    instead: Mapping[str, SparseBatch | Tensor] | None = None,
 ) -> Iterator[Block]:
     """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
 
-    chosen: the rows of the examples, if not all. names: the output's items. allowed, never_for: further filters.
+    chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of one chosen row.
+    names: the output's items. allowed, never_for: further filters.
     exclude_seen: leave out what the example is known to have, in whatever part.
     say: told, after the last block, which users of `never_for` the dataset does not have.
     """
-    histories = Histories(network, dataset, lambda name: dataset.field(name).parts)
+    histories = Histories(network, dataset, lambda name: dataset.field(name).parts, instead)
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
     step = rows_a_block(min(k, network.outputs[output].width))
     chosen = range(dataset.num_examples) if chosen is None else chosen

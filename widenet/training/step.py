@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,11 +114,28 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
     return on_tile
 
 
+class _Seed(torch.autograd.Function):
+    """A scalar whose way back hands a gradient to an end: given the gradient itself, autograd would first load a library of symbols."""
+
+    @staticmethod
+    def forward(ctx: Any, end: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return end.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[Tensor, None]:
+        return ctx.gradient, None
+
+
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
-    """From the outputs and the penalties back to the trunk's weights and the gathered sums."""
-    live = [(end, gradient) for end, gradient in zip(ends, [*gradients, *[torch.ones(())] * len(ends)], strict=False) if end.requires_grad]
+    """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the gathered sums."""
+    given = [(end, gradient.to(end.device)) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
+    with torch.enable_grad():
+        # The way back begins with the seed made last; an end that several outputs share adds up their gradients in their order.
+        seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
+    live = [*seeds[::-1], *(penalty for penalty in ends[len(gradients) :] if penalty.requires_grad)]
     if live:
-        torch.autograd.backward([end for end, _ in live], [gradient.to(end.device) for end, gradient in live])
+        torch.autograd.backward(live)
 
 
 def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers) -> None:
@@ -156,7 +175,8 @@ class _Update:
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
-        squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
+        grown = {name: trunk.tensor.grad for name, trunk in self.network.trunk.items() if trunk.tensor.grad is not None}
+        squares += [gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2 for name, gradient in grown.items()]
         return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
@@ -164,9 +184,13 @@ class _Update:
         exchange = self.network.exchange
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
-        for trunk in self.network.trunk.values():
-            trunk.update(rule, numbers)
+        for name, trunk in self.network.trunk.items():
+            trunk.update(rule, self._scaled(name, numbers))
         self._limit_columns()
+
+    def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step of a weight, whose sharers may each count for less."""
+        return replace(numbers, gradient_scale=numbers.gradient_scale * self.network.share_of_gradient(name))
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
@@ -182,26 +206,27 @@ class _Update:
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of(shard: int) -> Tensor:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+            share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
-                total += gradient.double().square().sum()
+                total += gradient.double().square().sum() * share
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
                 touched = self.rows[name][shard]
                 for start, stop in blocks(len(touched), touched.gradient_EH.shape[1], self.network.device.type):
-                    total += touched.rows(start, stop).double().square().sum()
+                    total += touched.rows(start, stop).double().square().sum() * share
             return total
 
         return of
 
     def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-        weight = self.network.wide[name]
+        weight, scaled = self.network.wide[name], self._scaled(name, numbers)
 
         def of(shard: int) -> None:
             if name not in self.stepped:
-                weight.update_rows(shard, self.rows[name][shard], rule, numbers)
+                weight.update_rows(shard, self.rows[name][shard], rule, scaled)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
-                weight.update_tile(shard, start, stop, gradient, rule, numbers)
+                weight.update_tile(shard, start, stop, gradient, rule, scaled)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
 
