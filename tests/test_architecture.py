@@ -67,6 +67,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_pictures.py",
     "tests/test_readme.py",
     "tests/test_sequences.py",
+    "tests/test_simulated_gpu.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
 
