@@ -20,7 +20,8 @@ class Stream:
     """What is done on it has numbers; of every other stream it knows how far it has waited for it."""
 
     def __init__(self, device=None, priority=0, name=None):
-        del device, priority
+        del priority
+        self.device = device
         self.name = name or "a second stream"
         self.done, self.seen = 0, {}
 

@@ -21,6 +21,7 @@ from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
+from widenet.transfer import Ahead
 
 
 @dataclass
@@ -128,8 +129,10 @@ class Training:
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
         state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
-        with closing(ahead(self._prepared, range(state.step, self.stream.steps_per_epoch))) as batches:
-            for batch, prepared in batches:
+        beside = Ahead(self.network.device)
+        steps = range(state.step, self.stream.steps_per_epoch)
+        with closing(ahead(lambda step: beside.make(lambda: self._prepared(step)), steps)) as batches:
+            for batch, prepared in map(beside.take, batches):
                 exchange.at(self._place(batch.step + 1))
                 stop = exchange.start_any(interrupted, "interruption")
                 loss = self._step(batch, prepared)
