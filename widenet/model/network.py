@@ -7,7 +7,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from widenet.kernels import gather_sum
+from widenet.kernels import Touched, gather_sum
 from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
@@ -28,7 +28,7 @@ from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
 from widenet.plan.windows import Shape, Windows
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer
 from widenet.spec.network import NetworkSpec
@@ -50,6 +50,7 @@ class Prepared:
     positions: of every input of a sequence. taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
     asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
     has one, else as the tiles need them.
+    touched: in training on CUDA, what `Network.touched` gives.
     """
 
     sparse: dict[str, list[SparseBatch]]
@@ -57,6 +58,7 @@ class Prepared:
     asked: dict[str, SparseBatch | Choice | Targets]
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
+    touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
 
 
 @dataclass
@@ -132,7 +134,21 @@ class Network:
                 field = output.spec.field
                 asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
                 prepared.asked[name] = self._asked(output, positions.next if positions is not None and asks_next else asked, draws)
+        if draws is not None and self.device.type == "cuda":
+            prepared.touched = self.touched(prepared)  # how many there are the host must wait for; a step need not, if it is known
         return prepared
+
+    def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
+        """Of every weight of sparse inputs, by whom it is read."""
+        uses: dict[str, list[Key]] = {}
+        for key, link in self.links.items():
+            if key[1] in prepared.sparse:
+                uses.setdefault(link.weight, []).append(key)
+        return uses
+
+    def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
+        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together."""
+        return {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
 
     def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
         """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
@@ -285,3 +301,7 @@ class Network:
 
     def _running(self, layer: str) -> Statistics:
         return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
+
+
+def _touched(prepared: Prepared, keys: list[Key]) -> Callable[[int], tuple[int, Touched]]:
+    return lambda shard: (shard, Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])))

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, row_gradient
+from widenet.kernels import RowGradient, Touched
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
-from widenet.model.network import Activity, Network, Prepared
+from widenet.model.network import Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledLoss, sampled
@@ -21,7 +21,7 @@ from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
-from widenet.sparse import SparseBatch, stacked
+from widenet.sparse import SparseBatch
 from widenet.spec.layers import HiddenLayer
 
 _BLOCK_ROWS = 16_384
@@ -45,11 +45,11 @@ def train_step(
     the numbers of the step, or None to leave it out.
     """
     with torch.no_grad():
-        _wake(network, prepared, rule, numbers)
+        touched = prepared.touched or network.touched(prepared)
+        _wake(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, draws)
         directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
-    loss = sum(float(penalty.detach()) for penalty in activity.penalties)
     deferred: dict[str, WideLoss] = {}
     samples: dict[str, SampledLoss] = {}
     travels: list[Pending[list[Tensor]]] = []
@@ -72,21 +72,31 @@ def train_step(
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]
-    loss = sum((float(total) for total, _ in found), loss)
-    judged = numbers if judge is None else judge(loss, numbers)
-    if judged is None:
-        return loss
-    numbers = judged
+    loss = _sum_of([penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found])
+    if judge is not None:
+        judged = judge(float(loss), numbers)
+        if judged is None:
+            return float(loss)
+        numbers = judged
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
-        update = _Update(network, activity, prepared, deferred, samples)
+        gathered = {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
+        update = _Update(network, gathered, touched, deferred, samples)
         if norm_limit is not None:
             length = update.norm()
             scale = norm_limit / length if length > norm_limit else 1.0
             numbers = StepNumbers(numbers.number, numbers.rates, scale)
         update.apply(rule, numbers)
         network.follow(activity)
-    return loss
+    return float(loss)  # only here the host waits for the device: nothing is left to launch
+
+
+def _sum_of(numbers: list[Tensor]) -> Tensor:
+    """Added in their order."""
+    total = numbers[0]
+    for number in numbers[1:]:
+        total = total + number
+    return total
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
@@ -129,7 +139,7 @@ class _Seed(torch.autograd.Function):
 
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
     """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the gathered sums."""
-    given = [(end, gradient.to(end.device)) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
+    given = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
     with torch.enable_grad():
         # The way back begins with the seed made last; an end that several outputs share adds up their gradients in their order.
         seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
@@ -138,30 +148,34 @@ def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
         torch.autograd.backward(live)
 
 
-def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers) -> None:
+def _wake(network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers) -> None:
     """Bring the rows that this batch reads up to date, where those without a gradient move."""
-    if not rule.idle_weights_move:
-        return
-    for (_, source), link in network.links.items():
-        if source in prepared.sparse:
-            parts, weight = prepared.sparse[source], network.wide[link.weight]
-            network.exchange.each(_waking(parts, weight, rule, numbers))
+    if rule.idle_weights_move:
+        for name, by_shard in touched.items():
+            network.exchange.each(_waking(by_shard, network.wide[name], rule, numbers))
 
 
-def _waking(parts: list[SparseBatch], weight: WideWeight, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-    return lambda shard: weight.wake(shard, torch.unique(parts[shard].indices).long(), rule, numbers)
+def _waking(touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
+    return lambda shard: weight.wake(shard, touched[shard].features_U, rule, numbers)
 
 
 class _Update:
     """The gradients of one step that wait to be applied."""
 
     def __init__(
-        self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss], samples: dict[str, SampledLoss]
+        self,
+        network: Network,
+        gathered: Mapping[str, list[Tensor]],
+        touched: Mapping[str, Mapping[int, Touched]],
+        deferred: dict[str, WideLoss],
+        samples: dict[str, SampledLoss],
     ) -> None:
+        """gathered: of every weight of sparse inputs the sums that were gathered from it, which have their gradients."""
         self.network, self.deferred = network, deferred
         self.rows: dict[str, dict[int, RowGradient]] = {}
-        for weight, uses in self._uses(activity).items():
-            self.rows[weight] = dict(network.exchange.each(_row_gradients(prepared, activity, uses)))
+        for weight, sums in gathered.items():
+            gradient_NH = torch.cat([_gradient(sums_EH) for sums_EH in sums])
+            self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, sample in samples.items():
             self._add_rows(network.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
@@ -196,12 +210,6 @@ class _Update:
         """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
         others = self.rows.get(weight)
         self.rows[weight] = dict(rows) if others is None else {shard: others[shard].plus(rows[shard]) for shard in rows}
-
-    def _uses(self, activity: Activity) -> dict[str, list[tuple[str, str]]]:
-        uses: dict[str, list[tuple[str, str]]] = {}
-        for key in activity.gathered:
-            uses.setdefault(self.network.links[key].weight, []).append(key)
-        return uses
 
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of(shard: int) -> Tensor:
@@ -261,16 +269,6 @@ class _Update:
                 weight = self.network.wide.get(f"{layer.name}/{source}")
                 if limit is not None and weight is not None:
                     _limit_columns(self.network, weight, limit, f'layer "{layer.name}"')
-
-
-def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, RowGradient]]:
-    """What gives a shard, its touched rows and their gradients, over all layers that read the weight."""
-    gradient_NH = torch.cat([_gradient(activity.gathered[key]) for key in uses])
-
-    def of(shard: int) -> tuple[int, RowGradient]:
-        return shard, row_gradient(stacked([prepared.sparse[source][shard] for _, source in uses]), gradient_NH)
-
-    return of
 
 
 def _gradient(gathered_EH: Tensor) -> Tensor:
