@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
+from widenet.kernels.order import stable_sort
 from widenet.sparse import SparseBatch
 
 
@@ -69,11 +70,11 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
 
 
 def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None, gradient_EH: Tensor) -> RowGradient:
-    sorted_Z, order_Z = torch.sort(features_Z, stable=True)
+    sorted_Z, order_Z = stable_sort(features_Z)
     features_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
     indptr = torch.zeros(len(features_U) + 1, dtype=torch.int64, device=gradient_EH.device)
     torch.cumsum(counts_U, 0, out=indptr[1:])
-    return RowGradient(features_U.long(), indptr, examples_Z[order_Z], None if values_Z is None else values_Z[order_Z], gradient_EH)
+    return RowGradient(features_U, indptr, examples_Z[order_Z], None if values_Z is None else values_Z[order_Z], gradient_EH)
 
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:
