@@ -7,12 +7,13 @@ from hashlib import sha256
 from inspect import getsource
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
-from widenet.kernels.bags import RowGradient
+if TYPE_CHECKING:
+    from widenet.kernels.bags import RowGradient
 
 T = TypeVar("T")
 _COMPILING = RLock()
@@ -55,7 +56,7 @@ class Compiled:
     def rows(
         self,
         weight_RH: Tensor,
-        touched: RowGradient,
+        touched: "RowGradient",
         states: Sequence[Tensor],
         fade_U: Tensor,
         penalties: Penalties,
