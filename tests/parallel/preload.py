@@ -2,8 +2,8 @@
 
 import torch
 
-from widenet.kernels.compiled import compiled_add
 from widenet.kernels.compiled_tiles import compiled_tiles
+from widenet.kernels.fixed_point import compiled_add
 
 # Nothing here may start a thread: a copy of a process is without it.
 LOADED = [compiled_add("float32"), compiled_add("float64"), compiled_tiles(torch.float32)]

@@ -1,7 +1,6 @@
 """Stable sorting of whole numbers: by their digits where Numba is, elsewhere torch's; either gives the same."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,4 +58,4 @@ def _sort() -> Callable[..., None] | None:
                 keys_Z[z], order_Z[z] = spare_Z[z], spare_order_Z[z]
 
     row = "int64[::1]"
-    return compile_for(sort, f"void({row}, {row}, {row}, {row})", Path(__file__).read_text(encoding="utf-8"))
+    return compile_for(sort, f"void({row}, {row}, {row}, {row})")
