@@ -152,7 +152,7 @@ def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
             )
     if any(getattr(other, "weights", None) is not None and other.weights.layer == layer.name for other in spec.layers):  # type: ignore[union-attr]
         rule = f'shares weights with others, and so needs a hidden layer between it and the sparse input "{source}"'
-        raise FitError(f"{place.of('source')}: {layer.name!r} {rule}. Add one.")
+        raise FitError(f"{place.of('source')} {rule}. Add one.")
 
 
 def _check_share(
