@@ -34,8 +34,6 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
-_BLOCK_ROWS = 16_384
-
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
 Key = tuple[str, str]
@@ -234,8 +232,7 @@ class Network:
             if not bool(torch.isfinite(trunk.tensor).all()):
                 return name
         for name, weight in self.wide.items():
-            blocks = (block for part in weight.parts.values() for block in torch.split(part.weight, _BLOCK_ROWS))
-            if not all(bool(torch.isfinite(block).all()) for block in blocks):
+            if not all(bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()):
                 return name
         return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
 

@@ -1,5 +1,6 @@
 """A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by touched rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,9 @@ from widenet.model.limits import shorten_rows
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
+
+_BLOCK_NUMBERS = 2**21
+"""Numbers of a weight that are looked at together."""
 
 
 @dataclass
@@ -35,6 +39,11 @@ class Part:
         if self.weight.dim() == 2:
             return self.weight, self.state
         return self.weight[:, None], {name: tensor[:, None] for name, tensor in self.state.items()}
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The weight in pieces that are small beside it."""
+        weight_RH, _ = self.by_rows()
+        return iter(torch.split(weight_RH, max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))))
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint holds of this shard."""
