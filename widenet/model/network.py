@@ -7,7 +7,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from widenet.kernels import gather_sum
+from widenet.kernels import Touched, gather_sum
 from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
@@ -23,11 +23,12 @@ from widenet.model.rule import Rule
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
 from widenet.plan.windows import Shape, Windows
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer
 from widenet.spec.network import NetworkSpec
@@ -41,19 +42,6 @@ Key = tuple[str, str]
 
 
 @dataclass
-class TrunkWeight:
-    """A weight [units, inputs] or bias [units] of a hidden layer, whole on every process.
-
-    trained: otherwise it follows the batches.
-    """
-
-    tensor: Tensor
-    state: dict[str, Tensor] = field(default_factory=dict)
-    norm_limit: float | None = None
-    trained: bool = True
-
-
-@dataclass
 class Prepared:
     """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
 
@@ -61,6 +49,7 @@ class Prepared:
     taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
     asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
     has one, else as the tiles need them.
+    touched: in training on CUDA, what `Network.touched` gives.
     """
 
     sparse: dict[str, list[SparseBatch]]
@@ -69,6 +58,7 @@ class Prepared:
     features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
+    touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
 
 
 @dataclass
@@ -148,7 +138,27 @@ class Network:
                 field = output.spec.field
                 asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
                 prepared.asked[name] = self._asked(output, positions.next if positions is not None and asks_next else asked, draws)
+        if draws is not None and self.device.type == "cuda":
+            prepared.touched = self.touched(prepared)  # how many there are the host must wait for; a step need not, if it is known
         return prepared
+
+    def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
+        """Of every weight of sparse inputs, by whom it is read."""
+        uses: dict[str, list[Key]] = {}
+        for key, link in self.links.items():
+            if key[1] in prepared.sparse:
+                uses.setdefault(link.weight, []).append(key)
+        return uses
+
+    def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
+        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together.
+
+        Of an output on a sparse input the columns, the same in each shard.
+        """
+        found = {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
+        for name, features in prepared.features.items():
+            found[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
+        return found
 
     def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
         """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
@@ -206,10 +216,12 @@ class Network:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH)
 
-    def met(self, name: str, activity: Activity) -> WideOutput:
-        """An output as a batch meets it: with the features, where it stands on a sparse input."""
+    def met(self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None) -> WideOutput:
+        """An output as a batch meets it: with the features, where it stands on a sparse input. touched: in training."""
         features = activity.features.get(name)
-        return self.outputs[name] if features is None else replace(self.outputs[name], features=features)
+        if features is None:
+            return self.outputs[name]
+        return replace(self.outputs[name], features=features, touched=None if touched is None else touched[name])
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
@@ -218,9 +230,8 @@ class Network:
         for output in self.outputs.values():
             if output.drift is not None:
                 output.drift.prepare()
-        for trunk in (trunk for trunk in self.trunk.values() if trunk.trained):
-            trunk.state = rule.state_for(trunk.tensor)
-            trunk.tensor.requires_grad_(True)
+        for trunk in self.trunk.values():
+            trunk.prepare(rule)
 
     def first_non_finite(self) -> str | None:
         """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
@@ -311,3 +322,7 @@ class Network:
 
     def _running(self, layer: str) -> Statistics:
         return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
+
+
+def _touched(prepared: Prepared, keys: list[Key]) -> Callable[[int], tuple[int, Touched]]:
+    return lambda shard: (shard, Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])))

@@ -1,12 +1,13 @@
 """The output layer: a wide weight, its biases, and the logits of a tile."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, gather_sum, row_gradient
+from widenet.kernels import RowGradient, Touched, gather_sum
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
@@ -28,7 +29,8 @@ class WideOutput:
     half: a training step's matrix products take operands rounded to bfloat16.
     drift: how its rows move, where a step can do without the logits; None where it cannot.
     sampler: what draws the units of a step; None where all take part, and outside training.
-    features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
+    features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0]. touched: in training, the
+        same by feature, for every shard at hand.
     """
 
     spec: OutputLayer
@@ -40,6 +42,7 @@ class WideOutput:
     drift: Drift | None = None
     sampler: Sampler | None = None
     features: SparseBatch | None = None
+    touched: Mapping[int, Touched] | None = None
 
     @property
     def width(self) -> int:
@@ -71,7 +74,7 @@ class WideOutput:
         weight_TH = self.weight.parts[shard].weight[start:stop]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         if self.features is not None:
-            return FeatureTile(weight_TH, bias_T, None, False, self.features)
+            return FeatureTile(weight_TH, bias_T, None, False, self.features, None if self.touched is None else self.touched[shard])
         length_T1 = None if self.spec.cosine is None else _length(weight_TH)
         return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, half)
 
@@ -128,6 +131,7 @@ class FeatureTile(Tile):
     """Some units of an output on a sparse input: a weight float32 [T, F] whose columns lie together, and the batch's features."""
 
     features: SparseBatch
+    touched: Touched | None
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
@@ -145,4 +149,5 @@ class FeatureTile(Tile):
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> RowGradient:
         """The gradient to the columns that the batch touches, as rows [T]."""
         del direct_EH
-        return row_gradient(self.features, delta_ET)
+        assert self.touched is not None
+        return self.touched.by(delta_ET)
