@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from widenet.cli.dsstne.pairs import index_files
+from widenet.cli.pairs import index_files
 from widenet.errors import OptionError
 
 if TYPE_CHECKING:
