@@ -71,7 +71,7 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
             ["model.txt"],
             f"widenet: model.txt: must be one of {SUFFIXES}; neither its first bytes nor its suffix are of these. Convert it to ONNX.\n",
         ),
-        (["model.onnx", "--field", "items"], "widenet: --field must be NAME=VALUE, each name once; got items. Correct it.\n"),
+        (["model.onnx", "--field", "items"], "widenet: --field must be NAME=FIELD, each name once; got 'items'.\n"),
         (
             ["model.onnx", "--weights", "w.caffemodel"],
             "widenet: weights belong to a .prototxt; got model.onnx, which holds its own. Leave them out.\n",

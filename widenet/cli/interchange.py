@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.model import Run
-from widenet.cli.pairs import index_files, pairs
+from widenet.cli.options import IndexFiles, Run, index_files, pairs
 
 
 def export(
@@ -38,10 +37,7 @@ def import_network(
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     weights: Annotated[Path | None, typer.Option(help="The .caffemodel of a .prototxt.")] = None,
     data: Annotated[Path | None, typer.Option(help="A dataset whose fields the network's inputs and outputs are.")] = None,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[SET=]FILE", help="DSSTNE's index file of features: of all sparse data sets, or SET=FILE of one."),
-    ] = None,
+    features: IndexFiles = None,
     field: Annotated[
         list[str] | None, typer.Option(help="NAME=FIELD: what an input or output is called in the dataset; may be given several times.")
     ] = None,
@@ -53,7 +49,7 @@ def import_network(
     """
     from widenet.interop.import_network import import_network as run
 
-    named, names = index_files(features or []), pairs("--field", field or [])
+    named, names = index_files(features or []), pairs("--field", "NAME=FIELD", field or [])
     model = run(file, out, weights=weights, data=data, features=named, fields=names, say=lambda text: typer.echo(text, err=True))
     typer.echo(f"{out}: {', '.join(f'{layer.name} {model.network.units[layer.name]:,}' for layer in model.run.network.layers)}")
     for name, record in model.run.fields.items():

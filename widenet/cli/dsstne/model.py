@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.options import Run
+
 
 def export_model(
-    source: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    source: Run,
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")],
 ) -> None:
     """Write a run as a network that DSSTNE predicts with; `widenet import` reads such networks."""
