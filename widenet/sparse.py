@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.errors import DataError
+from widenet.transfer import sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class SparseBatch:
 
     def to(self, device: torch.device | str) -> "SparseBatch":
         """The same batch on another device."""
-        values = None if self.values is None else self.values.to(device, non_blocking=True)
-        return SparseBatch(self.indptr.to(device, non_blocking=True), self.indices.to(device, non_blocking=True), values)
+        values = None if self.values is None else sent(self.values, device)
+        return SparseBatch(sent(self.indptr, device), sent(self.indices, device), values)
 
     def to_dense(self, width: int) -> Tensor:
         """float32 [E, width]; duplicates add up. For tests and small fields."""

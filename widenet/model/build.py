@@ -13,8 +13,9 @@ from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.layers.recurrent import first_bias
-from widenet.model.network import Network, TrunkWeight
+from widenet.model.network import Network
 from widenet.model.sample import Sampler
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts

@@ -7,7 +7,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from widenet.kernels import gather_sum
+from widenet.kernels import Touched, gather_sum
 from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
@@ -23,11 +23,12 @@ from widenet.model.rule import Rule
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
 from widenet.plan.windows import Shape, Windows
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer
 from widenet.spec.network import NetworkSpec
@@ -43,25 +44,13 @@ Key = tuple[str, str]
 
 
 @dataclass
-class TrunkWeight:
-    """A weight [units, inputs] or bias [units] of a hidden layer, whole on every process.
-
-    trained: otherwise it follows the batches.
-    """
-
-    tensor: Tensor
-    state: dict[str, Tensor] = field(default_factory=dict)
-    norm_limit: float | None = None
-    trained: bool = True
-
-
-@dataclass
 class Prepared:
     """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
 
     positions: of every input of a sequence. taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
     asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
     has one, else as the tiles need them.
+    touched: in training on CUDA, what `Network.touched` gives.
     """
 
     sparse: dict[str, list[SparseBatch]]
@@ -69,6 +58,7 @@ class Prepared:
     asked: dict[str, SparseBatch | Choice | Targets]
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
+    touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
 
 
 @dataclass
@@ -144,7 +134,21 @@ class Network:
                 field = output.spec.field
                 asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
                 prepared.asked[name] = self._asked(output, positions.next if positions is not None and asks_next else asked, draws)
+        if draws is not None and self.device.type == "cuda":
+            prepared.touched = self.touched(prepared)  # how many there are the host must wait for; a step need not, if it is known
         return prepared
+
+    def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
+        """Of every weight of sparse inputs, by whom it is read."""
+        uses: dict[str, list[Key]] = {}
+        for key, link in self.links.items():
+            if key[1] in prepared.sparse:
+                uses.setdefault(link.weight, []).append(key)
+        return uses
+
+    def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
+        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together."""
+        return {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
 
     def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
         """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
@@ -175,6 +179,11 @@ class Network:
                 activity.penalties.append(penalty)
         return activity
 
+    def share_of_gradient(self, weight: str) -> float:
+        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1 / their number."""
+        users = sum(link.weight == weight for link in self.links.values())
+        return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
+
     def follow(self, activity: Activity) -> None:
         """Move the running statistics of batch normalizations by a batch's."""
         for name, found in activity.statistics.items():
@@ -199,9 +208,8 @@ class Network:
         for output in self.outputs.values():
             if output.drift is not None:
                 output.drift.prepare()
-        for trunk in (trunk for trunk in self.trunk.values() if trunk.trained):
-            trunk.state = rule.state_for(trunk.tensor)
-            trunk.tensor.requires_grad_(True)
+        for trunk in self.trunk.values():
+            trunk.prepare(rule)
 
     def first_non_finite(self) -> str | None:
         """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
@@ -293,3 +301,7 @@ class Network:
 
     def _running(self, layer: str) -> Statistics:
         return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
+
+
+def _touched(prepared: Prepared, keys: list[Key]) -> Callable[[int], tuple[int, Touched]]:
+    return lambda shard: (shard, Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])))

@@ -13,6 +13,7 @@ from widenet.model.targets import Targets
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.samples import PopularitySample, Sample
+from widenet.transfer import sent
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Sampler:
     def points(self, draws: Draws, device: torch.device) -> Tensor:
         """This step's points on the line, float64 [draws], ascending."""
         last = np.nextafter(self.length, 0)
-        return torch.from_numpy((draws.spread(self.purpose, self.draws) * self.length).clip(max=last)).to(device)
+        return sent(torch.from_numpy((draws.spread(self.purpose, self.draws) * self.length).clip(max=last)), device)
 
     def drawn(self, shard: int, points_N: Tensor) -> tuple[Tensor, Tensor]:
         """The units of a shard that are drawn, int64 [U], ascending, and for how many each stands, float32 [U].

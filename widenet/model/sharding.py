@@ -29,17 +29,22 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
 
 @dataclass(frozen=True)
 class ByUnit:
-    """A shard's entries in ascending order of units, so that a tile's entries lie together."""
+    """A shard's entries in ascending order of units, so that a tile's entries lie together.
+
+    host_Z: the units once more where the host reads them; on a CPU the same memory.
+    """
 
     examples_Z: Tensor
     units_Z: Tensor
     values_Z: Tensor | None
+    host_Z: Tensor
 
     @classmethod
     def of(cls, part: SparseBatch) -> "ByUnit":
         """The entries of one shard's part of a batch."""
         units_Z, order_Z = torch.sort(part.indices, stable=True)
-        return cls(part.example_of_entry()[order_Z], units_Z.long(), None if part.values is None else part.values[order_Z])
+        units_Z, values_Z = units_Z.long(), None if part.values is None else part.values[order_Z]
+        return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z.cpu())
 
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
         """float32, of a span of the entries."""
@@ -48,4 +53,4 @@ class ByUnit:
 
     def edges(self, starts: list[int]) -> list[int]:
         """Where the entries of units from each start on begin."""
-        return torch.searchsorted(self.units_Z, torch.tensor(starts, device=self.units_Z.device)).tolist()
+        return torch.searchsorted(self.host_Z, torch.tensor(starts)).tolist()

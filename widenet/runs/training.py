@@ -75,7 +75,7 @@ def train(
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
-        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
+        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
         _say_what_is_slow(training_spec, chosen, teller)

@@ -22,6 +22,7 @@ from widenet.training.regularization import regularization
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
+from widenet.transfer import Ahead
 
 _START_EXAMPLES = 256
 """How many examples at least tell what the loss began with."""
@@ -143,9 +144,11 @@ class Training:
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
         state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
-        with closing(ahead(self._prepared, range(state.step, self.stream.steps_per_epoch))) as batches:
+        beside = Ahead(self.network.device)
+        steps = range(state.step, self.stream.steps_per_epoch)
+        with closing(ahead(lambda step: beside.make(lambda: self._prepared(step)), steps)) as batches:
             asked = time.monotonic()
-            for batch, prepared in batches:
+            for batch, prepared in map(beside.take, batches):
                 state.reading_seconds += time.monotonic() - asked
                 exchange.at(self._place(batch.step + 1))
                 stop = exchange.start_any(interrupted, "interruption")

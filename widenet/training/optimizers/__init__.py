@@ -13,18 +13,26 @@ from widenet.kernels.devices import has_triton, runs_triton
 from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 from widenet.training.optimizers.idled import Shrinkage
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
 
+DSSTNE_FLOOR = 1e-9
+"""Sums of squares below it count as so much in DSSTNE's AdaGrad, RMSProp and AdaDelta."""
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 
 def is_compiled(device: str) -> bool:
     """Whether the steps on a kind of device are compiled, by Numba or by Triton; torch rounds elsewhere."""
     return can_compile() if device == "cpu" else has_triton()
+
+
+def guards(epsilon: float, dialect: Dialect) -> tuple[float, float]:
+    """What keeps a division by a root finite: a number added to the root, and a floor under what it is taken of, as DSSTNE has it."""
+    return (0.0, DSSTNE_FLOOR) if dialect == "dsstne" else (epsilon, 0.0)
 
 
 class Formula(Protocol):
@@ -55,9 +63,9 @@ class Idling(Formula, Protocol):
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
 
-    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
+    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0, dialect: Dialect = "widenet") -> None:
         module = import_module(f"{__name__}.{spec.kind}")
-        formula = module.formula(spec)
+        formula = module.formula(spec, dialect)
         self.kind = spec.kind
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None
@@ -171,6 +179,11 @@ class Optimizer:
             multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)
+
+
+def held(squares: Tensor, floor: float) -> Tensor:
+    """Squares, none below the floor."""
+    return squares.clamp_min(floor) if floor else squares
 
 
 def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:
