@@ -223,7 +223,8 @@ def commands_page() -> str:
     root: Any = typer.main.get_command(app)
     lines = [NOTICE, "", "# Command line", "", paragraph(root.help), ""]
     lines += [
-        "Exit status 0 is success, 2 a mistake that you can mend (one sentence on standard error), 3 a lost process of a group, 130 an interruption; `widenet plan` ends with 1 where a training does not fit.",
+        "Exit status 0 is success, 2 a mistake that you can mend (one sentence on standard error), 3 a lost process of a group, "
+        "130 an interruption; `widenet plan` ends with 1 where a training does not fit.",
         "",
         "```text",
     ]
