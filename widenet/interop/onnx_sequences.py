@@ -1,8 +1,7 @@
-"""Sequences as ONNX computes them: positions padded to one length, side by side in time, and states one after the other.
+"""Sequences as ONNX computes them: positions padded to one length, side by side in time, and states one after the other."""
 
-Values along a sequence flow as rows [T * E, H]: those of the first position of every example, then those of the second, and so on. What
-stands beyond an example's end is computed and never looked at.
-"""
+# Values along a sequence flow as rows [T * E, H]: those of the first position of every example, then those of the second, and so on.
+# What stands beyond an example's end is computed and never looked at.
 
 from dataclasses import dataclass
 

@@ -37,7 +37,7 @@ class CompiledPasses:
         logits_ET, span = step.tile_logits(shard, index, tile), step.span(shard, index)
         entries = self._entries(shard, index, span)
         if rows is not None:
-            bias_T = self.tiles.softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.log_sum_E, rows.coupling_E)
+            bias_T = self.tiles.softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.total_E, rows.coupling_E)
             own = rows.losses[shard]
             return own if index == 0 else torch.zeros_like(own), step.output.operand(logits_ET), bias_T
         assert step.targets.sparse is not None

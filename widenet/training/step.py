@@ -82,11 +82,7 @@ def train_step(
     with torch.no_grad():
         gathered = {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
         update = _Update(network, gathered, touched, deferred, samples)
-        if norm_limit is not None:
-            length = update.norm()
-            scale = norm_limit / length if length > norm_limit else 1.0
-            numbers = StepNumbers(numbers.number, numbers.rates, scale)
-        update.apply(rule, numbers)
+        update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
     return float(loss)  # only here the host waits for the device: nothing is left to launch
 
@@ -184,7 +180,12 @@ class _Update:
         for name, wide in deferred.items():
             self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
 
-    def norm(self) -> float:
+    def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step whose whole gradient is at most so long."""
+        length = self._norm()
+        return replace(numbers, gradient_scale=limit / length if length > limit else 1.0)
+
+    def _norm(self) -> float:
         """The Euclidean length of the whole gradient."""
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
