@@ -26,6 +26,7 @@ class WideOutput:
     half: a training step's matrix products take operands rounded to bfloat16.
     drift: how its rows move, where a step can do without the logits; None where it cannot.
     sampler: what draws the units of a step; None where all take part, and outside training.
+    kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
     """
 
     spec: OutputLayer
@@ -36,6 +37,7 @@ class WideOutput:
     half: bool = False
     drift: Drift | None = None
     sampler: Sampler | None = None
+    kept_bytes: int | None = None
 
     @property
     def width(self) -> int:
