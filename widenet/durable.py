@@ -17,6 +17,12 @@ def force_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
+def force_all_to_disk(folder: Path) -> None:
+    """`force_to_disk` for a folder and all below it."""
+    for path in [*folder.rglob("*"), folder]:
+        force_to_disk(path)
+
+
 @contextmanager
 def appearing(path: Path) -> Iterator[BinaryIO]:
     """A new file for writing that takes the place of `path`, on disk, when the block ends, and vanishes when it fails.
@@ -33,5 +39,6 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
             yield file
         force_to_disk(beside)
         beside.replace(path)
+        force_to_disk(path.parent)
     finally:
         beside.unlink(missing_ok=True)

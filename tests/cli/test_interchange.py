@@ -69,7 +69,7 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
             ["model.pt"],
             f'widenet: model.pt: the suffix must be one of {SUFFIXES}; got ".pt". Rename the file.\n',
         ),
-        (["model.pt", "--field", "items"], 'widenet: field must be NAME=FIELD; got "items".\n'),
+        (["model.pt", "--field", "items"], "widenet: --field must be NAME=FIELD, each name once; got 'items'.\n"),
         (
             ["model.pt", "--weights", "w.caffemodel"],
             "widenet: weights belong to a .prototxt; got model.pt, which holds its own. Leave them out.\n",

@@ -133,6 +133,15 @@ def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, fi
     assert_step_matches_twin(document, fields, BATCH, training, weights_E)
 
 
+@pytest.mark.parametrize("training", [{}, {"gradient_norm_limit": 0.05, "l2": 0.3}], ids=["plain", "limit and l2"])
+@pytest.mark.parametrize(
+    "name", [name for name, (document, _) in SHAPES.items() if any("weights" in layer for layer in document["layers"])]
+)
+def test_in_dsstnes_dialect_those_that_share_a_weight_move_it_by_the_mean_of_their_gradients(name, training):
+    document, fields = SHAPES[name]
+    assert_step_matches_twin({**document, "dialect": "dsstne"}, fields, BATCH, training, torch.linspace(0.2, 2, 9))
+
+
 @pytest.mark.parametrize("document", [network(), network(output=TIED), DEEP])
 def test_l1_pulls_every_touched_weight_towards_zero(document):
     everything = SparseBatch.from_lists([list(range(WIDTH)), [1, 2], [3]])

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, report, schema, train
+from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError
@@ -29,7 +29,7 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(model.evaluate)
 app.command("predict")(model.predict)
-app.command("recommend")(model.recommend)
+app.command("recommend")(recommend.recommend)
 app.command("report")(report.report)
 app.command("fingerprint")(model.fingerprint)
 app.command("export")(interchange.export)

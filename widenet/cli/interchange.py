@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.model import Run
+from widenet.cli.options import Run, pairs
 
 
 def export(
@@ -39,16 +39,9 @@ def import_network(
     ] = None,
 ) -> None:
     """Make a run of a network that another program trained. It predicts at once; `widenet train --from` trains it further."""
-    from widenet.errors import OptionError
     from widenet.interop.import_network import import_network as run
 
-    names = {}
-    for pair in field or []:
-        name, separator, chosen = pair.partition("=")
-        if not (name and separator and chosen):
-            raise OptionError(f'field must be NAME=FIELD; got "{pair}".')
-        names[name] = chosen
-    model = run(file, out, weights=weights, data=data, fields=names)
+    model = run(file, out, weights=weights, data=data, fields=pairs("--field", "NAME=FIELD", field or []))
     typer.echo(f"{out}: {', '.join(f'{layer.name} {model.network.units[layer.name]:,}' for layer in model.run.network.layers)}")
     for name, record in model.run.fields.items():
         typer.echo(f'  field "{name}": {record.kind}, {record.width:,}')

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
-from widenet.durable import force_to_disk
+from widenet.durable import force_all_to_disk, force_to_disk
 from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
@@ -66,8 +66,7 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
-        for path in [*folder.iterdir(), folder]:
-            force_to_disk(path)
+        force_all_to_disk(folder)
         replaced = folder.with_suffix(".replaced")
         if out.exists():
             out.rename(replaced)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
 
 _NAMES_A_BLOCK = 65_536
+_KINDS: dict[str, Literal["sparse", "sequence"]] = {"sparse": "sparse", "sequence": "sequence"}
 
 
 @dataclass
@@ -119,8 +120,8 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
 
 def _described(path: Path, fields: Mapping[str, Width]) -> Dataset:
     """A dataset without examples, whose features are named by their index."""
-    layouts = [FieldLayout(name, facts.width, "sparse" if facts.kind == "sparse" else "dense") for name, facts in fields.items()]
-    names = {layout.name: _indices(layout.width) for layout in layouts if layout.kind == "sparse"}
+    layouts = [FieldLayout(name, facts.width, _KINDS.get(facts.kind, "dense")) for name, facts in fields.items()]
+    names = {layout.name: _indices(layout.width) for layout in layouts if layout.kind != "dense"}
     write_dataset(path, layouts=layouts, batches=[], vocabularies=names)
     return Dataset.open(path)
 

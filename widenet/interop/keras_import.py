@@ -13,6 +13,7 @@ import numpy as np
 
 from widenet.errors import DataError
 from widenet.interop.folding import folded
+from widenet.interop.hdf5 import outside
 from widenet.interop.imported import Imported
 from widenet.interop.operations import (
     Activate,
@@ -29,6 +30,7 @@ from widenet.interop.operations import (
     Pool,
     Same,
     Unknown,
+    leaky,
 )
 from widenet.interop.reading import reading
 
@@ -44,8 +46,16 @@ def read_keras(path: Path) -> Imported:
             raise DataError(f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again.")
         config = json.loads(archive.read(_CONFIG))
         with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as weights:
+            _check_alone(path, weights)
             operations = _Reader(config, weights, archive.getinfo(_WEIGHTS).file_size).run()
         return folded(str(path), operations)
+
+
+def _check_alone(path: Path, weights: Any) -> None:
+    """Raise DataError where some weights are said to be in another file."""
+    name = outside(weights)
+    if name is not None:
+        raise DataError(f"{path}: all weights must lie in the model; {name!r} is in another file that it names. Save the model again.")
 
 
 class _Reader:
@@ -95,9 +105,6 @@ class _Reader:
         if len(found) != count:
             raise DataError(f'{self.weights.filename}: layer "{name}" must have {count} weights; got {len(found)}.')
         stored = [found[str(place)] for place in range(count)]
-        if any(each.external or each.is_virtual for each in stored):
-            rule = "must lie in the model, not in another file that it names"
-            raise DataError(f'{self.weights.filename}: the weights of layer "{name}" {rule}. Save the model again.')
         if sum(each.nbytes for each in stored) > self.num_bytes:
             raise DataError(
                 f'{self.weights.filename}: the weights of layer "{name}" must not be larger than their file. Save the model again.'
@@ -210,10 +217,9 @@ def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], cha
         case pool if re.fullmatch(r"(Global)?(Max|Average)Pooling[123]D", pool):
             return _pool(name, pool, config, source)
         case "ReLU" if not config.get("max_value") and not config.get("threshold"):
-            slope = float(config.get("negative_slope", 0))
-            return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
+            return leaky(name, source, float(config.get("negative_slope", 0)))
         case "LeakyReLU":
-            return Activate(name, source, {"kind": "leaky_relu", "slope": float(config["negative_slope"])})
+            return leaky(name, source, float(config["negative_slope"]))
         case "ELU":
             return Activate(name, source, {"kind": "elu", "alpha": float(config["alpha"])})
         case "Softmax" if config.get("axis", -1) in (-1, 1):

@@ -112,6 +112,8 @@ class Graph:
         """The activation of some logits [E, N]."""
         match spec:
             case LeakyRelu(slope=slope):
+                if slope > 1:
+                    return str(self.op("Max", logits, self.op("Mul", logits, self.constant(slope))))
                 return str(self.op("LeakyRelu", logits, alpha=slope))
             case Elu(alpha=alpha, scale=scale):
                 return str(self.op("Selu", logits, alpha=alpha, gamma=scale))

@@ -15,7 +15,7 @@ from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
 from widenet.interop.onnx_graph import weight_name
 from widenet.interop.onnx_windows import spatial
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown, leaky
 from widenet.interop.reading import reading
 from widenet.plan.binding import Width
 from widenet.plan.weights import weights_of
@@ -199,7 +199,7 @@ class _Reader:
             is_plain = kind != "Swish" or attributes.get("alpha", 1.0) == 1
             return Activate(name, source, _ACTIVATIONS[kind]) if is_plain else Unknown(name, "Swish with alpha")
         if kind == "LeakyRelu":
-            return Activate(name, source, {"kind": "leaky_relu", "slope": float(attributes.get("alpha", 0.01))})
+            return leaky(name, source, float(attributes.get("alpha", 0.01)))
         if kind == "Elu":
             return Activate(name, source, {"kind": "elu", "alpha": float(attributes.get("alpha", 1.0))})
         if kind == "Softmax" and self._is_last_axis(node, attributes.get("axis", -1 if self.opset >= 13 else 1)):

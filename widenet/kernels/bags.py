@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, indptr_of
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -90,9 +90,8 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
 def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None) -> Touched:
     sorted_Z, order_Z = torch.sort(features_Z, stable=True)
     features_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
-    indptr = torch.zeros(len(features_U) + 1, dtype=torch.int64, device=features_Z.device)
-    torch.cumsum(counts_U, 0, out=indptr[1:])
-    return Touched(features_U.long(), indptr, examples_Z[order_Z], None if values_Z is None else values_Z[order_Z])
+    values_Z = None if values_Z is None else values_Z[order_Z]
+    return Touched(features_U.long(), indptr_of(counts_U), examples_Z[order_Z], values_Z)
 
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:

@@ -16,8 +16,6 @@ from widenet.kernels.bags import RowGradient
 
 T = TypeVar("T")
 _COMPILING = RLock()
-_LANES, _FACTORS, _SMALL = 64, 512, 2.0**-500
-"""Sums side by side, for a processor's vectors; factors in each; and where the logarithm is taken before a product gets too small."""
 
 _ROWS_AHEAD, _CACHE_LINE = 4, 16
 """How many rows before its turn a row is fetched, and the float32 numbers that come at once."""
@@ -70,7 +68,7 @@ class Compiled:
         self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), np.array(constants, dtype=np.float32))
 
 
-def _once(make: Callable[..., T]) -> Callable[..., T]:
+def made_once(make: Callable[..., T]) -> Callable[..., T]:
     """`make` that keeps what it made; of several threads that ask at once, one makes it and the others wait."""
     kept = cache(make)
 
@@ -92,7 +90,7 @@ def can_compile() -> bool:
     return True
 
 
-@_once
+@made_once
 def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
     """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one; None without Numba.
 
@@ -107,40 +105,7 @@ def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
             for h in range(total_EH.shape[1]):
                 total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
 
-    return _compiled(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
-
-
-@_once
-def compiled_softplus_sum() -> Callable[[Any, Any, Any], None] | None:
-    """Sums softplus(z) over a tile's units, float32 logits and sigmoids [E, T] to float64 [E]; None without Numba.
-
-    softplus(z) = max(z, 0) - log(max(a, 1 - a)). Factors of at least 1/2 are multiplied as doubles, and take one logarithm together.
-    """
-    if not can_compile():
-        return None
-
-    def softplus_sum(logits_ET: Any, a_ET: Any, total_E: Any) -> None:
-        one, zero, units = np.float32(1), np.float32(0), logits_ET.shape[1]
-        factor_V, above_V = np.empty(_LANES, dtype=np.float64), np.empty(_LANES, dtype=np.float32)
-        for e in range(len(total_E)):
-            total, factor = 0.0, 1.0
-            for start in range(0, units, _LANES * _FACTORS):
-                factor_V[:], above_V[:] = 1.0, zero
-                for first in range(start, min(start + _LANES * _FACTORS, units), _LANES):
-                    z_V, a_V = logits_ET[e, first : first + _LANES], a_ET[e, first : first + _LANES]
-                    for v in range(len(z_V)):
-                        rest = one - a_V[v]
-                        factor_V[v] *= 1.0 - np.float64(a_V[v] if a_V[v] < rest else rest)
-                    for v in range(len(z_V)):
-                        above_V[v] += zero if z_V[v] < zero else z_V[v]
-                for v in range(_LANES):
-                    total += above_V[v]
-                    factor *= factor_V[v]
-                    if factor < _SMALL:
-                        total, factor = total - np.log(factor), 1.0
-            total_E[e] = total - np.log(factor)
-
-    return _compiled(softplus_sum, "void(float32[:, ::1], float32[:, ::1], float64[::1])")
+    return compile_for(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
 
 
 def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
@@ -148,7 +113,7 @@ def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
     return [*states, *[weight] * (2 - len(states))]
 
 
-@_once
+@made_once
 def compiled(element: Element, num_states: int) -> Compiled | None:
     """The float32 step of an optimizer with so many states; None without Numba."""
     if not can_compile():
@@ -157,8 +122,8 @@ def compiled(element: Element, num_states: int) -> Compiled | None:
 
     advance: Any = register_jitable(_named(_advance(register_jitable(element), num_states), getsource(element), str(num_states)))
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
-    tile = _compiled(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
-    rows = _compiled(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
+    tile = compile_for(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
+    rows = compile_for(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
     return Compiled(tile, rows)
 
 
@@ -177,7 +142,7 @@ def _named(function: Callable[..., Any], *within: str) -> Callable[..., Any]:
     return function
 
 
-def _compiled(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
+def compile_for(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
     """The function compiled for one signature, and kept on disk where there is a folder to write. within: names what it calls."""
     from numba import njit
 
@@ -219,7 +184,7 @@ def _tile(advance: Any) -> Callable[..., None]:
     return tile
 
 
-@_once
+@made_once
 def _fetching() -> Any:
     """Asks the processor for a number of an array [R, H], so that its part of a cache is at hand when it is read and written."""
     from llvmlite import ir
@@ -247,9 +212,15 @@ def _fetching() -> Any:
     return intrinsic(fetch)
 
 
+_fetch: Any = None
+"""What `_fetching` gives. Numba finds code on disk by what a function encloses, and an intrinsic is another in every process: a global
+is not enclosed."""
+
+
 def _rows(advance: Any, num_states: int) -> Callable[..., None]:
     """See `Compiled.rows`. The gradient of a row is summed in the order of its entries. Rows are fetched some ahead."""
-    fetch = _fetching()
+    global _fetch
+    _fetch = _fetching()
 
     def rows(
         weight_RH: Any,
@@ -270,11 +241,11 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
             if u + _ROWS_AHEAD < len(rows_U):
                 later = rows_U[u + _ROWS_AHEAD]
                 for h in range(0, len(gradient_H), _CACHE_LINE):
-                    fetch(weight_RH, later, h)
+                    _fetch(weight_RH, later, h)
                     if num_states > 0:
-                        fetch(first_RH, later, h)
+                        _fetch(first_RH, later, h)
                     if num_states > 1:
-                        fetch(second_RH, later, h)
+                        _fetch(second_RH, later, h)
             gradient_H[:] = penalties[4]
             for z in range(indptr[u], indptr[u + 1]):
                 example_H = gradient_EH[examples_Z[z]]

@@ -16,7 +16,7 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
     """The activation of some logits; the row-wise kinds over the last dimension. Differentiable."""
     match spec:
         case LeakyRelu(slope=slope):
-            return functional.leaky_relu(logits, slope)
+            return functional.leaky_relu(logits, slope) if slope <= 1 else torch.where(logits > 0, logits * slope, logits)
         case Elu(alpha=alpha, scale=scale):
             raised = functional.elu(logits, alpha)
             return raised if scale == 1 else raised * scale
@@ -42,6 +42,11 @@ def _share(parts: Tensor, total: Tensor) -> Tensor:
     return torch.where(total == 0, torch.zeros_like(parts), parts / total.clamp_min(torch.finfo(parts.dtype).tiny))
 
 
+def sides(spec: LeakyRelu) -> tuple[float, float]:
+    """The slopes below and above 0."""
+    return min(spec.slope, 1.0), max(spec.slope, 1.0)
+
+
 def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | None:
     """The derivative of a single-unit activation; None where it is one everywhere.
 
@@ -49,8 +54,9 @@ def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | Non
     At the kinks of relu, leaky_relu, elu and selu the derivative from the left is taken, as torch does.
     """
     match spec:
-        case LeakyRelu(slope=negative):
-            return torch.where(logits > 0, torch.ones_like(logits), negative)
+        case LeakyRelu():
+            below, above = sides(spec)
+            return torch.where(logits > 0, torch.full_like(logits, above), below)
         case Elu(alpha=alpha, scale=scale):
             return torch.where(logits > 0, scale, activations + scale * alpha)
     match spec.kind:

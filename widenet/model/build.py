@@ -13,8 +13,9 @@ from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.layers.recurrent import first_bias
-from widenet.model.network import Network, TrunkWeight
+from widenet.model.network import Network
 from widenet.model.sample import Sampler
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
@@ -58,7 +59,7 @@ def build(
             weight=wide[name],
             bias=wide.get(f"{output.name} bias"),
             exchange=exchange,
-            owns_weight=layout.users(name) == 1,
+            owns_weight=not layout.is_shared(output.name),
             half=training.precision == "bfloat16",
         )
         if drifts(output, training, layout, fields[output.field].kind == "sparse"):

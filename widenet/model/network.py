@@ -23,6 +23,7 @@ from widenet.model.rule import Rule
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
@@ -40,19 +41,6 @@ Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
 Key = tuple[str, str]
 """A layer and one of its sources."""
-
-
-@dataclass
-class TrunkWeight:
-    """A weight [units, inputs] or bias [units] of a hidden layer, whole on every process.
-
-    trained: otherwise it follows the batches.
-    """
-
-    tensor: Tensor
-    state: dict[str, Tensor] = field(default_factory=dict)
-    norm_limit: float | None = None
-    trained: bool = True
 
 
 @dataclass
@@ -184,11 +172,17 @@ class Network:
                 continue
             bias = self._each_unit(layer, "bias") if layer.bias else None
             normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
-            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized)
+            positions = prepared.positions.get(self.positions.get(layer.name, ""))
+            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)
         return activity
+
+    def share_of_gradient(self, weight: str) -> float:
+        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1 / their number."""
+        users = sum(link.weight == weight for link in self.links.values())
+        return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
 
     def follow(self, activity: Activity) -> None:
         """Move the running statistics of batch normalizations by a batch's."""
@@ -214,9 +208,8 @@ class Network:
         for output in self.outputs.values():
             if output.drift is not None:
                 output.drift.prepare()
-        for trunk in (trunk for trunk in self.trunk.values() if trunk.trained):
-            trunk.state = rule.state_for(trunk.tensor)
-            trunk.tensor.requires_grad_(True)
+        for trunk in self.trunk.values():
+            trunk.prepare(rule)
 
     def first_non_finite(self) -> str | None:
         """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""

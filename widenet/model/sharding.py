@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.plan.shards import Shards
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, indptr_of
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
@@ -16,8 +16,7 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
     order_Z = torch.argsort(shard_Z, stable=True)
     num = batch.num_examples
     counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=shards.count * num)
-    bounds = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
-    torch.cumsum(counts, 0, out=bounds[1:])
+    bounds = indptr_of(counts)
     edges = bounds[:: max(num, 1)].tolist() if num else [0] * (shards.count + 1)
     parts = []
     for shard in range(shards.count):
@@ -47,9 +46,10 @@ class ByUnit:
         units_Z, values_Z = units_Z.long(), None if part.values is None else part.values[order_Z]
         return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z.cpu())
 
-    def values_or_ones(self) -> Tensor:
-        """float32 [Z]."""
-        return torch.ones(len(self.units_Z), device=self.units_Z.device) if self.values_Z is None else self.values_Z
+    def values_or_ones(self, span: slice = slice(None)) -> Tensor:
+        """float32, of a span of the entries."""
+        units_Z = self.units_Z[span]
+        return torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
 
     def edges(self, starts: list[int]) -> list[int]:
         """Where the entries of units from each start on begin."""

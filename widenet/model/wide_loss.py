@@ -7,10 +7,10 @@ from torch import Tensor
 
 from widenet.kernels import exact_sum
 from widenet.model.activations import activate, slope
-from widenet.model.delta import shortening
 from widenet.model.exchange import Pending
-from widenet.model.fused_tiles import FusedTiles
+from widenet.model.fused_tiles import passes
 from widenet.model.layers.output import Tile, WideOutput
+from widenet.model.limits import shortening
 from widenet.model.row_activation import RowActivation
 from widenet.model.targets import Targets, TileEntries
 from widenet.plan.tiles import are_kept, tiles
@@ -43,7 +43,7 @@ class WideLoss:
         self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
-        self.fused = FusedTiles.where_possible(self)
+        self.fused = passes(self)
         self.exact: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.shortening_E: Tensor | None = None
 
@@ -98,8 +98,11 @@ class WideLoss:
 
     def entries(self, shard: int, index: int) -> TileEntries:
         """The sparse targets inside a tile."""
-        low, high = self.edges[shard][index : index + 2]
-        return self.targets.entries(shard, self.tiles[shard][index], slice(low, high))
+        return self.targets.entries(shard, self.tiles[shard][index], self.span(shard, index))
+
+    def span(self, shard: int, index: int) -> slice:
+        """Where a tile's entries stand among the shard's in order of units."""
+        return slice(*self.edges[shard][index : index + 2])
 
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
@@ -196,7 +199,7 @@ class WideLoss:
     def _shortening(self, limit: float) -> Tensor:
         """The factors [E] that keep each example's gradient by its logits within a length, after a pass over all of them."""
         squares = self.output.exchange.gather(self.output.exchange.each(self._squares), self.output.where)
-        return shortening(exact_sum(squares), limit, self.num_examples)
+        return shortening(exact_sum(squares).sqrt(), limit / max(self.num_examples, 1)).float()
 
     def _squares(self, shard: int) -> Tensor:
         """A shard's part of the squared length of each example's gradient by its logits, float64 [E]."""

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
+from widenet.kernels.rows import copied
+from widenet.model.limits import shorten_rows
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
@@ -71,7 +73,7 @@ class WideWeight:
         else:
             rule.apply(weight, gradient, state, step)
         if self.norm_limit is not None:
-            weight.mul_((self.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
+            shorten_rows(weight, self.norm_limit)
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
         """One step of the touched rows of a shard; the others stay. Where `wake` need not go first, what idled catches up here.
@@ -89,15 +91,11 @@ class WideWeight:
         part = self.parts[shard]
         if part.moved is None:
             return
-        weight_RH, states = part.by_rows()
+        weight_RH, state = part.by_rows()
         for start, stop in blocks(len(rows_U), weight_RH.shape[1], weight_RH.device.type):
             block_U = rows_U[start:stop]
-            weight_UH = weight_RH.index_select(0, block_U)
-            state = {name: tensor.index_select(0, block_U) for name, tensor in states.items()}
-            rule.idle(weight_UH, state, part.moved.index_select(0, block_U), step.number - 1, step.rates, self.is_bias)
-            weight_RH.index_copy_(0, block_U, weight_UH)
-            for name, tensor in state.items():
-                states[name].index_copy_(0, block_U, tensor)
+            with copied(weight_RH, state, block_U) as (weight_UH, state_of_rows):
+                rule.idle(weight_UH, state_of_rows, part.moved.index_select(0, block_U), step.number - 1, step.rates, self.is_bias)
             part.moved.index_fill_(0, block_U, step.number - 1)
 
     def wake_all(self, rule: Rule, step: StepNumbers) -> None:

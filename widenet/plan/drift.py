@@ -34,7 +34,7 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
 
 def drift_columns(layer: OutputLayer, weights: Weights) -> int:
     """Numbers of a unit: its weights, and its bias if it has one."""
-    return (weights.weights[layer.name].columns or 0) + layer.bias
+    return weights.weights[layer.name].row_length + layer.bias
 
 
 def drift_window(width: int, columns: int) -> int:

@@ -97,7 +97,7 @@ class Job:
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Units of an output that a step computes in a process: all of its own, or with a sample at most its draws and the targets."""
-        weight = self.weights.weights[self.weights.links[layer.name, ""].weight]
+        weight = self.weights.of_output(layer.name)
         own = self.rows(weight, process)
         if layer.sample is None:
             return own

@@ -64,7 +64,7 @@ def _remembers_moves(job: Job, weight: Weight) -> bool:
 
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
     """Where each unit ends on the line on which a sample by popularity is drawn."""
-    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
+    weight = job.weights.of_output(layer.name)
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
 
 
@@ -110,7 +110,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
-    yield sum(_exact_sum(job, layer, weight.columns or 1) for layer, _, weight in wide)
+    yield sum(_exact_sum(job, layer, weight.row_length) for layer, _, weight in wide)
     for (layer, source), link in job.weights.links.items():
         if (layer, source) in job.weights.windows:
             windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
@@ -145,8 +145,7 @@ def keeps(job: Job, layer: OutputLayer) -> bool:
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
     """The rows of a sample and the targets, and their gradients, twice where others add to them; and which these are, for batches ahead."""
-    name = job.weights.links[layer.name, ""].weight
-    weight, copies = job.weights.weights[name], 3 if job.weights.users(name) > 1 else 2
+    weight, copies = job.weights.of_output(layer.name), 3 if job.weights.is_shared(layer.name) else 2
     return (copies * (weight.row_bytes + 4) + 12 * (1 + BATCHES_AHEAD)) * job.units_at_work(layer, process)
 
 
@@ -154,8 +153,8 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
     if job.drifts(layer):
         return _drifting(job, layer)
-    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
-    num, columns = job.vectors(layer.name), weight.columns or 1
+    weight = job.weights.of_output(layer.name)
+    num, columns = job.vectors(layer.name), weight.row_length
     shard = job.shards(weight).size(job.training.shards - 1)
     units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
@@ -175,5 +174,4 @@ def waits(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them wait."""
     if layer.sample is not None:
         return False
-    shared = job.weights.users(job.weights.links[layer.name, ""].weight) > 1
-    return shared or job.training.waits
+    return job.weights.is_shared(layer.name) or job.training.waits

@@ -46,9 +46,19 @@ class Weight:
     places: int = 1
 
     @property
+    def row_length(self) -> int:
+        """Numbers in a row: the columns, of a bias 1."""
+        return 1 if self.columns is None else self.columns
+
+    @property
+    def numbers(self) -> int:
+        """Numbers in all rows."""
+        return self.rows * self.row_length
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of a row, float32."""
-        return 4 * (self.columns or 1)
+        return 4 * self.row_length
 
 
 @dataclass(frozen=True)
@@ -70,9 +80,17 @@ class Weights:
     weights: dict[str, Weight]
     positions: dict[str, str]
 
+    def of_output(self, output: str) -> Weight:
+        """The weight that an output uses, its own or a shared one."""
+        return self.weights[self.links[output, ""].weight]
+
+    def is_shared(self, output: str) -> bool:
+        """Whether others use an output's weight too."""
+        return self.users(self.links[output, ""].weight) > 1
+
     def owns(self, output: str) -> bool:
         """Whether an output has its weight for itself: it is its own, and no other layer uses it."""
-        return self.links[output, ""].weight == output and self.users(output) == 1
+        return self.links[output, ""].weight == output and not self.is_shared(output)
 
     def users(self, weight: str) -> int:
         """How many layers and sources use a weight."""

@@ -31,7 +31,8 @@ from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
-from widenet.training.run_directory import RunDirectory, holds_work_of
+from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
 
 
@@ -75,7 +76,7 @@ def train(
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
         for output in net.outputs.values():
             output.kept_bytes = job.kept_bytes
-        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
+        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
         _say_what_is_slow(training_spec, chosen, teller)

@@ -20,12 +20,12 @@ class PlainActivation(Spec):
 
 
 class LeakyRelu(Spec):
-    """x where positive, slope * x elsewhere."""
+    """The larger of x and slope * x: up to a slope of 1, x where positive and slope * x elsewhere."""
 
     kind: Literal["leaky_relu"]
     """Its name."""
-    slope: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """Slope for negative x; 1 makes it linear."""
+    slope: Annotated[float, Field(ge=0)] = 0.01
+    """Slope for negative x; 1 makes it linear. Above 1 the slope for positive x, as DSSTNE has it."""
 
 
 class Elu(Spec):

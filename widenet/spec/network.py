@@ -22,7 +22,7 @@ class NetworkSpec(Document):
     name: str = ""
     """A name for people."""
     dialect: Dialect = "widenet"
-    """dsstne: dropout and the way back through it as DSSTNE does them."""
+    """dsstne: dropout and the way back through it, sparseness, shared weights and optimizers as DSSTNE does them."""
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
     """The layers. A layer without `source` takes the layer before it."""
 

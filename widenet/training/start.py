@@ -15,7 +15,8 @@ from widenet.plan.shards import Shards
 from widenet.plan.weights import Weight, weights_of
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.training.run_directory import RunDirectory, check_finished
+from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import check_finished
 
 _MOVED = "moved"
 """Numbers of steps, which begin anew."""

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from widenet.kernels import RowGradient, Touched
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
+from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
@@ -78,9 +81,7 @@ def train_step(
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
         update = _Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
-        if norm_limit is not None:
-            numbers = StepNumbers(numbers.number, numbers.rates, norm_limit / max(norm_limit, update.norm()))
-        update.apply(rule, numbers)
+        update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
     return float(loss)  # only here the host waits for the device: nothing is left to launch
 
@@ -110,13 +111,28 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
     return on_tile
 
 
+class _Seed(torch.autograd.Function):
+    """A scalar whose way back hands a gradient to an end: given the gradient itself, autograd would first load a library of symbols."""
+
+    @staticmethod
+    def forward(ctx: Any, end: Tensor, gradient: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return end.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[Tensor, None]:
+        return ctx.gradient, None
+
+
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
-    """From the outputs and the penalties back to the trunk's weights and the gathered sums."""
-    penalties = ends[len(gradients) :]
-    given = [*gradients, *(torch.ones_like(penalty) for penalty in penalties)]
-    live = [(end, gradient) for end, gradient in zip(ends, given, strict=True) if end.requires_grad]
+    """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the gathered sums."""
+    given = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
+    with torch.enable_grad():
+        # The way back begins with the seed made last; an end that several outputs share adds up their gradients in their order.
+        seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
+    live = [*seeds[::-1], *(penalty for penalty in ends[len(gradients) :] if penalty.requires_grad)]
     if live:
-        torch.autograd.backward([end for end, _ in live], [gradient for _, gradient in live])
+        torch.autograd.backward(live)
 
 
 def _wake(network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers) -> None:
@@ -159,12 +175,18 @@ class _Update:
         for name, wide in deferred.items():
             self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
 
-    def norm(self) -> float:
+    def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step whose whole gradient is at most so long."""
+        length = self._norm()
+        return replace(numbers, gradient_scale=limit / length if length > limit else 1.0)
+
+    def _norm(self) -> float:
         """The Euclidean length of the whole gradient."""
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
-        squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
+        grown = {name: trunk.tensor.grad for name, trunk in self.network.trunk.items() if trunk.tensor.grad is not None}
+        squares += [gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2 for name, gradient in grown.items()]
         return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
@@ -172,18 +194,13 @@ class _Update:
         exchange = self.network.exchange
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
-        for trunk in self.network.trunk.values():
-            gradient, weight = trunk.tensor.grad, trunk.tensor.detach()
-            if gradient is None:
-                continue
-            if weight.dim() == 1:
-                rule.apply_to_bias(weight, gradient, trunk.state, numbers)
-            else:
-                rule.apply(weight, gradient, trunk.state, numbers)
-            if trunk.norm_limit is not None:
-                weight.mul_((trunk.norm_limit / weight.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0))
-            trunk.tensor.grad = None
+        for name, trunk in self.network.trunk.items():
+            trunk.update(rule, self._scaled(name, numbers))
         self._limit_columns()
+
+    def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step of a weight, whose sharers may each count for less."""
+        return replace(numbers, gradient_scale=numbers.gradient_scale * self.network.share_of_gradient(name))
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
@@ -193,26 +210,27 @@ class _Update:
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of(shard: int) -> Tensor:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+            share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
-                total += gradient.double().square().sum()
+                total += gradient.double().square().sum() * share
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
                 touched = self.rows[name][shard]
                 for start, stop in blocks(len(touched), touched.gradient_EH.shape[1], self.network.device.type):
-                    total += touched.rows(start, stop).double().square().sum()
+                    total += touched.rows(start, stop).double().square().sum() * share
             return total
 
         return of
 
     def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-        weight = self.network.wide[name]
+        weight, scaled = self.network.wide[name], self._scaled(name, numbers)
 
         def of(shard: int) -> None:
             if name not in self.stepped:
-                weight.update_rows(shard, self.rows[name][shard], rule, numbers)
+                weight.update_rows(shard, self.rows[name][shard], rule, scaled)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
-                weight.update_tile(shard, start, stop, gradient, rule, numbers)
+                weight.update_tile(shard, start, stop, gradient, rule, scaled)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
 
@@ -264,6 +282,6 @@ def _column_squares(weight_RH: Tensor) -> Tensor:
 
 def _limit_columns(network: Network, weight: WideWeight, limit: float, where: str) -> None:
     squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where)
-    factor_H = (limit / squares_H.sqrt().clamp_min(1e-30)).clamp_max(1.0).float()
+    factor_H = shortening(squares_H.sqrt(), limit).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))

@@ -30,4 +30,4 @@ def test_a_network_goes_in_and_out(tmp_path, monkeypatch, capsys):
     assert command("export-model", "run", "y.nc") == 0
     assert capsys.readouterr().out == "y.nc: written.\n"
     assert command("import-model", "y.nc", "--out", "again", "--field", "items") == 2
-    assert "--field must be NAME=VALUE, each name once; got items. Correct it." in capsys.readouterr().err
+    assert "--field must be SET=FIELD, each set once; got 'items'." in capsys.readouterr().err
