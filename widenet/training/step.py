@@ -13,7 +13,7 @@ from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
-from widenet.model.network import Network, Prepared
+from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledLoss, sampled
@@ -73,27 +73,18 @@ def train_step(
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]
-    loss = _sum_of([penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found])
-    if judge is not None:
-        judged = judge(float(loss), numbers)
-        if judged is None:
-            return float(loss)
-        numbers = judged
+    totals = [penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found]
+    loss = sum(totals[1:], totals[0])
+    judged = numbers if judge is None else judge(float(loss), numbers)
+    if judged is None:
+        return float(loss)
+    numbers = judged
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
-        gathered = {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
-        update = _Update(network, gathered, touched, deferred, samples)
+        update = _Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
     return float(loss)  # only here the host waits for the device: nothing is left to launch
-
-
-def _sum_of(numbers: list[Tensor]) -> Tensor:
-    """Added in their order."""
-    total = numbers[0]
-    for number in numbers[1:]:
-        total = total + number
-    return total
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
@@ -156,6 +147,11 @@ def _waking(touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numb
     return lambda shard: weight.wake(shard, touched[shard].features_U, rule, numbers)
 
 
+def _gathered(network: Network, prepared: Prepared, activity: Activity) -> dict[str, list[Tensor]]:
+    """Of every weight of sparse inputs, the sums that were gathered from it."""
+    return {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
+
+
 class _Update:
     """The gradients of one step that wait to be applied."""
 
@@ -167,7 +163,6 @@ class _Update:
         deferred: dict[str, WideLoss],
         samples: dict[str, SampledLoss],
     ) -> None:
-        """gathered: of every weight of sparse inputs the sums that were gathered from it, which have their gradients."""
         self.network, self.deferred = network, deferred
         self.rows: dict[str, dict[int, RowGradient]] = {}
         for weight, sums in gathered.items():
