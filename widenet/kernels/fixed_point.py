@@ -22,6 +22,8 @@ def peaks_of(term: Tensor) -> Tensor:
 
     A row is what the last dimension holds, [E, 1] of a term [E, H]; of a term with fewer dimensions, each number.
     """
+    if term.dim() >= 2 and not term.shape[-1]:
+        return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
     magnitude = term.abs() if term.dim() < 2 else term.abs().amax(dim=-1, keepdim=True)
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 

@@ -27,7 +27,7 @@ class Job:
     """A training over known widths, divided among processes.
 
     entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
-    num_threads: that work on shards in one process.
+    num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes; None: what `KEPT_BYTES` says.
     """
 
     network: NetworkSpec
@@ -38,6 +38,7 @@ class Job:
     num_processes: int = 1
     device: DeviceKind = "cpu"
     num_threads: int = 1
+    kept_bytes: int | None = None
 
     @classmethod
     def of(
