@@ -13,7 +13,8 @@ from widenet.data.stream import Batch, Stream, ahead
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange
-from widenet.model.network import Network, Prepared
+from widenet.model.network import Network
+from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation

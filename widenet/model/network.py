@@ -8,57 +8,31 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import Touched, gather_sum
+from widenet.model import preparation
 from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import hidden as hidden_layer
 from widenet.model.layers import pooling as pooling_layer
 from widenet.model.layers import recurrent as recurrent_layer
-from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, by_batch, by_statistics
-from widenet.model.positions import Positions
+from widenet.model.preparation import Prepared, Values
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
-from widenet.model.sample import Choice
-from widenet.model.sharding import split
-from widenet.model.targets import Targets
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
 from widenet.plan.windows import Shape, Windows
 from widenet.sparse import SparseBatch, stacked
-from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer, InputLayer
+from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
-Values = SparseBatch | Tensor
-"""A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
 Key = tuple[str, str]
 """A layer and one of its sources."""
-
-
-@dataclass
-class Prepared:
-    """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
-
-    features: of every output on a sparse input, all that the batch has of it. positions: of every input of a sequence.
-    taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
-    asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
-    has one, else as the tiles need them.
-    touched: in training on CUDA, what `Network.touched` gives.
-    """
-
-    sparse: dict[str, list[SparseBatch]]
-    dense: dict[str, Tensor]
-    asked: dict[str, SparseBatch | Choice | Targets]
-    features: dict[str, SparseBatch] = field(default_factory=dict)
-    positions: dict[str, Positions] = field(default_factory=dict)
-    taken: dict[str, Tensor] = field(default_factory=dict)
-    touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
 
 
 @dataclass
@@ -111,33 +85,7 @@ class Network:
 
         draws: the step's random numbers; None outside training, where nobody asks the outputs for anything.
         """
-        prepared, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
-        for layer in self.spec.inputs:
-            values = fields[layer.field]
-            if isinstance(values, Tensor):
-                prepared.dense[layer.name] = scaled_dense(layer, values, draws)
-                continue
-            if layer.denoise and draws is not None:
-                values, hidden[layer.field] = hide(layer, values, draws)
-            elif layer.values == "ignore":
-                values = values.with_values(None)
-            if layer.name in self.positions:
-                prepared.positions[layer.name] = Positions.of(values, layer.newest, draws is not None and self._ends_ask(layer))
-                values = prepared.positions[layer.name].features
-            batch = scaled(layer, values, self.damping.get(layer.name))
-            standing = [name for name, output in self.outputs.items() if self.spec.sources(output.spec) == (layer.name,)]
-            prepared.features |= dict.fromkeys(standing, batch)
-            if any(source == layer.name for _, source in self.links):
-                prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
-        for name, output in self.outputs.items():
-            positions = prepared.positions.get(self.positions.get(name, ""))
-            asks_next = draws is not None and output.spec.predict == "next"
-            if positions is not None:
-                prepared.taken[name] = positions.asking_M if asks_next else positions.ends_E
-            if draws is not None:
-                field = output.spec.field
-                asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
-                prepared.asked[name] = self._asked(output, positions.next if positions is not None and asks_next else asked, draws)
+        prepared = preparation.prepared(self, fields, draws)
         if draws is not None and self.device.type == "cuda":
             prepared.touched = self.touched(prepared)  # how many there are the host must wait for; a step need not, if it is known
         return prepared
@@ -247,19 +195,6 @@ class Network:
                 return name
         return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
 
-    def _asked(self, output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:
-        """Values of a field as the output's loss takes them."""
-        if isinstance(values, Tensor):
-            if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
-                return Targets.of_dense_as_sparse(values, output.weight.shards)
-            room = output.width - values.shape[1]
-            return Targets.of_dense(torch.nn.functional.pad(values, (0, room)) if room else values)
-        if output.spec.values == "ignore":
-            values = values.with_values(None)
-        if output.sampler is not None:
-            return output.sampler.choice(values, draws)
-        return values if output.drift is not None else Targets.of_sparse(values, output.weight.shards)
-
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.links[key].weight]
         terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
@@ -279,10 +214,6 @@ class Network:
 
     def _blocks(self, layer: str) -> Blocks:
         return Blocks(self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled())
-
-    def _ends_ask(self, layer: InputLayer) -> bool:
-        """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its end."""
-        return all(output.spec.predict == "next" for name, output in self.outputs.items() if self.positions.get(name) == layer.name)
 
     def _along(self, layer: RecurrentLayer, sums: list[Tensor], prepared: Prepared, skips: list[Tensor], draws: Draws | None) -> Tensor:
         weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor

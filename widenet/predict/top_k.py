@@ -10,7 +10,8 @@ from widenet.kernels import running_top_k
 from widenet.kernels.running_top_k import unpacked
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
-from widenet.model.network import Network, Values
+from widenet.model.network import Network
+from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch

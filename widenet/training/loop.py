@@ -14,7 +14,8 @@ from torch.utils.tensorboard import SummaryWriter
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.errors import NumericsError
 from widenet.model.draws import Draws
-from widenet.model.network import Network, Prepared
+from widenet.model.network import Network
+from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.training.brake import Brake
 from widenet.training.optimizers import Optimizer, is_compiled

@@ -10,7 +10,8 @@ from widenet.kernels import RowGradient, Touched
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.network import Activity, Network, Prepared
+from widenet.model.network import Activity, Network
+from widenet.model.preparation import Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledLoss, sampled
