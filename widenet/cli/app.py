@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, recommend, report, schema, train
+from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError, did_you_mean
@@ -37,7 +37,6 @@ app.command("export")(interchange.export)
 app.add_typer(knn.app, name="knn")
 app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
-app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
 app.command("new")(new.new)
 

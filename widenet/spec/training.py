@@ -6,9 +6,9 @@ from pydantic import Field, model_validator
 
 from widenet.spec.document import Document, Spec
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
+from widenet.spec.parts import Count
 
 MOST_SHARDS = 1024
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Strength = Annotated[float, Field(ge=0)]
 
 
