@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.arguments import typed
 from widenet.errors import DataError
 
 
@@ -24,6 +25,7 @@ class SparseBatch:
     values: Tensor | None = None
 
     @classmethod
+    @typed
     def from_lists(cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> "SparseBatch":
         """The batch of some lists of indices, and of values beside them."""
         indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)

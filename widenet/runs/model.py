@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -52,6 +53,7 @@ class Model:
         self.run, self.network, self.facts = run, network, facts or {}
 
     @classmethod
+    @typed
     def load(cls, run: str | Path, device: str | None = None) -> "Model":
         """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
 
@@ -97,6 +99,7 @@ class Model:
             found.append(f"{data.path} does not hold the examples that {self.run.path} was trained on: {warning}.")
         return found
 
+    @typed
     def evaluate(
         self,
         data: Dataset | str | Path,
@@ -112,6 +115,7 @@ class Model:
         with one_thread_an_operation():
             return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
 
+    @typed
     def recommend(
         self,
         items: Sequence[str],
@@ -147,6 +151,7 @@ class Model:
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
 
+    @typed
     def recommend_for(
         self, user: str, data: Dataset | str | Path, k: int = 10, *, exclude_seen: bool = True, output: str | None = None
     ) -> list[Recommendation]:
@@ -163,6 +168,7 @@ class Model:
         titles = names.titles(names.index_of(block.items))
         return [Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)]
 
+    @typed
     def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
         """The titles of what `recommend_for` gives the network of a user, of its first field that has names; none where none has."""
         dataset = dataset_of(data)
@@ -190,6 +196,7 @@ class Model:
         vocabulary = self.run.vocabulary(self.run.network.inputs[0].field)
         return vocabulary.titles([vocabulary.find(item)[0] for item in checked_items(items)])
 
+    @typed
     def predict(
         self,
         data: Dataset | str | Path,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -35,6 +36,7 @@ from widenet.training.run_directory import RunDirectory, holds_work_of
 from widenet.training.start import load_start
 
 
+@typed
 def train(
     network: NetworkSpec | Mapping[str, Any] | str | Path,
     training: TrainingSpec | Mapping[str, Any] | str | Path,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class LoopState:
         return self.epoch * steps_per_epoch + self.step - self.brake.left_out
 
 
+@runtime_checkable
 class Report(Protocol):
     """Who wants to know how a training goes."""
 
