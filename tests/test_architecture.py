@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ LEVELS = [
     {"plan"},
     {"optional", "sparse", "spec"},
     {"arguments"},
-    {"durable", "errors", "pictures", "randomness", "tensor_file"},
+    {"durable", "errors", "pictures", "randomness", "tensor_file", "transfer"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
 
@@ -68,6 +69,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_pictures.py",
     "tests/test_readme.py",
     "tests/test_sequences.py",
+    "tests/test_simulated_gpu.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
 
@@ -82,6 +84,7 @@ def python_files(*directories: str) -> list[str]:
 MODULES = python_files("widenet")
 
 
+@cache
 def parsed(path: str) -> ast.Module:
     return ast.parse((ROOT / path).read_text("utf-8"), path)
 

@@ -182,7 +182,7 @@ def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinis
     for name in (".best.old", ".model.old", "model", ".model.123", "epoch-00001", ".git"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
-    (tmp_path / ".latest.77").write_text("half")
+    (tmp_path / ".latest.0123abcd.partial").write_text("half")
     (tmp_path / ".lock").touch()
     recover(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".git", ".lock", "best", "epoch-00001", "model"]

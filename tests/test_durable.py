@@ -1,8 +1,12 @@
 """What must outlast a power cut: a file is there whole, or not at all."""
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
-from widenet.durable import appearing
+from widenet.durable import appearing, force_all_to_disk, put_in_place
 
 
 def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
@@ -23,3 +27,39 @@ def test_what_cannot_be_written_is_called_by_its_own_name(tmp_path):
     with pytest.raises(FileNotFoundError) as raised, appearing(path):
         pass
     assert raised.value.filename == str(path)
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """The paths that are forced to disk, in order."""
+    paths, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: paths.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file))
+    return paths
+
+
+def test_a_file_is_on_disk_before_it_appears_and_its_name_afterwards(tmp_path, forced, monkeypatch):
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, to: forced.append(to) or replace(path, to))
+    with appearing(tmp_path / "names") as file:
+        file.write(b"whole")
+    beside, appeared, folder = forced
+    assert (beside.parent, appeared, folder) == (tmp_path, tmp_path / "names", tmp_path)
+
+
+def test_a_folder_is_forced_to_disk_with_all_below_it(tmp_path, forced):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").touch()
+    force_all_to_disk(tmp_path)
+    assert forced == [tmp_path / "inner", tmp_path / "inner" / "file", tmp_path]
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(earlier, tmp_path, forced, monkeypatch):
+    rmtree, dropped = shutil.rmtree, []
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **how: dropped.append((path.name, list(forced))) or rmtree(path, **how))
+    for name in ("beside", *["data"] * earlier):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    put_in_place(tmp_path / "beside", tmp_path / "data")
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("data"), Path("data/beside")]
+    assert dropped[-1] == (".data.old", [tmp_path / "beside", tmp_path])

@@ -16,7 +16,7 @@ from widenet.errors import CheckpointError
 from widenet.runs import Model, Silence, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import run_directory
+from widenet.training import run_path
 from widenet.training.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
@@ -152,17 +152,17 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
 
 
 def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(data, undisturbed, tmp_path, monkeypatch):
-    run, locked = tmp_path / "run", run_directory._locked
+    run, locked = tmp_path / "run", run_path.locked
 
     def other_first(path):
         if path == run:
-            monkeypatch.setattr(run_directory, "_locked", locked)
+            monkeypatch.setattr(run_path, "locked", locked)
             train(NETWORK, TRAINING, data, run)
         return locked(path)
 
     with RunDirectory.begin(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data):
         pass
-    monkeypatch.setattr(run_directory, "_locked", other_first)
+    monkeypatch.setattr(run_path, "locked", other_first)
     with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
         train(NETWORK, TRAINING, data, run)
     assert Model.load(run).fingerprint() == undisturbed

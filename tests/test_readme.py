@@ -74,14 +74,16 @@ def test_what_it_shows_to_use_works_with_the_documents_it_names(sources, capsys)
     shutil.copytree(ROOT / "examples", sources / "examples")
     for path in sources.glob("examples/goodbooks/*training.json"):
         in_one_epoch(path)
-    block = next(block for block in blocks(README, "bash") if "widenet data ingest" in block)
-    for words in commands(block):
+    printed = {}
+    for words in [words for block in blocks(README, "bash") for words in commands(block)]:
         with pytest.raises(SystemExit) as ended:
             main(words)
-        assert ended.value.code in (0, None), (words, capsys.readouterr().err)
-    out = capsys.readouterr().out.splitlines()
+        out, err = capsys.readouterr()
+        assert ended.value.code in (0, None), (words, err)
+        printed[words[0]] = out.splitlines()
     assert (sources / "recommendations.parquet").stat().st_size > 0
-    assert [int(line.split()[0]) for line in out[-10:]] == list(range(1, 11))
+    assert [int(line.split()[0]) for line in printed["recommend"][-10:]] == list(range(1, 11))
+    assert printed["plan"][-1].startswith("Fits: ")
 
 
 def test_what_it_shows_of_python_works_with_the_documents_it_shows(sources, capsys):

@@ -16,7 +16,8 @@ from widenet.training.run_directory import RunDirectory
 ITEMS, TAGS, PROFILE = 23, 7, 5
 ROWS = [[0, 3, 5], [], [1], [2, 3, 7, 11, 22], [4, 9]]
 ACTIVATIONS = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
-ACTIVATIONS += [{"kind": "leaky_relu", "slope": 0.2}, {"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
+ACTIVATIONS += [{"kind": "leaky_relu", "slope": slope} for slope in (0.2, 2.0)]
+ACTIVATIONS += [{"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
 WIDE = {"kind": "uniform", "limit": 0.7}
 
 NORMAL = {"batch_normalization": {"epsilon": 0.01}}
@@ -114,7 +115,7 @@ def scores(model, fields, output):
     network = model.network
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
-        wide = network.outputs[output]
+        wide = network.met(output, activity)
         direct = network.direct(wide, activity)
         shards = wide.weight.shards
         tiles = [wide.tile(shard, 0, shards.size(shard)).logits(direct) for shard in range(shards.count)]

@@ -11,7 +11,8 @@ from widenet.spec.network import NetworkSpec
 
 P = 0.3
 NUMBERS = [-2.5, -0.7, -0.01, 0.0, 0.02, 0.4, 1.9]
-OF_DSSTNE = ["sigmoid", "tanh", "relu", "linear", "leaky_relu", "elu", "selu", {"kind": "elu", "alpha": 1.3, "scale": 1.2}]
+STEEP = {"kind": "leaky_relu", "slope": 3.0}
+OF_DSSTNE = ["sigmoid", "tanh", "relu", "linear", "leaky_relu", STEEP, "elu", "selu", {"kind": "elu", "alpha": 1.3, "scale": 1.2}]
 OTHERS = ["softplus", "softsign", "gelu", "silu", "softmax"]
 
 
@@ -45,6 +46,9 @@ def of_dsstne(activation, x, kept):
         case "leaky_relu":
             unit = s * max(x, 0.01 * x) if kept else 0.0
             return unit, 1.0 if unit > 0 else 0.01
+    if activation == STEEP:
+        unit = s * max(x, 3 * x) if kept else 0.0
+        return unit, 3.0 if unit > 0 else 1.0
     alpha, scale = {"elu": (1.0, 1.0), "selu": (1.6732632423543772, 1.0507009873554805)}.get(str(activation), (1.3, 1.2))
     floor, q = -scale * alpha, 1 - P
     a = 1 / math.sqrt(q + floor * floor * P * q)

@@ -18,6 +18,7 @@ SINGLE = [
     "gelu",
     "silu",
     {"kind": "leaky_relu", "slope": 0.2},
+    {"kind": "leaky_relu", "slope": 2.5},
     {"kind": "elu", "alpha": 1.3},
     {"kind": "elu", "alpha": 1.3, "scale": 0.8},
 ]

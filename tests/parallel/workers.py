@@ -14,7 +14,7 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.runs import Silence
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.parallel.workers", "tests.parallel.matrix", "widenet.runs"])
+CONTEXT.set_forkserver_preload(["tests.parallel.workers", "tests.parallel.matrix", "tests.parallel.preload", "widenet.runs"])
 """One process loads everything; the workers are copies of it, made before it has threads."""
 
 TIMEOUT = timedelta(seconds=60)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.movielens import SAMPLE
 from widenet.errors import DocumentError
 from widenet.spec.dsstne.network import is_dsstne, translation, without_comments
 from widenet.spec.network import NetworkSpec
@@ -35,28 +36,13 @@ def layers_of(document, dialect="dsstne"):
 
 
 def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
-    document = {
-        "Version": 0.7,
-        "Name": "AE",
-        "Kind": "FeedForward",
-        "SparsenessPenalty": {"p": 0.5, "beta": 2.0},
-        "ShuffleIndices": False,
-        "Denoising": {"p": 0.2},
-        "ScaledMarginalCrossEntropy": {"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 1.0, "zeroScale": 1.0},
-        "Layers": [
-            INPUT,
-            {"Name": "Hidden", "Kind": "Hidden", "Type": "FullyConnected", "N": 128, "Activation": "Sigmoid", "Sparse": True},
-            {**OUTPUT, "Type": "FullyConnected", "Sparse": True},
-        ],
-        "ErrorFunction": "ScaledMarginalCrossEntropy",
-    }
-    found = spoken(document)
+    found = spoken(SAMPLE)
     margins = {"one_target": 1.0, "zero_target": 0.0, "one_scale": 1.0, "zero_scale": 1.0}
     assert found.network == {
         "name": "AE",
         "dialect": "dsstne",
         "layers": [
-            {"name": "In", "kind": "input", "field": "gl_input", "units": "auto", "denoise": 0.2, "denoise_rescale": True},
+            {"name": "Input", "kind": "input", "field": "gl_input", "units": "auto", "denoise": 0.2, "denoise_rescale": True},
             {
                 "name": "Hidden",
                 "units": 128,
@@ -65,7 +51,7 @@ def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
                 "sparseness": {"target": 0.5, "weight": 2.0},
             },
             {
-                "name": "Out",
+                "name": "Output",
                 "kind": "output",
                 "field": "gl_output",
                 "units": "auto",
@@ -315,7 +301,7 @@ MISTAKES = [
     ),
     (config(hidden(Type="Pooling")), "config.json: Layers[1].Function must be one of Max"),
     (config(hidden(Activation="ParametricRectifiedLinear")), "config.json: Layers[1].Activation must be a known name"),
-    (config(hidden(Activation="LRelu", Slope=2)), "config.json: Layers[1].Slope must be from 0 to 1; got 2."),
+    (config(hidden(Activation="LRelu", Slope=-2)), "config.json: Layers[1].Slope must be at least 0; got -2."),
     (config(hidden(pDropout=1)), "config.json: Layers[1].pDropout must be less than 1; got 1."),
     (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
     (config(hidden(WeightInit={"Scheme": "He"})), 'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".'),

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -148,15 +149,15 @@ def test_what_another_training_is_making_beside_a_run_stays(tmp_path, run):
 
 
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
-    put = run_directory._put
+    put = run_directory.put
 
     def other_first(beside, path):
-        monkeypatch.setattr(run_directory, "_put", put)
+        monkeypatch.setattr(run_directory, "put", put)
         begun(path, TRAINING, data)
         (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
         put(beside, path)
 
-    monkeypatch.setattr(run_directory, "_put", other_first)
+    monkeypatch.setattr(run_directory, "put", other_first)
     with pytest.raises(CheckpointError, match="run exists already"):
         begun(tmp_path / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
@@ -167,7 +168,7 @@ def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, mo
         (run.path / ".lock").unlink()
         (run.path / ".lock").touch()
 
-    monkeypatch.setattr(run_directory.fcntl, "flock", replaced)
+    monkeypatch.setattr(fcntl, "flock", replaced)
     with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
         pass
 
@@ -264,13 +265,13 @@ def test_the_pointer_is_on_disk_before_an_earlier_checkpoint_goes(run, network, 
     for epoch in (1, 2):
         save(run, network, epoch)
     happened = []
-    fsync, rename, rmtree = os.fsync, Path.rename, run_directory.shutil.rmtree
+    fsync, replace, rmtree = os.fsync, Path.replace, shutil.rmtree
     monkeypatch.setattr(os, "fsync", lambda file: happened.append(("sync", str(Path(f"/proc/self/fd/{file}").readlink()))) or fsync(file))
-    monkeypatch.setattr(Path, "rename", lambda path, to: happened.append(("rename", str(to))) or rename(path, to))
-    monkeypatch.setattr(run_directory.shutil, "rmtree", lambda path, **more: happened.append(("drop", str(path))) or rmtree(path, **more))
+    monkeypatch.setattr(Path, "replace", lambda path, to: happened.append(("replace", str(to))) or replace(path, to))
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **more: happened.append(("drop", str(path))) or rmtree(path, **more))
     save(run, network, 3)
     folder = str(run.path / "checkpoints")
-    pointed = happened.index(("rename", f"{folder}/latest"))
+    pointed = happened.index(("replace", f"{folder}/latest"))
     assert ("sync", folder) in happened[pointed : happened.index(("drop", f"{folder}/epoch-00001-step-000000000"))]
 
 
@@ -301,7 +302,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypat
         raise OSError(errno.ENOSPC, "No space left on device")
 
     run.log({"epoch": 1})
-    monkeypatch.setattr(run_directory.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CheckpointError, match=r"log\.jsonl cannot be written: No space left on device\. Free some space"):
         run.rewind_log(0)
     assert (run.path / "log.jsonl").read_text() == '{"epoch": 1}\n'

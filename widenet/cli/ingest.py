@@ -9,8 +9,8 @@ import typer
 from typer import Option
 
 from widenet.cli.dataset import show
+from widenet.cli.options import pairs
 from widenet.cli.progress import IngestReport
-from widenet.errors import OptionError
 
 if TYPE_CHECKING:
     from widenet.data.options import Options
@@ -108,8 +108,8 @@ class Asked:
             users_delimiter=self.users_delimiter,
             users_header=self.users_header,
             users_columns=_names(self.users_columns),
-            sparse=_fields("--sparse", self.sparse or []),
-            dense={name: listed.split(",") for name, listed in _fields("--dense", self.dense or []).items()},
+            sparse=pairs("--sparse", "FIELD=COLUMN", self.sparse or []),
+            dense={name: listed.split(",") for name, listed in pairs("--dense", "FIELD=COLUMN", self.dense or []).items()},
             weight=self.weight,
             titles=self.titles,
             title_id=self.title_id,
@@ -167,14 +167,3 @@ ingest.__signature__ = Signature([_context, *signature(Asked).parameters.values(
 def _names(text: str | None) -> list[str] | None:
     """The names in a list with commas."""
     return text.split(",") if text else None
-
-
-def _fields(option: str, given: list[str]) -> dict[str, str]:
-    """The fields of an option, and what stands behind their names."""
-    fields: dict[str, str] = {}
-    for text in given:
-        name, equals, column = text.partition("=")
-        if not (name and equals and column) or name in fields:
-            raise OptionError(f"{option} must be FIELD=COLUMN, each field once; got {text!r}.")
-        fields[name] = column
-    return fields

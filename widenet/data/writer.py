@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
-from widenet.durable import force_to_disk
+from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
@@ -69,14 +69,8 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
-        for path in [*folder.iterdir(), folder]:
-            force_to_disk(path)
-        replaced = folder.with_suffix(".replaced")
-        if out.exists():
-            out.rename(replaced)
-        folder.rename(out)
-        force_to_disk(out.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
+        force_all_to_disk(folder)
+        put_in_place(folder, out)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -13,7 +13,7 @@ from widenet.interop.caffe_messages import message
 from widenet.interop.caffe_windows import convolution, normalization, pooling
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown
+from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown, leaky
 from widenet.interop.reading import reading
 
 _LOSSES = {"SoftmaxWithLoss": "softmax", "SigmoidCrossEntropyLoss": "sigmoid", "EuclideanLoss": "linear"}
@@ -21,12 +21,12 @@ _SOURCES = ("Input", "Data", "MemoryData", "HDF5Data", "ImageData", "DummyData")
 _TEST = 1
 
 
-def read_caffe(path: Path, weights: Path | None = None) -> Imported:
-    """The network of a .caffemodel, or of a .prototxt with its weights beside it, as it predicts (phase TEST).
+def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
+    """The network of a .caffemodel, or of a .prototxt (text) with its weights beside it, as it predicts (phase TEST).
 
     Raises DataError for a file that is damaged, or that holds what has no counterpart; OptionError where the weights are missing.
     """
-    if path.suffix == ".caffemodel":
+    if not is_text:
         net = trained = _binary(path)
     elif weights is None:
         raise OptionError(f"{path} holds no weights. Name the .caffemodel with --weights.")
@@ -161,8 +161,7 @@ def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
     if kind in _LOSSES:
         return Activate(name, source, _LOSSES[kind])
     if kind == "ReLU":
-        slope = layer.relu_param.negative_slope
-        return Activate(name, source, {"kind": "leaky_relu", "slope": float(slope)} if slope else "relu")
+        return leaky(name, source, float(layer.relu_param.negative_slope))
     if kind == "ELU":
         alpha = layer.elu_param.alpha if layer.elu_param.HasField("alpha") else 1.0
         return Activate(name, source, {"kind": "elu", "alpha": float(alpha)})

@@ -1,6 +1,7 @@
 """An ONNX graph under construction."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ _END = 2**62
 def weight_name(name: str) -> str:
     """What a weight of the network is called among a model's initializers."""
     return f"weights/{name}"
+
+
+def names_path(model: Path) -> Path:
+    """The file beside a model that holds the names of its features."""
+    return model.with_name(f"{model.name}.json")
 
 
 class Graph:
@@ -112,6 +118,8 @@ class Graph:
         """The activation of some logits [E, N]."""
         match spec:
             case LeakyRelu(slope=slope):
+                if slope > 1:
+                    return str(self.op("Max", logits, self.op("Mul", logits, self.constant(slope))))
                 return str(self.op("LeakyRelu", logits, alpha=slope))
             case Elu(alpha=alpha, scale=scale):
                 return str(self.op("Selu", logits, alpha=alpha, gamma=scale))

@@ -123,6 +123,13 @@ class Unknown:
     kind: str
 
 
+def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
+    """A rectifier with a slope for negative x; a network document has only slopes from 0 to 1 for that side."""
+    if not 0 <= slope <= 1:
+        return Unknown(name, f"a leaky ReLU with the slope {slope:g}, which is not from 0 to 1")
+    return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
+
+
 Operation: TypeAlias = Input | Dense | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
 
 

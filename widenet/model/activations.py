@@ -1,6 +1,7 @@
 """Activations and their slopes."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,12 +12,23 @@ from widenet.spec.activations import Activation, Elu, LeakyRelu
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
 
+_OF_UNITS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "selu": functional.selu,
+    "softplus": functional.softplus,
+    "softsign": functional.softsign,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+}
+
 
 def activate(spec: Activation, logits: Tensor) -> Tensor:
     """The activation of some logits; the row-wise kinds over the last dimension. Differentiable."""
     match spec:
         case LeakyRelu(slope=slope):
-            return functional.leaky_relu(logits, slope)
+            return functional.leaky_relu(logits, slope) if slope <= 1 else torch.where(logits > 0, logits * slope, logits)
         case Elu(alpha=alpha, scale=scale):
             raised = functional.elu(logits, alpha)
             return raised if scale == 1 else raised * scale
@@ -30,16 +42,17 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
             return _share(positive, positive.sum(dim=-1, keepdim=True))
         case "linear_max":
             return _share(logits, logits.abs().sum(dim=-1, keepdim=True))
-        case "gelu" | "silu" | "selu" | "softplus" | "softsign":
-            function = getattr(functional, spec.kind)
-            return function(logits)  # type: ignore[no-any-return]
-        case _:
-            function = getattr(torch, spec.kind)
-            return function(logits)  # type: ignore[no-any-return]
+        case kind:
+            return _OF_UNITS[kind](logits)
 
 
 def _share(parts: Tensor, total: Tensor) -> Tensor:
     return torch.where(total == 0, torch.zeros_like(parts), parts / total.clamp_min(torch.finfo(parts.dtype).tiny))
+
+
+def sides(spec: LeakyRelu) -> tuple[float, float]:
+    """The slopes below and above 0."""
+    return min(spec.slope, 1.0), max(spec.slope, 1.0)
 
 
 def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | None:
@@ -49,8 +62,9 @@ def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | Non
     At the kinks of relu, leaky_relu, elu and selu the derivative from the left is taken, as torch does.
     """
     match spec:
-        case LeakyRelu(slope=negative):
-            return torch.where(logits > 0, torch.ones_like(logits), negative)
+        case LeakyRelu():
+            below, above = sides(spec)
+            return torch.where(logits > 0, torch.full_like(logits, above), below)
         case Elu(alpha=alpha, scale=scale):
             return torch.where(logits > 0, scale, activations + scale * alpha)
     match spec.kind:

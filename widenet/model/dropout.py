@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.model.activations import SELU_ALPHA, SELU_SCALE, activate
+from widenet.model.activations import SELU_ALPHA, SELU_SCALE, activate, sides
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.network import Dialect
 
@@ -44,8 +44,8 @@ def _of_dsstne(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probabilit
     units_EH = a_EH * kept_EH * grown
     if kind == "tanh":
         return units_EH, grown * (1 - (units_EH / grown).square())
-    below = 1.0 if kind == "linear" else activation.slope if isinstance(activation, LeakyRelu) else 0.0
-    return units_EH, torch.where(units_EH > 0, torch.ones_like(units_EH), below)
+    below, above = sides(activation) if isinstance(activation, LeakyRelu) else (float(kind == "linear"), 1.0)
+    return units_EH, torch.where(units_EH > 0, torch.full_like(units_EH, above), below)
 
 
 class _Through(torch.autograd.Function):

@@ -14,7 +14,7 @@ class StepNumbers:
     """The numbers of one optimizer step.
 
     number: counts from 1 over the whole training.
-    rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused.
+    rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused. Those of steps that were made stay as they are.
     gradient_scale: every gradient is multiplied by it, to keep a norm limit.
     """
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widenet.durable import appearing, force_to_disk
+from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
 
 SCHEMA = pa.schema([("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
@@ -75,7 +75,6 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
             yield Writer(path, sink)
         finally:
             sink.close()
-    force_to_disk(path.parent)
 
 
 def _known_format(path: Path, file_format: str | None) -> str:

@@ -33,18 +33,17 @@ class Brake:
         self.left_out += 1
         return True
 
-    def shortens(self, number: int) -> bool:
-        """Whether step `number` is made short; to be asked once of every step that is made."""
-        if not self.short:
-            return False
-        self.short -= 1
-        self.shortened.append(number)
-        return True
+    def shorten(self, number: int, rates: np.ndarray) -> None:
+        """Lower the rate of step `number` where it is to be short; to be called once for every step that is made.
+
+        rates: of all steps, float64 [steps + 1].
+        """
+        if self.short:
+            self.short -= 1
+            self.shortened.append(number)
+            rates[number] *= _SHARE_OF_RATE
 
     def braked(self, rates: np.ndarray) -> np.ndarray:
-        """The learning rates of all steps, float64 [steps + 1], with those that were made short."""
-        if not self.shortened:
-            return rates
-        found = rates.copy()
-        found[self.shortened] *= _SHARE_OF_RATE
-        return found
+        """The same learning rates, those lowered that were made short before."""
+        rates[self.shortened] *= _SHARE_OF_RATE
+        return rates

@@ -1,11 +1,9 @@
 """A run's directory: documents, vocabularies, checkpoints, log and the finished model."""
 
 import errno
-import fcntl
 import hashlib
+import io
 import json
-import os
-import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -15,33 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, publish, recover, replace
+from widenet.checkpoint import Checkpoint, publish, recover, writing
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
-from widenet.durable import force_to_disk
+from widenet.durable import appearing, force_all_to_disk
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.run_path import LAUNCH, START, busy, check_finished, check_free, drop_unfinished, locked, put
 
 _BLOCK = 65_536
-_LAUNCH = ".torchrun"
-_START = "start"
-_WITHOUT_WEIGHTS = {
-    "network.json",
-    "training.json",
-    "fields.json",
-    "vocabulary",
-    "log.jsonl",
-    "machine.json",
-    "tensorboard",
-    "checkpoints",
-    ".lock",
-    _LAUNCH,
-    _START,
-}
-"""What a run directory may hold before its first checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +62,7 @@ class RunDirectory:
         """
         if not path.name:
             raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
-        if _is_taken(path):
-            raise _taken(path)
+        check_free(path)
         if start_from is not None:
             check_finished(start_from)
         fields = {name: _record(dataset, name) for name in network.fields}
@@ -88,25 +70,26 @@ class RunDirectory:
         with ExitStack() as stack:
             try:
                 (beside / "vocabulary").mkdir(parents=True)
-                stack.enter_context(_locked(beside))  # who renames a directory keeps its lock
+                stack.enter_context(locked(beside))  # who renames a directory keeps its lock
                 (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
                 (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
                 (beside / "fields.json").write_text(json.dumps({name: asdict(record) for name, record in fields.items()}, indent=2))
                 if start_from is not None:
-                    (beside / _START).write_text(str(start_from.resolve()), encoding="utf-8")
+                    (beside / START).write_text(str(start_from.resolve()), encoding="utf-8")
                 for name, record in fields.items():
                     if record.vocabulary_digest is not None:
                         shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
-                _sync_all(beside)
-                _put(beside, path)
+                force_all_to_disk(beside)
+                put(beside, path)
             except OSError as error:
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise _taken(path) if _is_taken(path) else _busy(path) from None
+                    check_free(path)
+                    raise busy(path) from None
                 raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
             finally:
                 shutil.rmtree(beside, ignore_errors=True)
-            with _writing(path):
-                _drop_unfinished(path)
+            with writing(path):
+                drop_unfinished(path)
             yield cls(path, network, training, fields)
 
     @classmethod
@@ -124,11 +107,11 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends."""
-        with _locked(self.path):
-            with _writing(self.path):
+        with locked(self.path):
+            with writing(self.path):
                 recover(self.path)
                 recover(self.path / "checkpoints")
-                _drop_unfinished(self.path)
+                drop_unfinished(self.path)
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
@@ -176,10 +159,9 @@ class RunDirectory:
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint; None where the run has none yet."""
-        pointer = self.path / "checkpoints" / "latest"
-        if not pointer.exists():
+        pointer, name = self.path / "checkpoints" / "latest", self._pointed()
+        if name is None:
             return None
-        name = pointer.read_text(encoding="utf-8", errors="replace").strip()
         if not name or not (pointer.parent / name).is_dir():
             others = ", ".join(sorted(path.name for path in pointer.parent.glob("epoch-*"))) or "none"
             remedy = f"Write the name of another one into that file (there: {others}), or train again."
@@ -188,11 +170,14 @@ class RunDirectory:
 
     def candidates(self) -> list[Callable[[], Checkpoint | None]]:
         """What to try in turn, to go on from: the newest checkpoint, then the others, the later ones first."""
-        folder = self.path / "checkpoints"
-        pointer = folder / "latest"
-        pointed = pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.exists() else ""
-        others = sorted((path for path in folder.glob("epoch-*") if path.name != pointed), reverse=True)
+        pointed = self._pointed()
+        others = sorted((path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed), reverse=True)
         return [self.latest, *(partial(Checkpoint.open, path) for path in others)]
+
+    def _pointed(self) -> str | None:
+        """What the pointer to the newest checkpoint says; None where there is no pointer."""
+        pointer = self.path / "checkpoints" / "latest"
+        return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.exists() else None
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
         """Publish the weights alone, as "model" or "best"."""
@@ -209,19 +194,26 @@ class RunDirectory:
 
     def belongs_to(self, launch: str) -> None:
         """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows the run as its own."""
-        _write_whole(self.path / _LAUNCH, launch)
+        _write_whole(self.path / LAUNCH, launch)
 
     @property
     def start(self) -> Path | None:
         """The run with whose weights this one begins; None where it begins with its initializers'."""
-        path = self.path / _START
+        path = self.path / START
         return Path(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
         path = self.path / "log.jsonl"
-        with _writing(path), path.open("a", encoding="utf-8") as file:
+        with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+
+    def log_more(self, facts: Mapping[str, Any]) -> None:
+        """Add to the last line of log.jsonl what is known only after it was written; who reads along sees the file grow."""
+        path = self.path / "log.jsonl"
+        with writing(path), path.open("r+b") as file:
+            file.seek(-len(b"}\n"), io.SEEK_END)
+            file.write(f", {json.dumps(facts)[1:]}\n".encode())
 
     def records(self) -> list[dict[str, Any]]:
         """The lines of log.jsonl, an epoch each; what a power cut left of one is passed over."""
@@ -267,105 +259,6 @@ def _digest(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
-def holds_work_of(path: Path, launch: str) -> bool:
-    """Whether a path is a run that a training may go on with, not begin anew, and whose latest training was of this launch."""
-    if not (path / "network.json").is_file() or _holds_no_work(path):
-        return False
-    return (path / _LAUNCH).is_file() and (path / _LAUNCH).read_text(encoding="utf-8") == launch
-
-
-def _holds_no_work(path: Path) -> bool:
-    """Whether a directory is a run that was never saved: what a training leaves that fails before its first checkpoint."""
-    if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
-        return False
-    return {found.name for found in path.iterdir()} <= _WITHOUT_WEIGHTS
-
-
-def _is_taken(path: Path) -> bool:
-    """Whether a path holds something that no new run may replace."""
-    return path.exists() and not _holds_no_work(path) and (not path.is_dir() or any(path.iterdir()))
-
-
-def check_finished(start: Path) -> None:
-    """Raise CheckpointError where a run has no finished model."""
-    if not (start / "model").is_dir():
-        raise CheckpointError(f"{start} holds no finished model to start from. Name a run that has ended, or import one.")
-
-
-def _taken(path: Path) -> CheckpointError:
-    remedy = "Go on with --resume, or choose another --out." if (path / "network.json").exists() else "Choose another --out."
-    return CheckpointError(f"{path} exists already. {remedy}")
-
-
-def _put(beside: Path, path: Path) -> None:
-    """Give a new run its name; a run without work that has it goes, once nobody trains it."""
-    if _holds_no_work(path):
-        with _locked(path):
-            if _is_taken(path):  # another training of it began and ended meanwhile
-                raise _taken(path)
-            replace(beside, path)
-    else:
-        beside.rename(path)  # which takes the place of an empty directory, and of no other
-        force_to_disk(path.parent)
-
-
-def _drop_unfinished(path: Path) -> None:
-    """Remove what `begin` left beside a run when it was killed; not what another process is making now."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
-    for left in path.parent.iterdir():
-        with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or at work
-            if name.fullmatch(left.name) and left.is_dir() and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS:
-                with _locked(left):
-                    shutil.rmtree(left)
-
-
-def _busy(path: Path) -> CheckpointError:
-    return CheckpointError(f"{path} is being trained by another process. Wait for it, or choose another --out.")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other trainings out of a run directory; raises CheckpointError where one is at work."""
-    with ExitStack() as stack:
-        with _writing(path):
-            try:
-                file = stack.enter_context((path / ".lock").open("w"))
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not os.path.samestat(os.fstat(file.fileno()), (path / ".lock").stat()):
-                    raise _busy(path)
-            except (BlockingIOError, FileNotFoundError):
-                raise _busy(path) from None
-        yield
-
-
-def _sync_all(folder: Path) -> None:
-    """Force a folder and all below it to disk."""
-    for path in [*folder.rglob("*"), folder]:
-        if path.is_dir():
-            force_to_disk(path)
-        else:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-
-
 def _write_whole(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with _writing(path):
-        try:
-            with beside.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.rename(path)
-            force_to_disk(path.parent)
-        finally:
-            beside.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What the operating system refuses within becomes one sentence about a path."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or check its permissions.") from None
+    with writing(path), appearing(path) as file:
+        file.write(text.encode())

@@ -2,30 +2,19 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 
+from tests.movielens import SAMPLE
 from widenet.runs import Model
 
 ROOT = Path(__file__).parents[3]
 
-CONFIG = {
-    "Version": 0.7,
-    "Name": "AE",
-    "Kind": "FeedForward",
-    "SparsenessPenalty": {"p": 0.5, "beta": 2.0},
-    "ShuffleIndices": False,
-    "Denoising": {"p": 0.2},
-    "ScaledMarginalCrossEntropy": {"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 1.0, "zeroScale": 1.0},
-    "Layers": [
-        {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
-        {"Name": "Hidden", "Kind": "Hidden", "Type": "FullyConnected", "N": 16, "Activation": "Sigmoid", "Sparse": True},
-        {"Name": "Output", "Kind": "Output", "Type": "FullyConnected", "DataSet": "gl_output", "N": "auto", "Activation": "Sigmoid"},
-    ],
-    "ErrorFunction": "ScaledMarginalCrossEntropy",
-}
+CONFIG = {**SAMPLE, "Layers": [{**layer, "N": 16} if layer["Name"] == "Hidden" else layer for layer in SAMPLE["Layers"]]}
 TRAIN = ["-c", "config.json", "-i", "in.nc", "-o", "out.nc", "-n", "gl.nc"]
 PREDICT = ["-d", "gl", "-i", "features_in", "-o", "features_out", "-n", "gl.nc", "-r", "text", "-s", "recs"]
 
@@ -34,13 +23,17 @@ PREDICT = ["-d", "gl", "-i", "features_in", "-o", "features_out", "-n", "gl.nc",
 def project(tmp_path, monkeypatch, widenet):
     """A DSSTNE project of 60 users, as far as the training."""
     monkeypatch.chdir(tmp_path)
+    write_project(widenet)
+    return widenet
+
+
+def write_project(widenet):
     draw = np.random.default_rng(3)
     rows = [draw.choice(30, 6, replace=False) for _ in range(60)]
     lines = [f"u{user}\t" + ":".join(f"m{movie},1100000000" for movie in row) for user, row in enumerate(rows)]
     Path("text").write_text("\n".join(lines) + "\n", "utf-8")
     Path("config.json").write_text("// sample\n" + json.dumps(CONFIG), "utf-8")
     prepare(widenet, "text")
-    return widenet
 
 
 def prepare(widenet, text):
@@ -64,6 +57,7 @@ def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project)
     assert ended.status == 0
     assert [line.split(",")[0] for line in ended.out.splitlines()] == [f"NNNetwork::Train: Epoch {epoch}" for epoch in (1, 2, 3)]
     assert "-mu has no effect, in DSSTNE as here." in ended.err
+    assert all("average regularization error 0.000000, elapsed time" in line for line in ended.out.splitlines())
     training = Model.load("gl.nc.run").run.training
     assert (training.seed, training.brake, training.shuffle, training.l2, training.optimizer.learning_rate) == (12134, True, False, 0, 0.5)
     Path("none").write_text("", "utf-8")
@@ -77,6 +71,29 @@ def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project)
         expected = [row for row in model.recommend(listed, 128, exclude_seen=False) if int(row.item) < len(items)]
         assert [index_of[item] for item, _ in found[sample]] == [row.item for row in expected]
         assert [score for _, score in found[sample]] == pytest.approx([row.score for row in expected], abs=1e-6)
+
+
+def test_an_epoch_tells_what_its_weights_cost_beside_the_training_error(project):
+    ended = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1, "-lambda", 0.01, "-lambda1", 0.003)
+    network = Model.load("gl.nc.run").network
+    matrices = [part.weight.double() for weight in network.wide.values() for part in weight.parts.values() if not weight.is_bias]
+    cost = sum(0.005 * float(weight.square().sum()) + 0.003 * float(weight.abs().sum()) for weight in matrices)
+    found = {name: float(value) for name, value in re.findall(r"average (\w* ?)error ([\d.]+)", ended.out)}
+    assert found["regularization "] == pytest.approx(cost, abs=1e-6)
+    assert found[""] == pytest.approx(found["training "] + cost, abs=2e-6)
+
+
+def test_the_network_that_a_training_begins_with_is_left_beside(project):
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1, "-alpha", 1e-30, "-lambda", 0).status == 0
+    with netCDF4.Dataset("initial_network.nc") as first, netCDF4.Dataset("gl.nc") as last:
+        assert set(first.variables) == set(last.variables)
+        assert len(first.variables) == 4
+        for name in first.variables:
+            np.testing.assert_allclose(first[name][:], last[name][:], rtol=0, atol=1e-25)
+    Path("gl.nc").unlink()
+    Path("initial_network.nc").unlink()
+    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1, "-alpha", 1e-30, "-lambda", 0).status == 0
+    assert not Path("initial_network.nc").exists()
 
 
 def test_a_finished_network_is_not_overwritten_and_a_training_cut_short_goes_on(project):
@@ -156,8 +173,7 @@ def test_the_sample_of_movielens_runs_from_text_to_recommendations(tmp_path, mon
     if not source.exists():
         pytest.skip(f"{source} is not there; WIDENET_DATA names the folder of the test data")
     monkeypatch.chdir(tmp_path)
-    layers = [{**layer, "N": 128} if layer["Name"] == "Hidden" else layer for layer in CONFIG["Layers"]]
-    Path("config.json").write_text(json.dumps({**CONFIG, "Layers": layers}), "utf-8")
+    Path("config.json").write_text(json.dumps(SAMPLE), "utf-8")
     prepare(widenet, source)
     ended = widenet("dsstne", "train", *TRAIN, "-b", 256, "-e", 10)
     errors = [float(line.split("training error ")[1].split(",")[0]) for line in ended.out.splitlines()]

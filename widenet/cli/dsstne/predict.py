@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.processes import Processes, run_in_processes
 from widenet.errors import OptionError
 
 
 def predict(
+    context: typer.Context,
     data_set: Annotated[str, typer.Option("-d", help="Name of the data set, to which _input is added.")],
     model: Annotated[Path, typer.Option("-n", help="NetCDF file of the trained network.")],
     features_in: Annotated[Path, typer.Option("-i", help="Index file of the input's features.")],
@@ -23,13 +25,27 @@ def predict(
     batch_size: Annotated[int, typer.Option("-b", help="Samples in a batch.", min=1)] = 1024,
     precision: Annotated[str, typer.Option("-p", help="How scores are printed, as printf has it after %.")] = "4.3f",
     layer: Annotated[str | None, typer.Option("-l", help="Write the values of all units of this layer instead.")] = None,
+    processes: Processes = None,
 ) -> None:
     """Write the best features for every sample, as DSSTNE's command of that name does, with the same flags."""
     from widenet.interop.dsstne.predict import predict as run
+    from widenet.parallel.group import is_leader
 
     if not re.fullmatch(r"[0-9]{0,3}(\.[0-9]{1,3})?[efg]", precision):
         raise OptionError(f'-p must be a width, a point and digits, and one of e, f, g, as 4.3f; got "{precision}".')
-    features = features_in, features_out
-    options = {"k": k, "batch_size": batch_size, "score_format": precision, "layer": layer}
-    count = run(model, data_set, features, rows, filters, out, **options, say=lambda text: typer.echo(text, err=True))  # type: ignore[arg-type]
-    typer.echo(f"{out}: {count:,} samples.", err=True)
+    run_in_processes(context, processes, None)
+    count = run(
+        model,
+        data_set,
+        (features_in, features_out),
+        rows,
+        filters,
+        out,
+        k=k,
+        batch_size=batch_size,
+        score_format=precision,
+        layer=layer,
+        say=lambda text: typer.echo(text, err=True),
+    )
+    if is_leader():
+        typer.echo(f"{out}: {count:,} samples.", err=True)

@@ -39,19 +39,28 @@ def export_model(run: Model | Path | str, out: Path | str) -> None:
     Raises FitError naming everything that DSSTNE would compute in another way.
     """
     model = run if isinstance(run, Model) else Model.load(run, "cpu")
-    network, spec = model.network, model.network.spec
+    kinds = {name: record.kind for name, record in model.run.fields.items()}
+    write_network(model.network, model.run.training, kinds, Path(out), str(model.run.path))
+
+
+def write_network(network: Network, training: TrainingSpec, kinds: Mapping[str, str], out: Path, where: str) -> None:
+    """Write a network, of which this process holds all shards, as `export_model` does.
+
+    kinds: of its fields, "sparse" or "dense". where: what an error begins with.
+    """
+    spec = network.spec
     problems = [problem for layer in spec.layers for problem in problems_of(spec, layer)]
     losses = {output.loss.kind for output in spec.outputs}
     if len(losses) > 1:
         problems.append(f"losses of several kinds ({', '.join(sorted(losses))})")
     if problems:
-        raise FitError(f"{model.run.path}: the network must be made of what DSSTNE computes alike; it has {'; '.join(problems)}.")
+        raise FitError(f"{where}: the network must be made of what DSSTNE computes alike; it has {'; '.join(problems)}.")
     learnt = [layer for layer in spec.layers if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer)]
     connections = [found for layer in learnt for found in _connections(network, layer)]
-    with writing(Path(out)) as file:
-        _write_network(file, spec, model.run.training, len(connections))
+    with writing(out) as file:
+        _write_network(file, spec, training, len(connections))
         for number, layer in enumerate(spec.layers):
-            is_sparse = isinstance(layer, InputLayer) and model.run.fields[layer.field].kind == "sparse"
+            is_sparse = isinstance(layer, InputLayer) and kinds[layer.field] == "sparse"
             _set(file, f"layer{number}_", attributes_of(spec, layer, network.shapes[layer.name], is_sparse))
             if getattr(layer, "batch_normalization", None) is not None:
                 _write_normalization(file, f"layer{number}_", network, layer.name)

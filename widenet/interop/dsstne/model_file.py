@@ -31,6 +31,8 @@ ACTIVATIONS = (
     "LeakyRectifiedLinear",
     "ScaledExponentialLinear",
 )
+_NAMELESS = "ParametricRectifiedLinear"
+"""The activation that no document of DSSTNE can name; its engine computes nothing for it, so that units are their sums."""
 ERRORS = ("L1", "L2", "CrossEntropy", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy", "Hinge", "L2Hinge")
 SPARSE, DENOISING, BATCH_NORMALIZATION = 1, 2, 4
 """Attributes of a layer."""
@@ -183,7 +185,8 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
         "Bias": file.number(f"{prefix}biasInit", 0.0),
     }
     layer["WeightNorm"], layer["DeltaNorm"] = file.number(f"{prefix}weightNorm", 0.0), file.number(f"{prefix}deltaNorm", 0.0)
-    layer["Activation"] = file.choice(f"{prefix}activation", ACTIVATIONS, "Sigmoid")
+    activation = file.choice(f"{prefix}activation", ACTIVATIONS, "Sigmoid")
+    layer["Activation"] = "Linear" if activation == _NAMELESS else activation
     for key, default in (("RELUSlope", 1.0), ("ELUAlpha", 1.0), ("SELULambda", 1.050701)):
         layer[key] = file.number(f"{prefix}{key}", default)
     return layer, sides

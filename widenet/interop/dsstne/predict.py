@@ -4,7 +4,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
@@ -13,8 +12,10 @@ from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model import import_model
+from widenet.interop.dsstne.shared_folder import joined, shared_folder
 from widenet.model.activations import activate
 from widenet.model.network import Network
+from widenet.parallel.group import by_leader
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict.top_k import Filter, top_k
 from widenet.runs import Model
@@ -42,11 +43,13 @@ def predict(
     data_set: begins the name of the input layer's data set, which goes on with "_input". features: the index files of input and output.
     rows: samples, `name<TAB>feature:feature`; values and unknown features are passed over. filters: features of a sample that are left
     out, or with a value between 0 and 1 whose scores are multiplied by it. layer: write the values of all its units instead, as text.
-    Raises DataError, OptionError, FitError; the file appears whole, or not at all.
+    Every process that a launcher has started must call it; one of them writes. Raises DataError, OptionError, FitError; the file appears
+    whole, or not at all.
     """
-    with TemporaryDirectory() as folder, one_thread_an_operation():
-        named = {f"{data_set}_input": features[0]}
-        found = import_model(model, Path(folder) / "run")
+    exchange, named = joined(), {f"{data_set}_input": features[0]}
+    with shared_folder(exchange, out, "-s") as folder, one_thread_an_operation():
+        by_leader(exchange, lambda: import_model(model, folder / "run"), "network")
+        found = Model.load(folder / "run")
         inputs, outputs = found.run.network.inputs, found.run.network.outputs
         output = next((each for each in outputs if each.name == "Output"), outputs[0])
         if [each.field for each in inputs] != list(named):
@@ -64,11 +67,15 @@ def predict(
         samples = _rows(rows, index_of)
         wanted = None if layer is not None else _filters(filters, {name: index for index, name in enumerate(items)})
         task = _Task(found, inputs[0].field, output.name, items, k, f"%{score_format}")
-        if say is not None:
+        if say is not None and exchange.leads:
             say(f"{len(samples):,} samples over {len(items):,} features.")
         lines = task.values(samples, batch_size, layer) if wanted is None else task.best(samples, batch_size, wanted)
-        with appearing(out) as file:
-            file.writelines(line.encode() for line in lines)
+        if exchange.leads:
+            with appearing(out) as file:
+                file.writelines(line.encode() for line in lines)
+        else:
+            for _ in lines:
+                pass
         return len(samples)
 
 
@@ -82,7 +89,7 @@ class _Task:
 
     def best(self, samples: Mapping[str, "array[int]"], batch_size: int, wanted: Mapping[str, dict[int, float]]) -> Iterator[str]:
         """A line of the best features of each sample."""
-        for names, batch in _batches(samples, batch_size):
+        for names, batch in self._batches(samples, batch_size):
             factors = [wanted.get(name, {}) for name in names]
             scores_EK, units_EK = self._ranked(batch, factors)
             for name, scores, units in zip(names, scores_EK.tolist(), units_EK.tolist(), strict=True):
@@ -91,7 +98,7 @@ class _Task:
 
     def values(self, samples: Mapping[str, "array[int]"], batch_size: int, layer: str | None) -> Iterator[str]:
         """A line of the values of a layer's units for each sample."""
-        for names, batch in _batches(samples, batch_size):
+        for names, batch in self._batches(samples, batch_size):
             values = layer_values(self.network, {self.field: batch}, layer or self.output)
             for name, row in zip(names, values.tolist(), strict=True):
                 yield f"{name}\t{','.join(self.score_format % value for value in row)}\n"
@@ -99,7 +106,7 @@ class _Task:
     def _ranked(self, batch: SparseBatch, factors: Sequence[Mapping[int, float]]) -> tuple[Tensor, Tensor]:
         """Scores [E, K] descending and units [E, K]; places that hold nothing hold -1."""
         if all(factor == 0 for row in factors for factor in row.values()):
-            hidden = SparseBatch.from_lists([sorted(row) for row in factors])
+            hidden = SparseBatch.from_lists([sorted(row) for row in factors]).to(self.network.device)
             return top_k(self.network, {self.field: batch}, self.output, self.k, hidden, self.allowed)
         scores_EL = layer_values(self.network, {self.field: batch}, self.output)[:, : len(self.items)].clone()
         for example, row in enumerate(factors):
@@ -109,24 +116,29 @@ class _Task:
         units_EL = units_EL.masked_fill(ordered_EL == -torch.inf, -1)
         return ordered_EL[:, : self.k], units_EL[:, : self.k]
 
+    def _batches(self, samples: Mapping[str, "array[int]"], size: int) -> Iterator[tuple[list[str], SparseBatch]]:
+        pending = iter(samples.items())
+        while some := list(islice(pending, size)):
+            batch = SparseBatch.from_lists([sorted(set(row)) for _, row in some])
+            yield [name for name, _ in some], batch.to(self.network.device)
+
 
 def layer_values(network: Network, fields: Mapping[str, SparseBatch], layer: str) -> Tensor:
-    """The values float32 [E, units] of a layer outside training, in a process that holds all shards."""
+    """The values float32 [E, units] of a layer outside training; every process must ask."""
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
-        output = network.outputs.get(layer)
-        if output is None:
+        if layer not in network.outputs:
             return activity.values[layer]
-        direct_EH = network.direct(output, activity)
-        shards = output.weight.shards
-        logits = [output.tile(shard, 0, shards.size(shard)).logits(direct_EH) for shard in range(shards.count)]
-        return activate(output.spec.activation, torch.cat(logits, dim=1))
+        output = network.met(layer, activity)
+        direct_EH, shards = network.direct(output, activity), output.weight.shards
+        sizes = [shards.size(shard) for shard in range(shards.count)]
 
+        def logits(shard: int) -> Tensor:
+            own_ES = output.tile(shard, 0, sizes[shard]).logits(direct_EH)
+            return torch.nn.functional.pad(own_ES, (0, max(sizes) - sizes[shard]))
 
-def _batches(samples: Mapping[str, "array[int]"], size: int) -> Iterator[tuple[list[str], SparseBatch]]:
-    pending = iter(samples.items())
-    while some := list(islice(pending, size)):
-        yield [name for name, _ in some], SparseBatch.from_lists([sorted(set(row)) for _, row in some])
+        found = output.exchange.gather(output.exchange.each(logits), output.where)
+        return activate(output.spec.activation, torch.cat([own_ES[:, :size] for own_ES, size in zip(found, sizes, strict=True)], dim=1))
 
 
 def _rows(path: Path, index_of: Mapping[str, int]) -> dict[str, "array[int]"]:

@@ -2,53 +2,93 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.errors import DocumentError, OptionError
 from widenet.interop.dsstne.data import FACTS, import_data, is_listed_only
-from widenet.interop.dsstne.model_export import export_model
-from widenet.runs import Model
+from widenet.interop.dsstne.model_export import export_model, write_network
+from widenet.interop.dsstne.shared_folder import joined, shared_folder
+from widenet.model.build import build
+from widenet.parallel.group import by_leader
+from widenet.parallel.local import LocalExchange
+from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
-from widenet.spec.dsstne.network import is_dsstne, translation
+from widenet.spec.dsstne.network import Translation, is_dsstne, translation
 from widenet.spec.dsstne.settings import lowered
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.check import check_training
 from widenet.training.loop import Report
+from widenet.training.run_directory import RunDirectory
 
 SEED = 12134
 """DSSTNE's own, which no flag changes."""
 
 
-def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, Any], report: Report) -> Model:
+def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, Any], report: Report, initial: Path | None = None) -> Model:
     """Train DSSTNE's network on its data sets, and write the trained network as it would be.
 
     data: NetCDF files, whose data sets the layers name. settings: values of a training document. The run stays in `out`.run, from which
-    a training that was cut short goes on. Raises DocumentError, DataError, OptionError, and what a training raises.
+    a training that was cut short goes on. initial: a file to write the network to as a new training begins with it; replaced.
+    Every process that a launcher has started must call it. Raises DocumentError, DataError, OptionError, and what a training raises.
     """
     if out.exists():
         raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
     values = NetworkSpec.read_values(config)
+    targets = outputs_of(values, config)
+    run, exchange = out.with_name(f"{out.name}.run"), joined()
+    teller = report if exchange.leads else Silence()
+    with shared_folder(exchange, out, "-n") as folder:
+        by_leader(exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data")
+        dataset = Dataset.open(folder / "data")
+        network, found = network_of(values, config, dataset.manifest)
+        for note in found.notes:
+            teller.say(note)
+        training = TrainingSpec.of(
+            {"seed": SEED, "brake": True, "checkpoints": {"every_epochs": 10}, **found.training, **settings}, str(config)
+        )
+        goes_on = exchange.collect(run.exists(), "run")[0]
+        if goes_on:
+            teller.say(f"{run} holds a training that was cut short; going on.")
+        elif initial is not None:
+            check_training(network, training, dataset)
+            by_leader(exchange, lambda: write_initial(network, training, dataset, initial), "initial network")
+        model = train_run(network, training, dataset, run, resume=goes_on, report=report)
+    by_leader(model.network.exchange, lambda: export_model(_whole(run), out), "network")
+    return model
+
+
+def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
+    """The data sets of the outputs of a DSSTNE network; raises DocumentError for another document."""
     if not is_dsstne(values):
         raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for others.')
-    run = out.with_name(f"{out.name}.run")
-    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-        targets = [layer["field"] for layer in translation(values, str(config)).network["layers"] if layer.get("kind") == "output"]
-        manifest = import_data(list(dict.fromkeys(data)), Path(folder) / "data", targets=targets)
-        found = translation(_with_dimensions(values, manifest), str(config))
-        for note in found.notes:
-            report.say(note)
-        for layer in found.network["layers"]:
-            if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
-                layer["others"] = "ignore"
-        network = NetworkSpec.of(found.network, f"{config}, in widenet's words")
-        training = {"seed": SEED, "brake": True, "checkpoints": {"every_epochs": 10}, **found.training, **settings}
-        if run.exists():
-            report.say(f"{run} holds a training that was cut short; going on.")
-        model = train_run(network, training, Dataset.open(Path(folder) / "data"), run, resume=run.exists(), report=report)
-    export_model(model, out)
-    return model
+    return [layer["field"] for layer in translation(values, str(config)).network["layers"] if layer.get("kind") == "output"]
+
+
+def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tuple[NetworkSpec, Translation]:
+    """A DSSTNE network over its data sets, and what its translation says besides; raises DocumentError."""
+    found = translation(_with_dimensions(values, manifest), str(config))
+    for layer in found.network["layers"]:
+        if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
+            layer["others"] = "ignore"
+    return NetworkSpec.of(found.network, f"{config}, in widenet's words"), found
+
+
+def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, out: Path) -> None:
+    """Write the network that a training begins with, for DSSTNE; raises FitError as `export_model` does."""
+    counts = {field: dataset.counts(field) for field in network.counted_fields}
+    built = build(network, training, dataset.fields, LocalExchange(training.shards), "cpu", counts)
+    write_network(built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out))
+
+
+def _whole(run: Path) -> Model:
+    """The model of a finished run, all of its shards in this process."""
+    found = RunDirectory.open(run)
+    network = build(found.network, found.training, found.fields, LocalExchange(found.training.shards), "cpu")
+    found.model().load_into(network, with_state=False)
+    return Model(found, network)
 
 
 def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def activated(z, numbers, KIND: tl.constexpr):
     elif KIND == "relu":
         return tl.maximum(z, 0.0)
     elif KIND == "leaky_relu":
-        return tl.where(z > 0.0, z, numbers[0] * z)
+        return z * tl.where(z > 0.0, tl.maximum(numbers[0], 1.0), tl.minimum(numbers[0], 1.0))
     elif KIND == "elu":
         return numbers[1] * tl.where(z > 0.0, z, numbers[0] * _expm1(tl.minimum(z, 0.0)))
     elif KIND == "softplus":
@@ -69,7 +69,7 @@ def slope(z, a, numbers, KIND: tl.constexpr):
     elif KIND == "relu":
         return (z > 0.0).to(tl.float32)
     elif KIND == "leaky_relu":
-        return tl.where(z > 0.0, 1.0, numbers[0])
+        return tl.where(z > 0.0, tl.maximum(numbers[0], 1.0), tl.minimum(numbers[0], 1.0))
     elif KIND == "elu":
         return tl.where(z > 0.0, numbers[1], a + numbers[1] * numbers[0])
     elif KIND == "softplus":

@@ -212,7 +212,7 @@ def _activation(found: Settings, whole: Whole) -> Any:
         whole.notes.append(f"{found.place}.Activation {found.text('Activation')} is linear in DSSTNE, and so here.")
         return "linear"
     if name == "leaky_relu":
-        slope = found.number(found.spelled("RELUSlope", "Slope"), whole.slope, 0, 1)
+        slope = found.number(found.spelled("RELUSlope", "Slope"), whole.slope, 0)
         return {"kind": name, "slope": slope}
     if name in ("elu", "selu"):
         scale = found.number("SELULambda", whole.selu_lambda) if name == "selu" else 1.0

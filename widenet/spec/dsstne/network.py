@@ -92,7 +92,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     found.within("Maxout", ("k",)).number("k", 2)
     whole = Whole(
         dialect=dialect,
-        slope=found.number(found.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01, 0, 1),
+        slope=found.number(found.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01, 0),
         elu_alpha=found.number("ELUAlpha", 1.0),
         selu_lambda=found.number("SELULambda", 1.050701),
         denoising=found.within("Denoising", ("p",)).number("p", 0, 0, 1),

@@ -8,15 +8,21 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
-from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
+from widenet.kernels.compiled import can_compile
+from widenet.kernels.compiled_steps import CompiledSteps, Penalties, compiled_steps
 from widenet.kernels.devices import has_triton, runs_triton
+from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
+from widenet.training.optimizers.idled import Shrinkage
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
 
+DSSTNE_FLOOR = 1e-9
+"""Sums of squares below it count as so much in DSSTNE's AdaGrad, RMSProp and AdaDelta."""
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 
@@ -25,11 +31,16 @@ def is_compiled(device: str) -> bool:
     return can_compile() if device == "cpu" else has_triton()
 
 
+def guards(epsilon: float, dialect: Dialect) -> tuple[float, float]:
+    """What keeps a division by a root finite: a number added to the root, and a floor under what it is taken of, as DSSTNE has it."""
+    return (0.0, DSSTNE_FLOOR) if dialect == "dsstne" else (epsilon, 0.0)
+
+
 class Formula(Protocol):
     """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers, for the compiler."""
 
     def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
-        """See `kernels.compiled.Element`; a static method."""
+        """See `kernels.compiled_steps.Element`; a static method."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """What `element` takes as constants in step `number`."""
@@ -53,9 +64,9 @@ class Idling(Formula, Protocol):
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
 
-    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
+    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0, dialect: Dialect = "widenet") -> None:
         module = import_module(f"{__name__}.{spec.kind}")
-        formula = module.formula(spec)
+        formula = module.formula(spec, dialect)
         self.kind = spec.kind
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None
@@ -63,7 +74,7 @@ class Optimizer:
         self.l1, self.l2 = l1, l2
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
-        self._shrunk: tuple[np.ndarray, np.ndarray] | None = None
+        self._shrinkage = Shrinkage(l2)
 
     @property
     def idles(self) -> bool:
@@ -117,13 +128,10 @@ class Optimizer:
     ) -> None:
         for start, stop in blocks(len(touched), weight.shape[1], weight.device.type):
             rows_U = touched.features_U[start:stop]
-            own, own_state = weight.index_select(0, rows_U), {name: tensor.index_select(0, rows_U) for name, tensor in state.items()}
-            if idled is not None:
-                self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
-            self._advance(own, touched.rows(start, stop), own_state, step, penalties)
-            weight.index_copy_(0, rows_U, own)
-            for name, tensor in own_state.items():
-                state[name].index_copy_(0, rows_U, tensor)
+            with copied(weight, state, rows_U) as (own, own_state):
+                if idled is not None:
+                    self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
+                self._advance(own, touched.rows(start, stop), own_state, step, penalties)
 
     def _fade(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
         """What idling up to a step left of the states of touched rows, float32 [U]."""
@@ -134,7 +142,7 @@ class Optimizer:
             return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
         return self.idling.fade(steps_U).float()
 
-    def _compiled_for(self, weight: Tensor) -> "Compiled | Steps | None":
+    def _compiled_for(self, weight: Tensor) -> "CompiledSteps | Steps | None":
         """The compiled steps, where the weight is one that they take."""
         if weight.dtype != torch.float32:
             return None
@@ -144,7 +152,7 @@ class Optimizer:
             return Steps(self.kind)
         if weight.device.type != "cpu":
             return None
-        return compiled(self.formula.element, len(self.state))
+        return compiled_steps(self.formula.element, len(self.state))
 
     def _penalties(self, step: StepNumbers) -> Penalties:
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
@@ -168,18 +176,15 @@ class Optimizer:
         """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched; so do all of biases."""
         since_U = since.cpu().numpy().astype(np.int64)
         if self._shrinks and not is_bias:
-            shrunk = self._log_shrinkage(rates)
+            shrunk = self._shrinkage.logs(rates, until)
             multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)
 
-    def _log_shrinkage(self, rates: np.ndarray) -> np.ndarray:
-        """The logarithm of what is left of a weight after n steps of l2 alone, float64 [steps + 1]."""
-        if self._shrunk is None or self._shrunk[0] is not rates:
-            steps = np.log1p(-rates * self.l2)
-            steps[0] = 0.0
-            self._shrunk = rates, np.cumsum(steps)
-        return self._shrunk[1]
+
+def held(squares: Tensor, floor: float) -> Tensor:
+    """Squares, none below the floor."""
+    return squares.clamp_min(floor) if floor else squares
 
 
 def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Momentum
 from widenet.training.optimizers import Numbers, multiply_rows
+from widenet.training.optimizers.idled import Roads
 
 
 class Velocity:
@@ -17,7 +19,7 @@ class Velocity:
 
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
-        self._ahead: tuple[np.ndarray, np.ndarray] | None = None
+        self._roads = Roads(momentum)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -40,7 +42,7 @@ class Velocity:
 
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *= momentum^skipped."""
-        ahead = self._roads_ahead(rates)
+        ahead = self._roads.ahead(rates, until)
         fade_U = self.fade((until - since_U).astype(np.float64))
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
@@ -53,20 +55,8 @@ class Velocity:
         """See `Idling.fade`."""
         return self.momentum**steps_U
 
-    def _roads_ahead(self, rates: np.ndarray) -> np.ndarray:
-        """For every step n the sum over all later ones of rate[n + j] * momentum^j, float64 [steps + 1].
 
-        The part of it up to step m is ahead[n] - momentum^(m - n) * ahead[m].
-        """
-        if self._ahead is None or self._ahead[0] is not rates:
-            found, road = [0.0] * len(rates), 0.0
-            for step in range(len(rates) - 1, 0, -1):
-                road = self.momentum * (float(rates[step]) + road)
-                found[step - 1] = road
-            self._ahead = rates, np.array(found)
-        return self._ahead[1]
-
-
-def formula(spec: Momentum) -> Velocity:
+def formula(spec: Momentum, dialect: Dialect) -> Velocity:
     """The formula of the spec."""
+    del dialect
     return Velocity(spec.momentum, looks_ahead=False)

@@ -5,7 +5,7 @@ import torch
 
 from tests.model.test_wide_loss import PAIRS, ROW_WISE, document, name_of, targets_of
 from tests.model.twin import Real, assert_step_matches_twin, random_batch, snapshot, sparse
-from widenet.model.delta import shortened, shortening
+from widenet.model.limits import shortened, shortening
 from widenet.plan import tiles
 
 BOOST = {"delta_boost": {"target": 3.0, "other": 0.25}}
@@ -71,7 +71,7 @@ def test_a_limit_is_for_the_gradient_of_an_examples_own_loss():
     gradient_EH = torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [6.0, 8.0, 0.0]]) / 4
     shortened(z_EH, 5.0).backward(gradient_EH)
     torch.testing.assert_close(z_EH.grad * 4, torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [3.0, 4.0, 0.0]]))
-    assert shortening(torch.tensor([100.0, 1.0], dtype=torch.float64), 5.0, 1).tolist() == [0.5, 1.0]
+    assert shortening(torch.tensor([10.0, 1.0], dtype=torch.float64), 5.0).tolist() == [0.5, 1.0]
 
 
 def test_without_a_limit_or_outside_training_the_sums_stay_what_they_are():
