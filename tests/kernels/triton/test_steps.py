@@ -39,7 +39,7 @@ def near(found, plain, exact):
 @pytest.fixture
 def triton(monkeypatch):
     """Turns the steps over to Triton; until then they are torch's."""
-    monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
+    monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
     monkeypatch.setattr(optimizers, "runs_triton", lambda _: False)
     return lambda: monkeypatch.setattr(optimizers, "runs_triton", lambda _: True)
 
