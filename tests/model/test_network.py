@@ -83,6 +83,21 @@ SHARED_TRUNK = {
         {"name": "out", "kind": "output", "field": "items"},
     ]
 }
+SHARED_TWICE = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": 6, "activation": "tanh"},
+        {"name": "a", "units": 5, "activation": "tanh", "source": "h"},
+        {"name": "b", "units": 5, "activation": "relu", "source": "a"},
+        {
+            "name": "both",
+            "units": 5,
+            "source": ["h", "a", "b"],
+            "weights": [{"layer": "b", "source": "b"}, {"layer": "a", "source": "h"}],
+        },
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
 BATCH = {
     "items": items(),
     "wishes": items(seed=8),
@@ -100,6 +115,7 @@ SHAPES = {
     "two inputs that share a weight": (SHARED_INPUTS, WISHES),
     "two outputs that share a weight": (SHARED_OUTPUTS, WISHES),
     "a trunk weight used both ways": (SHARED_TRUNK, FIELDS),
+    "a layer that shares the weights of two": (SHARED_TWICE, FIELDS),
     "without biases": (network({"bias": False}, {"bias": False}), FIELDS),
     "room for units to come": (network({}, {"units": 37}, {"units": 41}), FIELDS),
     "cosine": (network(output={"cosine": {"temperature": 0.2}}), FIELDS),

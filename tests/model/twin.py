@@ -154,7 +154,7 @@ class Twin:
 
     def _sharers(self, key):
         """How many connections use a weight."""
-        shares = [(layer.weights.layer, layer.weights.layer_source) for layer in self.spec.layers if getattr(layer, "weights", None)]
+        shares = [(share.layer, share.layer_source) for layer in self.spec.layers for share in getattr(layer, "weights", None) or ()]
         owners = [(name, source or self.spec.sources(self.spec.layer(name))[0]) for name, source in shares]
         return 1 + sum(key in (owner, (owner[0], "")) for owner in owners)
 
@@ -203,9 +203,9 @@ class Twin:
         return x * draws.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU) / (1 - layer.dropout)
 
     def _weight(self, weights, layer, source):
-        share = layer.weights
+        share = next((share for share in layer.weights or () if share.source in (None, source)), None)
         own = "" if layer.kind == "output" else source
-        if share is None or share.source not in (None, source):
+        if share is None:
             return weights[layer.name, own]
         owner = self.spec.layer(share.layer)
         of = "" if owner.kind == "output" else share.layer_source or self.spec.sources(owner)[0]

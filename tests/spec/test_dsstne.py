@@ -188,6 +188,9 @@ def test_limits_shares_and_sources_are_taken_over():
     assert (found[1]["weight_norm"], found[1]["delta_norm"], found[1]["dropout"]) == (2.0, 3.0, 0.5)
     assert found[2]["weights"] == {"layer": "H", "layer_source": "In", "source": "H", "transposed": True}
     assert (found[2]["source"], found[2]["delta_norm"]) == ("H", 1.0)
+    plain = {"SourceInputLayer": "In", "SourceOutputLayer": "H"}
+    found = layers_of(config(hidden(), hidden(Name="G", SharedWeights=[tied, {**plain, "InputLayer": "In"}], Source=["H", "In"])))
+    assert [share["source"] for share in found[2]["weights"]] == ["H", "In"]
     several = [hidden(Name=f"H{n}", N=4, Source="In") for n in range(6)]
     wide = layers_of(config(*several, hidden(Name="All", Source=[f"H{n}" for n in range(6)])))
     assert wide[-2]["source"] == [f"H{n}" for n in range(6)]
@@ -306,7 +309,7 @@ MISTAKES = [
     (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
     (config(hidden(WeightInit={"Scheme": "He"})), 'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".'),
     (config(hidden(WeightNorm="big")), "config.json: Layers[1].WeightNorm must be a number; got 'big'."),
-    (config(hidden(SharedWeights=[{}, {}])), "config.json: Layers[1].SharedWeights must be one object"),
+    (config(hidden(SharedWeights=[{}, {"x": 1}])), "config.json: Layers[1].SharedWeights[1].x is not a known key"),
     (config(last={"SharedWeights": {"Transpose": True}}), "config.json: Layers[1].SharedWeights.Transpose is not a known key"),
     (config(last={"BatchNormalization": True}), "config.json: Layers[1].BatchNormalization is not a known key"),
     (config(last={"pDropout": 0.5}), "config.json: Layers[1].pDropout of an output must be 0"),

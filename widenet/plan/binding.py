@@ -67,7 +67,8 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
     for each in spec.layers:
         _check_feeding(each, spec, fields)
         if isinstance(each, HiddenLayer | ConvolutionLayer | OutputLayer) and each.weights is not None:
-            _check_share(each, each.weights, spec, fields, shapes)
+            for share in each.weights:
+                _check_share(each, share, spec, fields, shapes)
     return {layer.name: prod(shapes[layer.name]) for layer in spec.layers}
 
 
@@ -150,7 +151,7 @@ def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
             raise FitError(
                 f'{place.of(name)} needs a hidden layer between the output and the sparse input "{source}". Add one, or remove it.'
             )
-    if any(getattr(other, "weights", None) is not None and other.weights.layer == layer.name for other in spec.layers):  # type: ignore[union-attr]
+    if any(share.layer == layer.name for other in spec.layers for share in getattr(other, "weights", None) or ()):
         rule = f'shares weights with others, and so needs a hidden layer between it and the sparse input "{source}"'
         raise FitError(f"{place.of('source')} {rule}. Add one.")
 

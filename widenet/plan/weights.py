@@ -184,8 +184,8 @@ def _windows(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> Iterator[tuple[t
 def _link(spec: NetworkSpec, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str) -> Link:
     """The weight that a layer uses for a source: its own, or the one it shares."""
     own = layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
-    share = layer.weights
-    if share is None or (share.source or spec.sources(layer)[0]) != source:
+    share = next((share for share in layer.weights or () if (share.source or spec.sources(layer)[0]) == source), None)
+    if share is None:
         return Link(own)
     owner = spec.layer(share.layer)
     if isinstance(owner, OutputLayer):

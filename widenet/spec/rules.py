@@ -26,7 +26,9 @@ def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
         if isinstance(layer, ConvolutionLayer | PoolingLayer):
             check_spatial(place, layer, layers)
         if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
-            _check_share(place, layer, layer.weights, layers)
+            for number, share in enumerate(layer.weights):
+                _check_share(place, f"weights[{number}]" if len(layer.weights) > 1 else "weights", layer, share, layers)
+            _check_served(place, layer, layer.weights, sources_of(layers, layer))
 
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
@@ -85,27 +87,36 @@ def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
     return found
 
 
-def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
-    is_convolution = isinstance(layer, ConvolutionLayer)
+def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Sequence[str]) -> None:
+    served = [share.source or sources[0] for share in shares]
+    twice = next((source for source in served if served.count(source) > 1), None)
+    if twice is not None:
+        raise ValueError(f'{place}.weights must serve each source of "{layer.name}" once; got two for "{twice}". Remove one.')
+
+
+def _check_share(
+    place: str, key_of_share: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]
+) -> None:
+    here, is_convolution = f"{place}.{key_of_share}", isinstance(layer, ConvolutionLayer)
     kinds = (ConvolutionLayer,) if is_convolution else (HiddenLayer, OutputLayer)
     owners = {other.name: other for other in layers if isinstance(other, kinds)}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
         rule = "name another convolution" if is_convolution else "name another hidden or output layer"
-        raise ValueError(f'{place}.weights.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
+        raise ValueError(f'{here}.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
     if is_convolution and share.transposed:
-        raise ValueError(f"{place}.weights.transposed must be false for a convolution; got true. Remove it.")
+        raise ValueError(f"{here}.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:
-        raise ValueError(f'{place}.weights.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights.layer}".')
+        raise ValueError(f'{here}.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights[0].layer}".')
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
         sources = sources_of(layers, other)
         if value is not None and value not in sources:
-            raise ValueError(f'{place}.weights.{key} must be a source of "{other.name}"; got "{value}".{did_you_mean(value, sources)}')
+            raise ValueError(f'{here}.{key} must be a source of "{other.name}"; got "{value}".{did_you_mean(value, sources)}')
         if value is None and len(sources) > 1:
-            raise ValueError(f'{place}.weights.{key} is missing: "{other.name}" has several sources. Name one of {", ".join(sources)}.')
+            raise ValueError(f'{here}.{key} is missing: "{other.name}" has several sources. Name one of {", ".join(sources)}.')
     for other in (layer, owner):
         if isinstance(other, OutputLayer) and len(sources_of(layers, other)) > 1:
-            raise ValueError(f'{place}.weights: an output layer that shares weights must have one source; "{other.name}" has several.')
+            raise ValueError(f'{here}: an output layer that shares weights must have one source; "{other.name}" has several.')
     if layer.weight_norm is not None:
         raise ValueError(f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".')

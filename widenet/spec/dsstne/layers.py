@@ -232,16 +232,17 @@ def _learnt(found: Settings, whole: Whole) -> dict[str, Any]:
         if found.number(key, 0, 0):
             spoken[name] = found.number(key, 0)
     shared = found.raw("SharedWeights")
-    if isinstance(shared, list):
-        if len(shared) > 1:
-            raise found.wrong("SharedWeights", "must be one object: a layer of widenet shares the weights of one source")
-        shared = shared[0] if shared else None
-    if shared is not None:
-        share = Settings(shared, f"{found.place}.SharedWeights", ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
-        named = {"layer": "SourceOutputLayer", "layer_source": "SourceInputLayer", "source": "InputLayer"}
-        spoken["weights"] = {word: share.text(key) for word, key in named.items() if key in share}
-        spoken["weights"]["transposed"] = share.switch("Transposed", False)
+    if isinstance(shared, list) and len(shared) > 1:
+        spoken["weights"] = [_share(each, f"{found.place}.SharedWeights[{number}]") for number, each in enumerate(shared)]
+    elif shared:
+        spoken["weights"] = _share(shared[0] if isinstance(shared, list) else shared, f"{found.place}.SharedWeights")
     return spoken
+
+
+def _share(given: Any, place: str) -> dict[str, Any]:
+    found = Settings(given, place, ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
+    named = {"layer": "SourceOutputLayer", "layer_source": "SourceInputLayer", "source": "InputLayer"}
+    return {word: found.text(key) for word, key in named.items() if key in found} | {"transposed": found.switch("Transposed", False)}
 
 
 def _initializer(scheme: str, scale: float, dialect: Dialect) -> dict[str, Any]:
