@@ -214,11 +214,12 @@ class Twin:
     def _output_losses(self, layer, weights, values, field, hidden_entries):
         sources = self.spec.sources(layer)
         direct = torch.cat([values[source] for source in sources], dim=1)
-        weight = self._weight(weights, layer, sources[0])
+        weight = None if layer.weightless else self._weight(weights, layer, sources[0])
         if layer.cosine is not None:
             direct = direct / direct.norm(dim=1, keepdim=True) / layer.cosine.temperature
             weight = weight / weight.norm(dim=0, keepdim=True)
-        z = direct @ weight + weights[layer.name, "bias"] if layer.bias else direct @ weight
+        z = direct if layer.weightless else direct @ weight
+        z = z + weights[layer.name, "bias"] if layer.bias else z
         if isinstance(field, torch.Tensor):
             t = torch.nn.functional.pad(field.double(), (0, z.shape[1] - field.shape[1]))
             z = boosted(limited(z, layer.delta_norm), t > 0, layer.delta_boost)
@@ -268,6 +269,8 @@ def snapshot(network):
     outputs = {layer.name for layer in network.spec.outputs}
     for name, wide in network.wide.items():
         rows = torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]).double()
+        if not rows.numel():
+            continue  # of a weightless output
         layer, _, source = name.partition("/")
         key = (name, "") if name in outputs else (layer, source) if source else (name.removesuffix(" bias"), "bias")
         found[key] = rows.T.clone() if name in outputs else rows

@@ -181,6 +181,16 @@ def test_boosts_go_where_dsstne_applies_them(function, acts):
     assert len(found.notes) == (0 if acts else 1)
 
 
+def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
+    towers = [hidden(Name=name, Source="In") for name in ("Query", "Item")]
+    last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"]}
+    found = layers_of(config(*towers, last=last, ErrorFunction="L2Hinge"))
+    name = found[-1]["name"]
+    assert found[-2] == {"name": f"{name} pooled", "kind": "pooling", "function": "cosine", "source": ["Query", "Item"]}
+    assert found[-1]["source"] == f"{name} pooled"
+    assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (True, "linear", "l2_hinge")
+
+
 def test_limits_shares_and_sources_are_taken_over():
     tied = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}
     document = config(hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5), last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1})
@@ -314,7 +324,8 @@ MISTAKES = [
     (config(last={"BatchNormalization": True}), "config.json: Layers[1].BatchNormalization is not a known key"),
     (config(last={"pDropout": 0.5}), "config.json: Layers[1].pDropout of an output must be 0"),
     (config(last={"Skip": "In"}), "config.json: Layers[1].Skip must be absent from an output"),
-    (config(last={"Type": "Pooling"}), "config.json: Layers[1].Type of an output must be FullyConnected"),
+    (config(last={"Type": "Convolutional"}), "config.json: Layers[1].Type of an output must be FullyConnected or Pooling"),
+    (config(last={"Type": "Pooling"}), "config.json: Layers[1].Function must be one of Max"),
     (config(last={"Source": 3}), "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3."),
     ({**config(), "version": 1}, 'config.json: the key "version" stands twice, in another case. Keep one of them.'),
 ]

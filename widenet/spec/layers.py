@@ -166,6 +166,8 @@ class OutputLayer(Spec):
     """Weights shared with another layer."""
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""
+    weightless: bool = False
+    """Take the units of the source as logits, as they are; the source has as many units. Needs "bias": false."""
     sample: SampleField | None = None
     """Train on the batch's targets and some other units instead of all: an approximation. Unset: all units, the exact loss."""
 

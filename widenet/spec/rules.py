@@ -45,8 +45,20 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         raise ValueError(f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got "{activation}".')
     if layer.sample is not None:
         _check_sample(place, layer)
+    if layer.weightless:
+        _check_weightless(place, layer, sources_of(layers, layer))
     if layer.predict == "hidden":
         _check_hiding(place, layer, layers)
+
+
+def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) -> None:
+    if len(sources) != 1:
+        raise ValueError(f"{place}.source of a weightless output must be one layer; got {', '.join(sources)}. Pool them, or remove it.")
+    if layer.bias:
+        raise ValueError(f'{place}.bias of a weightless output must be false; got true. Add "bias": false.')
+    given = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
+    if given:
+        raise ValueError(f'{place}.{given[0]} needs weights, which "weightless" takes away. Remove one.')
 
 
 def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
