@@ -13,7 +13,6 @@ from widenet.model.sample import Choice
 from widenet.model.wide_loss import WideLoss
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
-from widenet.plan.tiles import are_kept
 
 _NEVER = -1e30
 """Added to a logit, so that its unit has no share in a softmax; finite, for two infinities have no difference."""
@@ -44,7 +43,6 @@ class SampledLoss(WideLoss):
         """output: of the chosen units alone. Others as of `WideLoss`."""
         super().__init__(output, direct_EH, choice.targets, weight_E)
         self.choice = choice
-        self.keeps = are_kept(self.num_examples, min(output.width, choice.most), direct_EH.device.type)
         self.rows_of_weight = _room(choice, output.weight)
         self.rows_of_bias = None if output.bias is None else _room(choice, output.bias)
 

@@ -37,7 +37,7 @@ class WideLoss:
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
         device, shards = direct_EH.device.type, output.weight.shards
-        self.keeps = are_kept(self.num_examples, output.width, device)
+        self.keeps = are_kept(self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]

@@ -145,8 +145,7 @@ def _kept(job: Job, layer: OutputLayer, process: int) -> int:
 
 def keeps(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's logits are kept between passes."""
-    units = job.weights.units[layer.name] if layer.sample is None else job.units_at_work(layer, 0)
-    return are_kept(job.vectors(layer.name), units, job.device)
+    return are_kept(job.vectors(layer.name), job.units_at_work(layer, 0), job.device, job.kept_bytes)
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:

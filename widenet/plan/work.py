@@ -75,7 +75,7 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
         shapes += [(num // times, units, inputs)] * times
     for rows, inner, columns in shapes:
         count = num_blocks(rows, inner, columns, most, job.device)
-        divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
+        divided = count > 1 and dividing_pays(inner, job.num_processes, job.device)
         own = most_rows(rows, count, job.num_processes) if divided else rows
         yield 2 * own * inner * columns, 4 * own * columns * divided
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -17,11 +18,11 @@ from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
-from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
+from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
-from widenet.runs.arguments import dataset_of, document, path_of
+from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -36,9 +37,10 @@ from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
 
 
+@typed
 def train(
-    network: NetworkSpec | Mapping[str, Any] | str | Path,
-    training: TrainingSpec | Mapping[str, Any] | str | Path,
+    network: NetworkSpec | Mapping[str, Any] | str | Path | None,
+    training: TrainingSpec | Mapping[str, Any] | str | Path | None,
     data: Dataset | str | Path,
     out: str | Path,
     *,
@@ -50,7 +52,8 @@ def train(
 ) -> Model:
     """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
 
-    network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
+    network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on, or else the usual ones,
+    which the run directory keeps. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
     has started again does so without being told, and begins anew where there is no checkpoint yet.
     start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
@@ -60,21 +63,22 @@ def train(
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
     Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
-    network_spec, training_spec = document(NetworkSpec, network), document(TrainingSpec, training)
     dataset, path = dataset_of(data), path_of("out", out)
+    network_spec, training_spec = documents(network, training, dataset, path if resume else None)
     start = None if start_from is None else path_of("start_from", start_from)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
     join(chosen)
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
-        job = _job(network_spec, training_spec, dataset, chosen)
-        check_memory(job, chosen, exchange)
+        job = fitted(_job(network_spec, training_spec, dataset, chosen), chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
+        for output in net.outputs.values():
+            output.kept_bytes = job.kept_bytes
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()

@@ -29,6 +29,7 @@ class WideOutput:
     half: a training step's matrix products take operands rounded to bfloat16.
     drift: how its rows move, where a step can do without the logits; None where it cannot.
     sampler: what draws the units of a step; None where all take part, and outside training.
+    kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0]. touched: in training, the
         same by feature, for every shard at hand.
     """
@@ -41,6 +42,7 @@ class WideOutput:
     half: bool = False
     drift: Drift | None = None
     sampler: Sampler | None = None
+    kept_bytes: int | None = None
     features: SparseBatch | None = None
     touched: Mapping[int, Touched] | None = None
 
