@@ -64,6 +64,13 @@ STANDING = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
+WEIGHTLESS = {
+    "layers": [
+        HISTORY,
+        {"name": "taste", "units": WIDTH, "activation": "linear", "dropout": 0.3},
+        {"name": "next", "kind": "output", "field": "items", "bias": False, "weightless": True},
+    ]
+}
 SETTINGS = {
     "sgd, l2": (UNTIED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
     "momentum": (UNTIED, document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7})),
@@ -78,6 +85,7 @@ SETTINGS = {
     "sgd, l2, tied, sampled": (TIED_SAMPLED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
     "momentum, on the input": (STANDING, document({"kind": "momentum", "learning_rate": 0.1}, l2=0.02)),
     "rmsprop, on the input": (STANDING, document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5)),
+    "adam, weightless": (WEIGHTLESS, document({"kind": "adam", "learning_rate": 0.05}, gradient_norm_limit=0.5)),
     "adagrad, tied": (TIED, document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2})),
 }
 

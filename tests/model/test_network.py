@@ -83,6 +83,21 @@ SHARED_TRUNK = {
         {"name": "out", "kind": "output", "field": "items"},
     ]
 }
+SHARED_TWICE = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": 6, "activation": "tanh"},
+        {"name": "a", "units": 5, "activation": "tanh", "source": "h"},
+        {"name": "b", "units": 5, "activation": "relu", "source": "a"},
+        {
+            "name": "both",
+            "units": 5,
+            "source": ["h", "a", "b"],
+            "weights": [{"layer": "b", "source": "b"}, {"layer": "a", "source": "h"}],
+        },
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}
 BATCH = {
     "items": items(),
     "wishes": items(seed=8),
@@ -100,6 +115,7 @@ SHAPES = {
     "two inputs that share a weight": (SHARED_INPUTS, WISHES),
     "two outputs that share a weight": (SHARED_OUTPUTS, WISHES),
     "a trunk weight used both ways": (SHARED_TRUNK, FIELDS),
+    "a layer that shares the weights of two": (SHARED_TWICE, FIELDS),
     "without biases": (network({"bias": False}, {"bias": False}), FIELDS),
     "room for units to come": (network({}, {"units": 37}, {"units": 41}), FIELDS),
     "cosine": (network(output={"cosine": {"temperature": 0.2}}), FIELDS),
@@ -232,6 +248,27 @@ def test_an_output_may_stand_directly_on_a_sparse_input(output, training):
     }
     batch = {"items": items(values=True), "label": BATCH["label"]}
     assert_step_matches_twin(document, TOWER_FIELDS, batch, training, torch.linspace(0.2, 2, 9))
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize(
+    "output", [{}, {"activation": "linear", "loss": "l2_hinge"}, {"activation": "sigmoid", "delta_norm": 0.2}], ids=str
+)
+def test_a_weightless_output_takes_the_units_of_its_source(output, training):
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "wish", "kind": "input", "field": "wishes"},
+            *(
+                {"name": name, "units": 6, "source": source, "activation": "tanh"}
+                for name, source in (("a", "in"), ("b", "wish"), ("c", "in"))
+            ),
+            *({"name": name, "units": 6, "source": "c", "activation": "tanh"} for name in ("d", "e")),
+            {"name": "alike", "kind": "pooling", "function": "cosine", "source": ["a", "b", "c", "d", "e"]},
+            {"name": "out", "kind": "output", "field": "label", "bias": False, "weightless": True, **output},
+        ]
+    }
+    assert_step_matches_twin(document, {**TOWER_FIELDS, **WISHES}, BATCH, training, torch.linspace(0.2, 2, 9))
 
 
 def test_an_output_may_stand_directly_on_a_dense_input():

@@ -154,7 +154,7 @@ class Twin:
 
     def _sharers(self, key):
         """How many connections use a weight."""
-        shares = [(layer.weights.layer, layer.weights.layer_source) for layer in self.spec.layers if getattr(layer, "weights", None)]
+        shares = [(share.layer, share.layer_source) for layer in self.spec.layers for share in getattr(layer, "weights", None) or ()]
         owners = [(name, source or self.spec.sources(self.spec.layer(name))[0]) for name, source in shares]
         return 1 + sum(key in (owner, (owner[0], "")) for owner in owners)
 
@@ -203,9 +203,9 @@ class Twin:
         return x * draws.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU) / (1 - layer.dropout)
 
     def _weight(self, weights, layer, source):
-        share = layer.weights
+        share = next((share for share in layer.weights or () if share.source in (None, source)), None)
         own = "" if layer.kind == "output" else source
-        if share is None or share.source not in (None, source):
+        if share is None:
             return weights[layer.name, own]
         owner = self.spec.layer(share.layer)
         of = "" if owner.kind == "output" else share.layer_source or self.spec.sources(owner)[0]
@@ -214,11 +214,12 @@ class Twin:
     def _output_losses(self, layer, weights, values, field, hidden_entries):
         sources = self.spec.sources(layer)
         direct = torch.cat([values[source] for source in sources], dim=1)
-        weight = self._weight(weights, layer, sources[0])
+        weight = None if layer.weightless else self._weight(weights, layer, sources[0])
         if layer.cosine is not None:
             direct = direct / direct.norm(dim=1, keepdim=True) / layer.cosine.temperature
             weight = weight / weight.norm(dim=0, keepdim=True)
-        z = direct @ weight + weights[layer.name, "bias"] if layer.bias else direct @ weight
+        z = direct if layer.weightless else direct @ weight
+        z = z + weights[layer.name, "bias"] if layer.bias else z
         if isinstance(field, torch.Tensor):
             t = torch.nn.functional.pad(field.double(), (0, z.shape[1] - field.shape[1]))
             z = boosted(limited(z, layer.delta_norm), t > 0, layer.delta_boost)
@@ -268,6 +269,8 @@ def snapshot(network):
     outputs = {layer.name for layer in network.spec.outputs}
     for name, wide in network.wide.items():
         rows = torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]).double()
+        if not rows.numel():
+            continue  # of a weightless output
         layer, _, source = name.partition("/")
         key = (name, "") if name in outputs else (layer, source) if source else (name.removesuffix(" bias"), "bias")
         found[key] = rows.T.clone() if name in outputs else rows

@@ -181,6 +181,16 @@ def test_boosts_go_where_dsstne_applies_them(function, acts):
     assert len(found.notes) == (0 if acts else 1)
 
 
+def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
+    towers = [hidden(Name=name, Source="In") for name in ("Query", "Item")]
+    last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"]}
+    found = layers_of(config(*towers, last=last, ErrorFunction="L2Hinge"))
+    name = found[-1]["name"]
+    assert found[-2] == {"name": f"{name} pooled", "kind": "pooling", "function": "cosine", "source": ["Query", "Item"]}
+    assert found[-1]["source"] == f"{name} pooled"
+    assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (True, "linear", "l2_hinge")
+
+
 def test_limits_shares_and_sources_are_taken_over():
     tied = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}
     document = config(hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5), last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1})
@@ -188,6 +198,9 @@ def test_limits_shares_and_sources_are_taken_over():
     assert (found[1]["weight_norm"], found[1]["delta_norm"], found[1]["dropout"]) == (2.0, 3.0, 0.5)
     assert found[2]["weights"] == {"layer": "H", "layer_source": "In", "source": "H", "transposed": True}
     assert (found[2]["source"], found[2]["delta_norm"]) == ("H", 1.0)
+    plain = {"SourceInputLayer": "In", "SourceOutputLayer": "H"}
+    found = layers_of(config(hidden(), hidden(Name="G", SharedWeights=[tied, {**plain, "InputLayer": "In"}], Source=["H", "In"])))
+    assert [share["source"] for share in found[2]["weights"]] == ["H", "In"]
     several = [hidden(Name=f"H{n}", N=4, Source="In") for n in range(6)]
     wide = layers_of(config(*several, hidden(Name="All", Source=[f"H{n}" for n in range(6)])))
     assert wide[-2]["source"] == [f"H{n}" for n in range(6)]
@@ -306,12 +319,13 @@ MISTAKES = [
     (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
     (config(hidden(WeightInit={"Scheme": "He"})), 'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".'),
     (config(hidden(WeightNorm="big")), "config.json: Layers[1].WeightNorm must be a number; got 'big'."),
-    (config(hidden(SharedWeights=[{}, {}])), "config.json: Layers[1].SharedWeights must be one object"),
+    (config(hidden(SharedWeights=[{}, {"x": 1}])), "config.json: Layers[1].SharedWeights[1].x is not a known key"),
     (config(last={"SharedWeights": {"Transpose": True}}), "config.json: Layers[1].SharedWeights.Transpose is not a known key"),
     (config(last={"BatchNormalization": True}), "config.json: Layers[1].BatchNormalization is not a known key"),
     (config(last={"pDropout": 0.5}), "config.json: Layers[1].pDropout of an output must be 0"),
     (config(last={"Skip": "In"}), "config.json: Layers[1].Skip must be absent from an output"),
-    (config(last={"Type": "Pooling"}), "config.json: Layers[1].Type of an output must be FullyConnected"),
+    (config(last={"Type": "Convolutional"}), "config.json: Layers[1].Type of an output must be FullyConnected or Pooling"),
+    (config(last={"Type": "Pooling"}), "config.json: Layers[1].Function must be one of Max"),
     (config(last={"Source": 3}), "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3."),
     ({**config(), "version": 1}, 'config.json: the key "version" stands twice, in another case. Keep one of them.'),
 ]

@@ -173,6 +173,11 @@ NETWORK_MISTAKES = [
         ': layers[1].sparseness needs activations between 0 and 1; got "relu". Use "sigmoid".',
     ),
     (network({}, {}, {"weights": {}}), ': layers[2].weights.layer is missing. Add "layer".'),
+    (network({}, {}, {"weights": [{"layer": "h"}, {}]}), ': layers[2].weights[1].layer is missing. Add "layer".'),
+    (
+        network({}, {}, {"weights": [{"layer": "h", "transposed": True}] * 2}),
+        ': layers[2].weights must serve each source of "out" once; got two for "h". Remove one.',
+    ),
     (
         network({}, {}, {"weights": {"layer": "H"}}),
         ': layers[2].weights.layer must name another hidden or output layer; got "H". Known: h.',

@@ -196,6 +196,8 @@ class Layers:
         if output.name in self.along:
             width = sum(self.units[source] for source in self.spec.sources(output))
             incoming = newest(graph, incoming, self.positions[self.along[output.name]], width)
+        if output.weightless:
+            return str(graph.op("Identity", incoming))
         if output.cosine is None:
             return str(graph.op("Gemm", incoming, weight, *[bias][: output.bias], transB=1))
         length = graph.op("ReduceL2", incoming, graph.whole(1))

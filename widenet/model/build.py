@@ -60,7 +60,7 @@ def build(
             bias=wide.get(f"{output.name} bias"),
             exchange=exchange,
             owns_weight=not layout.is_shared(output.name),
-            half=training.precision == "bfloat16" and not layout.of_output(output.name).by_columns,
+            half=training.precision == "bfloat16" and not output.weightless and not layout.of_output(output.name).by_columns,
         )
         if drifts(output, training, layout, fields[output.field].kind == "sparse"):
             outputs[output.name].drift = _drift(outputs[output.name], training, device)
@@ -139,7 +139,7 @@ class _First:
             start = layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
             return torch.full((rows,), start, device=self.device)
         shape = (rows, weight.columns)
-        if self.blank:
+        if self.blank or not weight.columns:
             return roomy(shape, device=self.device)
         fans = (weight.columns, weight.rows * weight.places)
         if weight.wide and not isinstance(layer, OutputLayer):

@@ -64,10 +64,13 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
         else:
             _check_output(place, layer, facts, units[layer.name])
     shapes = shapes_of(spec, units)
+    for output in spec.outputs:
+        _check_weightless(output, spec, units, shapes)
     for each in spec.layers:
         _check_feeding(each, spec, fields)
         if isinstance(each, HiddenLayer | ConvolutionLayer | OutputLayer) and each.weights is not None:
-            _check_share(each, each.weights, spec, fields, shapes)
+            for share in each.weights:
+                _check_share(each, share, spec, fields, shapes)
     return {layer.name: prod(shapes[layer.name]) for layer in spec.layers}
 
 
@@ -124,7 +127,8 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
     """Refuse a sparse input where it is wanted unit by unit. An output may stand on one of a sparse field, and on nothing else then."""
     sources = spec.sources(layer)
-    stands = isinstance(layer, OutputLayer) and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
+    weighs = isinstance(layer, OutputLayer) and not layer.weightless
+    stands = weighs and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
     if isinstance(layer, OutputLayer) and stands:
         _check_standing(layer, sources[0], spec)
     unable = {} if stands or isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(sources, "source")
@@ -135,6 +139,14 @@ def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFa
             beside = " beside other sources" if isinstance(layer, OutputLayer) and len(sources) > 1 else ""
             cannot = f'{what} cannot take the sparse input "{source}" directly{beside}'
             raise FitError(f"{Place.find(spec, layer).of(key)}: {cannot}. Put a hidden layer between them.")
+
+
+def _check_weightless(layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int], shapes: Mapping[str, Shape]) -> None:
+    """An output without weights has the units of its source."""
+    source = spec.sources(layer)[0]
+    if layer.weightless and prod(shapes[source]) != units[layer.name]:
+        rule = f'of a weightless output must be as many as "{source}" has, {prod(shapes[source])}; got {units[layer.name]}'
+        raise FitError(f"{Place.find(spec, layer).of('units')} {rule}. Name a source of as many units.")
 
 
 def _field_kind(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> str | None:
@@ -150,7 +162,7 @@ def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
             raise FitError(
                 f'{place.of(name)} needs a hidden layer between the output and the sparse input "{source}". Add one, or remove it.'
             )
-    if any(getattr(other, "weights", None) is not None and other.weights.layer == layer.name for other in spec.layers):  # type: ignore[union-attr]
+    if any(share.layer == layer.name for other in spec.layers for share in getattr(other, "weights", None) or ()):
         rule = f'shares weights with others, and so needs a hidden layer between it and the sparse input "{source}"'
         raise FitError(f"{place.of('source')} {rule}. Add one.")
 

@@ -32,6 +32,7 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
         and steady
         and training.precision == "float32"
         and weights.owns(layer.name)
+        and not layer.weightless
         and not weights.of_output(layer.name).by_columns
     ):
         return False

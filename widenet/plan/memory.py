@@ -165,7 +165,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     shard = job.shards(weight).size(job.training.shards - 1)
     units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
-    return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, columns)
+    return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, weight.incoming)
 
 
 def _standing(job: Job, layer: OutputLayer, weight: Weight) -> int:

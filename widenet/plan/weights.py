@@ -49,8 +49,8 @@ class Weight:
 
     @property
     def incoming(self) -> int:
-        """Numbers of a vector that meets the rows; none where a batch's features do."""
-        return 0 if self.by_columns else self.row_length
+        """Numbers of a vector that meets the rows; none where a batch's features do, one for each row that has no weights."""
+        return 0 if self.by_columns else self.row_length or self.rows
 
     @property
     def row_length(self) -> int:
@@ -132,7 +132,8 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
         if link.weight == output.name:
             sources = spec.sources(output)
-            columns, by_columns = sum(units[source] for source in sources), is_sparse_input(spec, sources[0], fields)
+            columns = 0 if output.weightless else sum(units[source] for source in sources)
+            by_columns = is_sparse_input(spec, sources[0], fields)
             found[output.name] = Weight(output.name, units[output.name], columns, wide=True, by_columns=by_columns)
         if output.bias:
             found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
@@ -184,8 +185,8 @@ def _windows(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> Iterator[tuple[t
 def _link(spec: NetworkSpec, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str) -> Link:
     """The weight that a layer uses for a source: its own, or the one it shares."""
     own = layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
-    share = layer.weights
-    if share is None or (share.source or spec.sources(layer)[0]) != source:
+    share = next((share for share in layer.weights or () if (share.source or spec.sources(layer)[0]) == source), None)
+    if share is None:
         return Link(own)
     owner = spec.layer(share.layer)
     if isinstance(owner, OutputLayer):

@@ -8,7 +8,7 @@ from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Share, Sources
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -80,8 +80,8 @@ class HiddenLayer(Spec):
     """Value that every bias starts with."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Weights to start with."""
-    weights: Share | None = None
-    """Weights shared with another layer."""
+    weights: Shares | None = None
+    """Weights shared with another layer, or with several, each for one of the sources."""
     dropout: Probability = 0.0
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
     sparseness: Sparseness | None = None
@@ -162,10 +162,12 @@ class OutputLayer(Spec):
     """Weight of half the squared biases in what is made small; the reported loss leaves it out."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Weights to start with."""
-    weights: Share | None = None
+    weights: Shares | None = None
     """Weights shared with another layer."""
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""
+    weightless: bool = False
+    """Take the units of the source as logits, as they are; the source has as many units. Needs "bias": false."""
     sample: SampleField | None = None
     """Train on the batch's targets and some other units instead of all: an approximation. Unset: all units, the exact loss."""
 

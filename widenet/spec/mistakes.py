@@ -56,7 +56,7 @@ def _choices(errors: Sequence[Any]) -> str:
 
 
 def _path(values: Any, location: tuple[int | str, ...], ends_named: bool = True) -> str:
-    """The JSON path of a pydantic location, which also names union members that the document does not have.
+    """The JSON path of a pydantic location, which also names union members, and places of lists of one, that the document does not have.
 
     ends_named: the last part is a field of the document, though it may not have it.
     """
@@ -64,7 +64,7 @@ def _path(values: Any, location: tuple[int | str, ...], ends_named: bool = True)
     for position, part in enumerate(location):
         last = ends_named and position == len(location) - 1
         if isinstance(part, int):
-            path += f"[{part}]"
+            path += f"[{part}]" if isinstance(here, list) else ""
             here = _at(here, (part,))
         elif isinstance(here, dict) and (part in here or last):
             path += f".{part}" if path else part

@@ -35,6 +35,18 @@ class Share(Spec):
     """Use them the other way round, as the decoder of a tied autoencoder does (not between convolutions)."""
 
 
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, dict | Share) else tuple(value) if isinstance(value, list) else value
+
+
+Shares = Annotated[
+    tuple[Share, ...],
+    BeforeValidator(_listed, json_schema_input_type=Share | Annotated[list[Share], Field(min_length=1)]),
+    Field(min_length=1),
+]
+"""One share, or several for as many sources."""
+
+
 class BatchNormalization(Spec):
     """Bring every unit to mean 0 and variance 1 over a batch, then multiply by a learned scale and add a learned shift.
 

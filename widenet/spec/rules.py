@@ -27,7 +27,9 @@ def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
         if isinstance(layer, ConvolutionLayer | PoolingLayer):
             check_spatial(place, layer, layers)
         if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
-            _check_share(place, layer, layer.weights, layers)
+            for number, share in enumerate(layer.weights):
+                _check_share(place, f"weights[{number}]" if len(layer.weights) > 1 else "weights", layer, share, layers)
+            _check_served(place, layer, layer.weights, sources_of(layers, layer))
 
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
@@ -44,8 +46,20 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         raise ValueError(f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got "{activation}".')
     if layer.sample is not None:
         _check_sample(place, layer)
+    if layer.weightless:
+        _check_weightless(place, layer, sources_of(layers, layer))
     if layer.predict == "hidden":
         _check_hiding(place, layer, layers)
+
+
+def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) -> None:
+    if len(sources) != 1:
+        raise ValueError(f"{place}.source of a weightless output must be one layer; got {', '.join(sources)}. Pool them, or remove it.")
+    if layer.bias:
+        raise ValueError(f'{place}.bias of a weightless output must be false; got true. Add "bias": false.')
+    given = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
+    if given:
+        raise ValueError(f'{place}.{given[0]} needs weights, which "weightless" takes away. Remove one.')
 
 
 def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
@@ -86,8 +100,17 @@ def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
     return found
 
 
-def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]) -> None:
-    is_convolution = isinstance(layer, ConvolutionLayer)
+def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Sequence[str]) -> None:
+    served = [share.source or sources[0] for share in shares]
+    twice = next((source for source in served if served.count(source) > 1), None)
+    if twice is not None:
+        raise ValueError(f'{place}.weights must serve each source of "{layer.name}" once; got two for "{twice}". Remove one.')
+
+
+def _check_share(
+    place: str, key_of_share: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]
+) -> None:
+    here, is_convolution = f"{place}.{key_of_share}", isinstance(layer, ConvolutionLayer)
     kinds = (ConvolutionLayer,) if is_convolution else (HiddenLayer, OutputLayer)
     owners = {other.name: other for other in layers if isinstance(other, kinds)}
     owner = owners.get(share.layer)
@@ -96,19 +119,19 @@ def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer
         rule = "name another convolution" if is_convolution else "name another hidden or output layer"
         is_recurrent = any(isinstance(other, RecurrentLayer) and other.name == share.layer for other in layers)
         got = f'"{share.layer}", a recurrent layer, whose gates share their weights with nobody' if is_recurrent else f'"{share.layer}"'
-        raise ValueError(f"{place}.weights.layer must {rule}; got {got}.{did_you_mean(share.layer, known)}")
+        raise ValueError(f"{here}.layer must {rule}; got {got}.{did_you_mean(share.layer, known)}")
     if is_convolution and share.transposed:
-        raise ValueError(f"{place}.weights.transposed must be false for a convolution; got true. Remove it.")
+        raise ValueError(f"{here}.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:
-        raise ValueError(f'{place}.weights.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights.layer}".')
+        raise ValueError(f'{here}.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights[0].layer}".')
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
         sources = sources_of(layers, other)
         if value is not None and value not in sources:
-            raise ValueError(f'{place}.weights.{key} must be a source of "{other.name}"; got "{value}".{did_you_mean(value, sources)}')
+            raise ValueError(f'{here}.{key} must be a source of "{other.name}"; got "{value}".{did_you_mean(value, sources)}')
         if value is None and len(sources) > 1:
-            raise ValueError(f'{place}.weights.{key} is missing: "{other.name}" has several sources. Name one of {", ".join(sources)}.')
+            raise ValueError(f'{here}.{key} is missing: "{other.name}" has several sources. Name one of {", ".join(sources)}.')
     for other in (layer, owner):
         if isinstance(other, OutputLayer) and len(sources_of(layers, other)) > 1:
-            raise ValueError(f'{place}.weights: an output layer that shares weights must have one source; "{other.name}" has several.')
+            raise ValueError(f'{here}: an output layer that shares weights must have one source; "{other.name}" has several.')
     if layer.weight_norm is not None:
         raise ValueError(f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".')

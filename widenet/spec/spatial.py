@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Share, Sources
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources
 from widenet.spec.pooling import PoolingField
 
 
@@ -57,8 +57,8 @@ class ConvolutionLayer(Spec):
     """Value that every bias starts with."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Weights to start with; `in` counts the weights of a filter, `out` filters times the kernel's places."""
-    weights: Share | None = None
-    """Filters shared with another convolution."""
+    weights: Shares | None = None
+    """Filters shared with another convolution, or with several, each for one of the sources."""
     dropout: Probability = 0.0
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
     weight_norm: Limit | None = None

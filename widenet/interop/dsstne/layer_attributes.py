@@ -34,7 +34,7 @@ _SELU = {"ELUAlpha": 1.6732632423543772, "SELULambda": 1.0507009873554805}
 _MOST_SOURCES = 4
 _EPSILON = 1e-5
 """What cuDNN adds to a variance."""
-_USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
+_USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None, "weightless": False}
 """Settings of layers that change a prediction, and the value under which DSSTNE predicts alike."""
 
 

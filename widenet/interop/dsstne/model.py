@@ -78,9 +78,9 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
     """Whether a network document can say that a layer shares the weights of a connection."""
     connection = file.connections[source, name]
     assert connection.shared is not None
-    shares = [each for (_, end), each in file.connections.items() if end == name and each.shared is not None]
+    borrows = any(each.shared is not None for (_, end), each in file.connections.items() if end == connection.shared[1])
     sources = [len(file.layer(end).get("Source", [])) for end in (name, connection.shared[1]) if file.layer(end)["Kind"] == "Output"]
-    if len(shares) > 1 or any(count > 1 for count in sources):
+    if borrows or any(count > 1 for count in sources):
         return False
     ends = [_is_wide(file, source, name), _is_wide(file, *connection.shared)]
     kinds = [file.layer(end)["Kind"] == "Output" for end in (name, connection.shared[1])]
@@ -99,7 +99,7 @@ def _say_shared(file: ModelFile, copied: set[tuple[str, str]]) -> None:
     for (source, name), connection in file.connections.items():
         if connection.shared is not None and (source, name) not in copied:
             ends = {"InputLayer": source, "SourceInputLayer": connection.shared[0], "SourceOutputLayer": connection.shared[1]}
-            file.layer(name)["SharedWeights"] = ends | {"Transposed": connection.transposed}
+            file.layer(name).setdefault("SharedWeights", []).append(ends | {"Transposed": connection.transposed})
 
 
 def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:

@@ -75,6 +75,9 @@ class WideOutput:
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
         weight_TH = self.weight.parts[shard].weight[start:stop]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
+        if self.spec.weightless:
+            first = self.weight.shards.start(shard)
+            return WeightlessTile(weight_TH, None, None, False, slice(first + start, first + stop))
         if self.features is not None:
             return FeatureTile(weight_TH, bias_T, None, False, self.features, None if self.touched is None else self.touched[shard])
         length_T1 = None if self.spec.cosine is None else _length(weight_TH)
@@ -153,3 +156,27 @@ class FeatureTile(Tile):
         del direct_EH
         assert self.touched is not None
         return self.touched.by(delta_ET)
+
+
+@dataclass
+class WeightlessTile(Tile):
+    """Some units of an output that takes those of its source: a weight float32 [T, 0], and which of the source's units [E, L] they are."""
+
+    units: slice
+
+    def products(self, direct_EH: Tensor) -> Tensor:
+        """The logits [E, T]."""
+        return direct_EH[:, self.units].contiguous()
+
+    def logits(self, direct_EH: Tensor) -> Tensor:
+        """float32 [E, T]."""
+        return self.products(direct_EH)
+
+    def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
+        """Add the gradient to the source's units to a running total."""
+        total_EH[:, self.units] += delta_ET
+
+    def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor:
+        """Nothing, [T, 0]."""
+        del direct_EH
+        return delta_ET.new_zeros(delta_ET.shape[1], 0)

@@ -75,8 +75,8 @@ class Whole:
     notes: list[str] = field(default_factory=list)
 
 
-def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> dict[str, Any]:
-    """A layer in this project's words. index: its place among `count`; place: where it stands."""
+def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list[dict[str, Any]]:
+    """A layer in this project's words; of an output that pools, two. index: its place among `count`; place: where it stands."""
     every = tuple(dict.fromkeys(key for keys in KEYS.values() for key in keys))
     first = Settings(values, place, every)
     usual = "Input" if index == 0 else "Output" if index == count - 1 else "Hidden"
@@ -87,22 +87,25 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> dict
     found = Settings(values, place, KEYS[kind])
     spoken: dict[str, Any] = {"name": found.text("Name", f"{kind.capitalize()}{index}")}
     if kind == "input":
-        return spoken | _input(found, spoken["name"], whole)
-    if kind == "output" and form != "full":
-        raise found.wrong("Type", "of an output must be FullyConnected. Add a fully connected layer behind it")
+        return [spoken | _input(found, spoken["name"], whole)]
+    if kind == "output" and form == "convolution":
+        raise found.wrong("Type", "of an output must be FullyConnected or Pooling. Add a fully connected layer behind it")
     sources = found.names("Source")
     if sources:
         spoken["source"] = sources if len(sources) > 1 else sources[0]
+    if form == "pooling" and kind == "output":
+        pool = spoken | {"name": f"{spoken['name']} pooled"} | _pooling(found, whole)
+        return [pool, _pooled_output(found, spoken["name"], pool["name"], whole)]
     if form == "pooling":
-        return spoken | _pooling(found, whole)
+        return [spoken | _pooling(found, whole)]
     if form == "convolution":
-        return spoken | _convolution(found) | _hidden(found, whole)
+        return [spoken | _convolution(found) | _hidden(found, whole)]
     units = _units(found)
     if kind == "output":
-        return spoken | _output(found, spoken["name"], units, whole)
+        return [spoken | _output(found, spoken["name"], units, whole)]
     if units == "auto":
         raise found.wrong("N", "of a hidden layer must be a number")
-    return spoken | {"units": units} | _normalized(found) | _hidden(found, whole) | _sparseness(found, whole)
+    return [spoken | {"units": units} | _normalized(found) | _hidden(found, whole) | _sparseness(found, whole)]
 
 
 def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
@@ -130,6 +133,12 @@ def _output(found: Settings, name: str, units: int | str, whole: Whole) -> dict[
     if activation == "softmax" and spoken.pop("delta_boost", None):
         whole.notes.append(f"DeltaBoost has no effect on {found.place}, a SoftMax, in DSSTNE as here: left out.")
     return spoken | _learnt(found, whole)
+
+
+def _pooled_output(found: Settings, name: str, source: str, whole: Whole) -> dict[str, Any]:
+    """An output that takes what a pooling layer gives; DSSTNE computes no activation there."""
+    spoken = {"kind": "output", "name": name, "source": source, "field": found.text("DataSet") or name, "units": _units(found)}
+    return spoken | {"activation": "linear", "bias": False, "weightless": True, **whole.outputs}
 
 
 def _hidden(found: Settings, whole: Whole) -> dict[str, Any]:
@@ -232,16 +241,17 @@ def _learnt(found: Settings, whole: Whole) -> dict[str, Any]:
         if found.number(key, 0, 0):
             spoken[name] = found.number(key, 0)
     shared = found.raw("SharedWeights")
-    if isinstance(shared, list):
-        if len(shared) > 1:
-            raise found.wrong("SharedWeights", "must be one object: a layer of widenet shares the weights of one source")
-        shared = shared[0] if shared else None
-    if shared is not None:
-        share = Settings(shared, f"{found.place}.SharedWeights", ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
-        named = {"layer": "SourceOutputLayer", "layer_source": "SourceInputLayer", "source": "InputLayer"}
-        spoken["weights"] = {word: share.text(key) for word, key in named.items() if key in share}
-        spoken["weights"]["transposed"] = share.switch("Transposed", False)
+    if isinstance(shared, list) and len(shared) > 1:
+        spoken["weights"] = [_share(each, f"{found.place}.SharedWeights[{number}]") for number, each in enumerate(shared)]
+    elif shared:
+        spoken["weights"] = _share(shared[0] if isinstance(shared, list) else shared, f"{found.place}.SharedWeights")
     return spoken
+
+
+def _share(given: Any, place: str) -> dict[str, Any]:
+    found = Settings(given, place, ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
+    named = {"layer": "SourceOutputLayer", "layer_source": "SourceInputLayer", "source": "InputLayer"}
+    return {word: found.text(key) for word, key in named.items() if key in found} | {"transposed": found.switch("Transposed", False)}
 
 
 def _initializer(scheme: str, scale: float, dialect: Dialect) -> dict[str, Any]:

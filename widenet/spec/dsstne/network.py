@@ -107,7 +107,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     if given is None or not layers:
         raise found.wrong("Layers", "must be a list of layers")
     at = f"{where}: Layers"
-    spoken = [layer(one, index, len(layers), f"{at}[{index}]", whole) for index, one in enumerate(layers)]
+    spoken = [said for index, one in enumerate(layers) for said in layer(one, index, len(layers), f"{at}[{index}]", whole)]
     network = {"name": found.text("Name"), "dialect": dialect, "layers": spoken}
     return Translation(network, _training(found), tuple(whole.notes))
 
