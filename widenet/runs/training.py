@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -36,6 +37,7 @@ from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
 
 
+@typed
 def train(
     network: NetworkSpec | Mapping[str, Any] | str | Path | None,
     training: TrainingSpec | Mapping[str, Any] | str | Path | None,
