@@ -16,29 +16,61 @@ from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
 from widenet.errors import WidenetError, did_you_mean
 
+_SAID = {
+    "new": "Make a project to begin with, with a little data",
+    "demo": "Train a recommender and show what it recommends",
+    "data": "Make datasets of files, split them, look at them",
+    "schema": "Print what a document may say, as JSON Schema",
+    "plan": "Tell what a training needs, before it starts",
+    "train": "Train a network, or go on with a training",
+    "evaluate": "Measure a run: recall, NDCG and other metrics",
+    "recommend": "Recommend items to one person",
+    "predict": "Write recommendations for every user",
+    "report": "Write an HTML page about a run, or comparing several",
+    "knn": "Find nearest neighbours among items or vectors",
+    "fingerprint": "Print a SHA-256 of a run's weights",
+    "export": "Write a trained network for other programs",
+    "import": "Make a run of another program's trained network",
+    "dsstne": "DSSTNE's commands, with its flags and files",
+}
+"""What the list of commands says of each, in the order of work; the others come after them."""
+
+
+class _InOrder(typer.core.TyperGroup):
+    """Commands in the order of work."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        known = super().list_commands(ctx)
+        return [name for name in _SAID if name in known] + [name for name in known if name not in _SAID]
+
+
 app = typer.Typer(
     name="widenet",
+    cls=_InOrder,
     help="Networks with sparse and very wide inputs and outputs: from raw interactions to recommendations.",
+    epilog="To begin: widenet demo shows what it does; widenet new NAME makes a project of your own. widenet COMMAND --help says more.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app, name="data")
-app.add_typer(dsstne.app, name="dsstne")
-app.command("plan")(plan.plan)
-app.command("train")(train.train)
-app.command("evaluate")(model.evaluate)
-app.command("predict")(model.predict)
-app.command("recommend")(recommend.recommend)
-app.command("report")(report.report)
-app.command("fingerprint")(model.fingerprint)
-app.command("export")(interchange.export)
-app.add_typer(knn.app, name="knn")
-app.command("import")(interchange.import_network)
-app.command("schema")(schema.schema)
-app.command("demo")(demo.demo)
-app.command("new")(new.new)
+for name, commands in (("data", data.app), ("knn", knn.app), ("dsstne", dsstne.app)):
+    app.add_typer(commands, name=name, short_help=_SAID[name])
+for name, command in (
+    ("new", new.new),
+    ("demo", demo.demo),
+    ("schema", schema.schema),
+    ("plan", plan.plan),
+    ("train", train.train),
+    ("evaluate", model.evaluate),
+    ("recommend", recommend.recommend),
+    ("predict", model.predict),
+    ("report", report.report),
+    ("fingerprint", model.fingerprint),
+    ("export", interchange.export),
+    ("import", interchange.import_network),
+):
+    app.command(name, short_help=_SAID[name])(command)
 
 _INTERRUPTED = 130
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from widenet.data.manifest import Manifest
 
 
-def show(path: Path, manifest: "Manifest") -> None:
-    """Say what a dataset holds."""
+def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
+    """Say what a dataset holds. made: and how it was made of its sources."""
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
         typer.echo(f"  {field.name}: {field.width:,} {'numbers' if field.kind == 'dense' else 'features'}; {parts or 'dense'}")
-    for fact, count in manifest.source.items():
+    for fact, count in manifest.source.items() if made else ():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
 

@@ -49,6 +49,7 @@ SOURCES = {
     'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 'line 2: column "item" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
     'a NUL in a user': ("a.csv", "user,item\nu2,1\nu\0,2\n", "", 'line 3: column "user" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
     'UTF-16': ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), "", "line 1: must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."),
+    'a decimal comma': ("a.csv", RATED.format('"1,5"'), "--value rating", 'line 2: column "rating" must be a number; got "1,5". Write 1.5: decimals have a point, not a comma.'),
     'a word for a number': ("a.csv", RATED.format("five"), "--value rating", 'line 2: column "rating" must be a number; got "five". Fix or remove the row.'),
     'NaN': ("a.csv", RATED.format("nan"), "--value rating", 'line 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
     'infinity': ("a.csv", RATED.format("-inf"), "--value rating", 'line 2: column "rating" must be a number; got "-inf". Fix or remove the row.'),

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,8 @@ OBVIOUS = {
 }
 """Column names that need no option, most obvious first; compared without case, "_" and "-"."""
 
+
+_DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
 
 RULES = {
     "user": "must not be empty",
@@ -94,6 +97,8 @@ def chosen(place: str, found: Sequence[str], role: str, named: str | None, other
 def broken(column: str, role: str, text: str | None) -> str:
     """The end of a sentence about a cell that breaks the rule of its role."""
     got = f'; got "{text}"' if text else ""
+    if role == "value" and _DECIMAL_COMMA.fullmatch(text or ""):
+        return f'column "{column}" {RULES[role]}{got}. Write {str(text).replace(",", ".")}: decimals have a point, not a comma.'
     return f'column "{column}" {RULES[role]}{got}. Fix or remove the row.'
 
 
