@@ -3,6 +3,8 @@
 import io
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -165,3 +167,32 @@ def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch
     ended = widenet("data", "fetch", "gowalla", "--out", tmp_path / "out", "--accept-licence")
     assert (ended.status, ended.out.splitlines()[:2]) == (0, [f"{tmp_path / 'out'}: 2 users", "  items: 2 features; 3 train, 1 heldout"])
     assert "could not be checked" in ended.err
+
+
+UNPRIVILEGED = """
+import os, sys
+import widenet.cli.progress, widenet.data.fetch, widenet.interop.dsstne.data
+from widenet.cli import main
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+main(sys.argv[1:])
+"""
+"""Runs a command as somebody whom permissions bind, which they do not for root; imports before, as root's libraries may be its own."""
+
+
+@pytest.mark.parametrize("refused", ["source", "out"])
+def test_what_permissions_refuse_is_one_sentence_and_leaves_nothing(tmp_path, refused):
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    source, place = tmp_path / "log.csv", tmp_path / "place"
+    source.write_text("user,item\na,x\n")
+    source.chmod(0o000 if refused == "source" else 0o644)
+    place.mkdir()
+    place.chmod(0o777 if refused == "source" else 0o555)
+    line = [sys.executable, "-c", UNPRIVILEGED, "data", "ingest", source, "--out", place / "ds"]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "ermission denied" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert list(place.iterdir()) == []

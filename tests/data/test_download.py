@@ -41,7 +41,17 @@ def test_a_file_is_whole_told_of_and_read_once(web, tmp_path, checksum):
         path = download(f"{web.address}/data.bin", tmp_path / "cache", checksum, lambda *done: told.append(done))
     assert path.read_bytes() == BODY
     assert (told[-1], web.asked) == ((10240, 10240), [("/data.bin", None)])
-    assert names(tmp_path / "cache") == ["data.bin"]
+    assert names(tmp_path / "cache") == (["data.bin"] if checksum else ["data.bin", "data.bin.sha256"])
+
+
+@pytest.mark.parametrize("checksum", [None, CHECKSUM])
+def test_a_kept_file_is_compared_with_what_is_known_or_was_recorded(web, tmp_path, checksum):
+    path = download(f"{web.address}/data.bin", tmp_path, checksum)
+    assert checksum or (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
+    path.write_bytes(BODY[:-1])
+    with pytest.raises(DataError, match=f"must have the checksum {CHECKSUM}; got sha256:.*Remove it, and run the command again"):
+        download(f"{web.address}/data.bin", tmp_path, checksum)
+    assert path.exists()
 
 
 def test_what_broke_off_is_gone_on_with(web, broken_off):

@@ -115,7 +115,7 @@ def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
     assert kind(source("c.txt", "user,item\n1,2\n"), format="adjacency") == "Adjacency"
     assert kind(source("c.txt", "1 2\n"), delimiter=" ") == kind(source("c.txt", "1 2\n"), has_header=False) == "Csv"
     assert kind(tmp_path / "d") == "Parquet"
-    assert kind((tmp_path / "e.npz").rename(tmp_path / "e")) == "TableInMemory"
+    assert kind((tmp_path / "e.npz").rename(tmp_path / "e")) == "NpzMatrix"
     assert kind(source("f", '{"user": 1, "item": 2}\n')) == kind(source("g.ndjson.gz", '{"user": 1}\n')) == "JsonLines"
     assert kind(source("h", "1\t2,1112486027:29,1112484676:32,11")) == kind(source("i", "a b\tx,1\n")) == "Dsstne"
     assert kind(source("j.sessions", "1 2\n")) == kind(source("k.txt", "1 2\n"), format="sessions") == "Sessions"

@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse
 
 from widenet.data.dataset import Dataset
+from widenet.data.formats import npz as npz_format
 from widenet.data.ingest import ingest
 from widenet.errors import DataError, OptionError
 
@@ -138,6 +139,13 @@ def test_rows_of_a_matrix_without_entries_are_users_without_items(tmp_path):
     dataset = Dataset.open(tmp_path / "ds")
     assert dataset.ids(slice(None)) == ["0", "1", "2"]
     assert dataset.entry_counts("items", slice(None)).tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_a_matrix_in_a_file_is_read_in_pieces(tmp_path, source, digest, monkeypatch, form):
+    monkeypatch.setattr(npz_format, "_ENTRIES_AT_ONCE", 4)
+    ingest(source("m.npz", npz(form)), tmp_path / "ds", value="value")
+    assert contents(tmp_path / "ds") == digest
 
 
 def test_a_session_is_named_by_its_line_which_goes_on_in_the_next_file(tmp_path, source):

@@ -88,3 +88,11 @@ def test_rebatching_keeps_every_row_in_order():
     again = list(rebatched(pieces, schema, 4))
     assert [piece.num_rows for piece in again] == [4, 4, 4]
     assert [x for piece in again for x in piece.column(0).to_pylist()] == list(range(12))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_batch_has_lists_of_so_many_entries_unless_it_is_one_row(size):
+    rows = batch([[0], [0, 1], [0], [0, 1, 2, 3], [], [1]])
+    pieces = pa.Table.from_batches([rows]).to_batches(max_chunksize=size)
+    again = list(rebatched(pieces, rows.schema, 4, 3))
+    assert [each.column("items").to_pylist() for each in again] == [[[0], [0, 1]], [[0]], [[0, 1, 2, 3]], [[], [1]]]

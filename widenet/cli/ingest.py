@@ -148,11 +148,13 @@ def ingest(context: typer.Context, **given: Any) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
     from widenet.cli.dsstne.data import ingest as ingest_netcdf
     from widenet.data.ingest import ingest_with
+    from widenet.data.sources import meant
     from widenet.interop.dsstne.signature import is_netcdf
 
     asked = Asked(**given)
-    if any(is_netcdf(Path(source)) for source in asked.sources):
-        show(asked.out, ingest_netcdf([Path(source) for source in asked.sources], asked.out, asked.name, context))
+    paths = [path for source in asked.sources for path in meant(Path(source))]
+    if any(is_netcdf(path) for path in paths):
+        show(asked.out, ingest_netcdf(paths, asked.out, asked.name, context))
         return
     with IngestReport() as report:
         manifest = ingest_with(asked.sources, asked.out, asked.options(report))

@@ -21,11 +21,14 @@ OnBytes = Callable[[int, int | None], None]
 def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
     """The file that a URL names, in a folder, where an earlier download of it stays as it is.
 
-    checksum: "md5:..." or "sha256:..."; None: unknown. on_bytes: is told how many bytes are there, and of how many if that is known.
+    checksum: "md5:..." or "sha256:..."; None: unknown, so that the one it has is recorded beside it, and compared the next time.
+    on_bytes: is told how many bytes are there, and of how many if that is known.
     What breaks off is kept, and gone on with the next time if the server can and has the same file still. Raises DataError.
     """
     path = folder / url.rsplit("/", 1)[-1]
+    recorded = path.with_name(f"{path.name}.sha256")
     if path.exists():
+        _check_kept(path, checksum, recorded)
         return path
     folder.mkdir(parents=True, exist_ok=True)
     partial, tag = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.tag")
@@ -38,10 +41,14 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         have = f"; {partial.stat().st_size:,} bytes are kept" if partial.exists() else ""
         raise DataError(f"{url}: cannot be read: {reason}{have}. Run the command again, or put the file at {path}.") from None
-    _check(url, partial, checksum)
+    if checksum is not None and (found := _checksum(partial, checksum)) != checksum:
+        partial.unlink()
+        raise DataError(f"{url}: must have the checksum {checksum}; got {found}, which is another file. It was removed; try again.")
     force_to_disk(partial)
     partial.rename(path)
     tag.unlink(missing_ok=True)
+    if checksum is None:
+        _check_kept(path, None, recorded)
     return path
 
 
@@ -84,13 +91,20 @@ def _opened(request: urllib.request.Request) -> Any:
     return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
 
 
-def _check(url: str, partial: Path, checksum: str | None) -> None:
-    """Raise DataError, and remove the file, where it has not the checksum."""
-    if checksum is None:
-        return
-    kind, wanted = checksum.split(":")
-    with partial.open("rb") as file:
-        found = hashlib.file_digest(file, kind).hexdigest()
-    if found != wanted:
-        partial.unlink()
-        raise DataError(f"{url}: must have the checksum {checksum}; got {kind}:{found}, which is another file. It was removed; try again.")
+def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
+    """Raise DataError where a file has not the checksum that is known or recorded; records it where there is neither."""
+    known = checksum or (recorded.read_text(encoding="utf-8").strip() if recorded.exists() else None)
+    found = _checksum(path, known or "sha256:")
+    if known is None:
+        recorded.write_text(f"{found}\n", encoding="utf-8")
+    elif found != known:
+        raise DataError(
+            f"{path}: must have the checksum {known}; got {found}, which is another file. Remove it, and run the command again."
+        )
+
+
+def _checksum(path: Path, like: str) -> str:
+    """The checksum of a file, of the kind of another."""
+    kind = like.partition(":")[0]
+    with path.open("rb") as file:
+        return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"

@@ -78,7 +78,8 @@ def fetch(
         say(f"reading {facts['url']}")
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
-            say(f"{files[-1]}: no checksum of it is known; that it is the right file could not be checked.")
+            has = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
+            say(f"{files[-1]}: no checksum of it is known; that it is the right file could not be checked. It has {has}.")
     with TemporaryDirectory(dir=folder) as scratch:
         found = {name: _found(files, name, Path(scratch)) for name in (data.interactions, data.heldout, data.titles.get("file")) if name}
         options: dict[str, Any] = dict(data.ingest)

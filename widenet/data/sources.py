@@ -172,14 +172,18 @@ def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
         raise OptionError(f"{option} must be {kinds}; got {type(given).__name__}.")
     if str(given) == STANDARD_INPUT:
         return [(_spooled(folder), "standard input")]
-    path = Path(given)
+    return [(path, str(path)) for path in meant(Path(given))]
+
+
+def meant(path: Path) -> list[Path]:
+    """The path itself if it is there or no pattern, or else the paths that the pattern means; raises DataError where it means none."""
     if path.exists() or not set(str(path)) & set("*?["):
-        return [(path, str(path))]
+        return [path]
     root = Path(path.anchor)
     matches = sorted(root.glob(str(path.relative_to(root))))
     if not matches:
         raise DataError(f"{path}: the pattern means no file. Check it, or name the files.")
-    return [(match, str(match)) for match in matches]
+    return matches
 
 
 def _spooled(folder: Path) -> Path:

@@ -24,6 +24,7 @@ def command(*arguments):
 
 
 def test_ingest_knows_netcdf_by_suffix_and_by_content(written, capsys):
+    assert command("data", "ingest", "x.n?", "--out", "pattern") == 0
     assert command("data", "ingest", "x.nc", "--out", "a") == 0
     (written / "x.nc").rename("x")
     assert command("data", "ingest", "x", "--out", "b", "--name", "b") == 0

@@ -1,5 +1,6 @@
 """Tables in memory, without copying what Arrow can share: pandas, Polars, Arrow, SciPy's sparse matrices, NumPy's arrays."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,27 +59,39 @@ def of_matrix(name: str, indptr: np.ndarray, indices: np.ndarray, data: np.ndarr
 
 
 @dataclass
-class TableInMemory(Source):
-    """An Arrow table."""
+class InArrow(Source):
+    """A source that DuckDB reads as Arrow."""
 
-    table: pa.Table = field(kw_only=True)
+    @abstractmethod
+    def rows(self) -> pa.Table | pa.RecordBatchReader:
+        """All columns, from the first row on."""
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns."""
         known = f"memory {id(self)}"
-        connection.register(known, self.table)
+        connection.register(known, self.rows())
         return sql.name(known)
 
     def first_mistake(self, columns: Columns) -> str | None:
         """The first row that breaks a rule, as a sentence; None when every row keeps them."""
         mistakes = []
         with duckdb.connect() as database:
-            table = self.scan(database)
             for role, (column, expression) in columns.expressions().items():
                 if role == "item" and self.empty_users:
                     continue
                 cell = f"SELECT row_number() OVER () AS number, CAST({sql.name(column)} AS VARCHAR), {expression} AS read"
-                rows = f"SELECT * FROM ({cell} FROM {table}) WHERE read IS NULL ORDER BY number LIMIT 1"  # noqa: S608
+                rows = f"SELECT * FROM ({cell} FROM {self.scan(database)}) WHERE read IS NULL ORDER BY number LIMIT 1"  # noqa: S608
                 for number, text, _ in database.execute(rows).fetchall():
                     mistakes.append((number, f"{self.name}: row {number}: {broken(column, role, text)}"))
         return min(mistakes)[1] if mistakes else None
+
+
+@dataclass
+class TableInMemory(InArrow):
+    """An Arrow table."""
+
+    table: pa.Table = field(kw_only=True)
+
+    def rows(self) -> pa.Table:
+        """The table."""
+        return self.table

@@ -1,54 +1,133 @@
-"""SciPy's sparse matrices in `.npz` files: rows are users, columns are items; nothing pickled is read."""
+"""SciPy's sparse matrices in `.npz` files: rows are users, columns are items; read in pieces, and nothing pickled is read."""
 
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from widenet.data.formats.memory import TableInMemory, of_matrix
+from widenet.data.formats.memory import InArrow
 from widenet.data.formats.source import Reading
 from widenet.errors import DataError
 
 SUFFIXES: tuple[str, ...] = (".npz",)
 IS_TEXT = False
 
+_ENTRIES_AT_ONCE = 2**18
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
-def opened(path: Path, name: str, reading: Reading) -> TableInMemory:  # noqa: ARG001
-    """The source in a file that `scipy.sparse.save_npz` wrote, as CSR, CSC or COO; raises DataError for another."""
+
+def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG001
+    """The source in a file that `scipy.sparse.save_npz` wrote, as CSR, CSC or COO; raises DataError for another. Reads it once."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            found = {key: stored[key] for key in stored.files}
-        return of_matrix(name, *_csr(found))
+        file = _Npz(path)
+        return NpzMatrix(name, f"a matrix of {file.num_rows:,} rows", ["user", "item", "value"], empty_users=True, file=file)
     except (ValueError, KeyError, OSError, EOFError, AttributeError, IndexError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         rule = "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form"
         reason = f"it has no array {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`.") from error
 
 
-def _csr(found: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row starts, column numbers and entries."""
-    form = bytes(found["format"].item()).decode()
-    num_rows, num_columns = (int(length) for length in found["shape"])
-    if form == "csr":
-        starts, columns, data = found["indptr"], found["indices"], found["data"]
-    else:
-        if form == "csc":
-            rows, columns = found["indices"], np.repeat(np.arange(num_columns), np.diff(found["indptr"]))
-        elif form == "coo":
-            rows, columns = (found["row"], found["col"]) if "row" in found else found["coords"]
-        else:
+class _Npz:
+    """The arrays of a sparse matrix in a file, each read in pieces; memory holds a number for each row, or each column."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with zipfile.ZipFile(path) as archive:
+            self._names = {member.removesuffix(".npy") for member in archive.namelist()}
+        form = bytes(self._whole("format").item()).decode()
+        self.num_rows, num_columns = (int(length) for length in self._whole("shape"))
+        if form not in ("csr", "csc", "coo"):
             raise ValueError(f"its form is {form}")
-        _check_within(rows, num_rows)
-        order = np.argsort(rows, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))])
-        columns, data = columns[order], found["data"][order]
-    if len(starts) != num_rows + 1 or starts[-1] != len(columns) or len(columns) != len(data):
-        raise ValueError("its arrays do not fit its shape")
-    _check_within(columns, num_columns)
-    return starts, columns, data
+        self._starts = None if form == "coo" else self._whole("indptr").astype(np.int64)
+        self._by_rows = form == "csr"
+        lines = self.num_rows if self._by_rows else num_columns
+        if self._starts is not None and (len(self._starts) != lines + 1 or self._starts[0] != 0 or (np.diff(self._starts) < 0).any()):
+            raise ValueError("its arrays do not fit its shape")
+        lengths, num_entries = np.zeros(self.num_rows, dtype=np.int64), 0
+        for rows, columns, _ in self.entries():
+            for numbers, limit in ((rows, self.num_rows), (columns, num_columns)):
+                if len(numbers) and not 0 <= numbers.min() <= numbers.max() < limit:
+                    raise ValueError("its indices do not lie in its shape")
+            lengths += np.bincount(rows, minlength=self.num_rows)
+            num_entries += len(rows)
+        if self._starts is not None and num_entries != self._starts[-1]:
+            raise ValueError("its arrays do not fit its shape")
+        self.empty_rows = np.flatnonzero(lengths == 0)
+        self.value_type = self._array_type("data")
+
+    def entries(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Row, column and value of some entries at a time, as they are stored."""
+        names = ("indices", "data") if self._starts is not None else ("row", "col", "data")
+        done = 0
+        for *numbers, values in zip(*map(self._pieces, names), strict=True):
+            if any(len(each) != len(values) for each in numbers):
+                raise ValueError("its arrays do not fit its shape")
+            if self._starts is None:
+                rows, columns = numbers
+            else:
+                lines = np.searchsorted(self._starts, np.arange(done, done + len(values)), side="right") - 1
+                rows, columns = (lines, *numbers) if self._by_rows else (*numbers, lines)
+            yield rows, columns, values
+            done += len(values)
+
+    def _whole(self, name: str) -> np.ndarray:
+        with zipfile.ZipFile(self._path) as archive, archive.open(self._member(name)) as stream:
+            found: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+            return found
+
+    def _array_type(self, name: str) -> np.dtype[Any]:
+        with ExitStack() as stack:
+            return self._begun(name, stack)[2]
+
+    def _pieces(self, name: str) -> Iterator[np.ndarray]:
+        """An array of one dimension, some numbers at a time."""
+        with ExitStack() as stack:
+            stream, length, kind = self._begun(name, stack)
+            for start in range(0, length, _ENTRIES_AT_ONCE):
+                wanted = min(_ENTRIES_AT_ONCE, length - start) * kind.itemsize
+                read = stream.read(wanted)
+                if len(read) < wanted:
+                    raise EOFError("it is cut off")
+                yield np.frombuffer(read, kind)
+
+    def _begun(self, name: str, stack: ExitStack) -> tuple[Any, int, np.dtype[Any]]:
+        """The stream of an array behind its header, its length and its type."""
+        stream = stack.enter_context(stack.enter_context(zipfile.ZipFile(self._path)).open(self._member(name)))
+        shape, _, kind = _HEADERS[np.lib.format.read_magic(stream)](stream)
+        if kind.hasobject:
+            raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+        if len(shape) != 1:
+            raise ValueError(f"{name} has the shape {shape}")
+        return stream, shape[0], kind
+
+    def _member(self, name: str) -> str:
+        if name not in self._names:
+            raise KeyError(name)
+        return f"{name}.npy"
 
 
-def _check_within(numbers: np.ndarray, length: int) -> None:
-    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < length:
-        raise ValueError("its indices do not lie in its shape")
+@dataclass
+class NpzMatrix(InArrow):
+    """A row without entries is a user without items."""
+
+    file: _Npz = field(kw_only=True)
+
+    def rows(self) -> pa.RecordBatchReader:
+        """The columns user, item and value, some rows at a time."""
+        kind = pa.from_numpy_dtype(self.file.value_type)
+        schema = pa.schema([("user", pa.int64()), ("item", pa.int64()), ("value", kind)])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(schema))
+
+    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for rows, columns, values in self.file.entries():
+            arrays = [pa.array(rows.astype(np.int64)), pa.array(columns.astype(np.int64)), pa.array(values)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        empty = self.file.empty_rows
+        ones = pa.array(np.ones(len(empty), self.file.value_type))
+        yield pa.RecordBatch.from_arrays([pa.array(empty), pa.nulls(len(empty), pa.int64()), ones], schema=schema)

@@ -1,0 +1,32 @@
+"""Memory divided: DuckDB, buckets and batches together take what was said, and fewer threads where it is short."""
+
+import pytest
+
+from widenet.data import limits
+from widenet.data.buckets import BYTES_PER_BUCKET
+from widenet.data.limits import Limits
+from widenet.errors import OptionError
+
+
+@pytest.mark.parametrize(("memory", "threads"), [("400MB", 1), ("600MB", 2), ("2GB", 9), ("64GB", 16)])
+def test_the_parts_are_no_more_than_the_whole(memory, threads):
+    found = Limits.within(memory, 16)
+    assert found.threads == threads
+    assert found.database + found.threads * BYTES_PER_BUCKET + 200_000_000 == int(memory[:-2]) * (10**9 if memory.endswith("GB") else 10**6)
+    assert found.database >= 125_000_000 * threads
+
+
+def test_what_is_not_said_is_a_share_of_what_is_left_or_the_least(monkeypatch):
+    monkeypatch.setattr(limits, "available_memory", lambda: 8_000_000_000)
+    assert Limits.within(None, 4) == Limits.within("2GB", 4)
+    monkeypatch.setattr(limits, "available_memory", lambda: 1000)
+    assert Limits.within(None, 4).threads == 1
+    monkeypatch.setattr(limits, "available_memory", lambda: None)
+    assert Limits.within(None, 4) == Limits(None, 4)
+
+
+def test_too_little_is_refused():
+    with pytest.raises(OptionError, match=r"--memory must be at least 388 MB; got 100MB\. Give more"):
+        Limits.within("100MB", 4)
+    with pytest.raises(OptionError, match="threads must be at least 1; got 0"):
+        Limits.within(None, 0)
