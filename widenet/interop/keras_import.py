@@ -30,6 +30,7 @@ from widenet.interop.operations import (
     Same,
     Unknown,
     leaky,
+    whole_filters,
 )
 from widenet.interop.reading import reading
 
@@ -138,11 +139,12 @@ class _Reader:
         return Input(name, int(np.prod(sizes)), axes if len(axes) > 1 else None)
 
     def _convolution(self, name: str, config: dict[str, Any], source: str) -> None:
-        if any(step != 1 for step in config.get("dilation_rate", [])) or config.get("groups", 1) != 1 or config["padding"] == "causal":
-            self.steps.append(Unknown(name, "a convolution with groups, dilations or another padding"))
+        if config["padding"] not in ("valid", "same"):
+            self.steps.append(Unknown(name, f'a convolution with the padding "{config["padding"]}"'))
             return
         kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
-        weight = np.moveaxis(kernel, (-1, -2), (0, 1))
+        groups, dilation = config.get("groups", 1), config.get("dilation_rate") or [1] * (kernel.ndim - 2)
+        weight = whole_filters(np.moveaxis(kernel, (-1, -2), (0, 1)), groups, dilation)
         padding = _padding(config["padding"], weight.ndim - 2)
         self.steps.append(Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding))
         self._activate(name, config["activation"])

@@ -1,5 +1,6 @@
 """What other programs' networks do, in a few words that all of them are read into."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -121,6 +122,24 @@ class Unknown:
 
     name: str
     kind: str
+
+
+def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> np.ndarray:
+    """The filters [filters, channels, *kernel] of an ordinary convolution that computes what one in groups or with dilations does.
+
+    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where the groups do not divide them.
+    """
+    filters, inner, *kernel = weight.shape
+    if filters % groups:
+        raise ValueError(f"{groups} groups must divide the {filters} filters")
+    sizes = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
+    found = np.zeros((filters, inner * groups, *sizes), weight.dtype)
+    places = tuple(slice(None, None, step) for step in dilation)
+    own = filters // groups
+    for group in range(groups):
+        filled = (slice(group * own, (group + 1) * own), slice(group * inner, (group + 1) * inner), *places)
+        found[filled] = weight[filled[0]]
+    return found
 
 
 def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
