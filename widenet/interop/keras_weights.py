@@ -22,7 +22,9 @@ class Weights:
     def of_keras_3(cls, path: Path, file: Any, layers: Sequence[dict[str, Any]], num_bytes: int) -> "Weights":
         """Those of `model.weights.h5`: groups called by their classes, numbered, or by a name that they have."""
         _check_alone(path, file)
-        groups = {name: file.get(f"{group}/vars", {}) for name, group in _groups(file, layers).items()}
+        groups = {
+            name: file.get(f"{group}/vars", {}) or file.get(f"{group}/cell/vars", {}) for name, group in _groups(file, layers).items()
+        }
         return cls(path, {name: [found[str(place)] for place in range(len(found))] for name, found in groups.items()}, num_bytes)
 
     @classmethod

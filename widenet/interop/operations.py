@@ -11,7 +11,7 @@ import numpy as np
 class Input:
     """A value that examples bring: dense [width], or the indices of features among `width`. width: None where the file does not say.
 
-    shape: channels and the sizes of axes, where it has any.
+    shape: channels and the sizes of axes, where it has any. is_sequence: the indices have an order; last: at most so many of them count.
     """
 
     name: str
@@ -19,6 +19,8 @@ class Input:
     shape: tuple[int, ...] | None = None
     is_sparse: bool = False
     scale: str = "none"
+    is_sequence: bool = False
+    last: int | None = None
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,22 @@ class Dense:
     name: str
     source: str
     weight: np.ndarray
+    bias: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Recur:
+    """A GRU or an LSTM along a sequence, as `spec.recurrent` has them, and its state at the end of it.
+
+    weight: float32 [G, inputs], gate after gate; own: [G, units], of the state before. bias: [4 units] or None; of a gru the last ones
+    belong to the state before.
+    """
+
+    name: str
+    source: str
+    cell: Literal["gru", "lstm"]
+    weight: np.ndarray
+    own: np.ndarray
     bias: np.ndarray | None = None
 
 
@@ -149,7 +167,7 @@ def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
     return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
 
 
-Operation: TypeAlias = Input | Dense | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
+Operation: TypeAlias = Input | Dense | Recur | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
 
 
 @dataclass
