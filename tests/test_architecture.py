@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def python_files(*directories: str) -> list[str]:
 MODULES = python_files("widenet")
 
 
+@cache
 def parsed(path: str) -> ast.Module:
     return ast.parse((ROOT / path).read_text("utf-8"), path)
 

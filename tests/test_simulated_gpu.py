@@ -1,29 +1,29 @@
 """Trainings on a simulated CUDA device: nothing there is refused, and the numbers are those of a CPU."""
 
+import json
 import os
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests import sequences
-from tests.simulated import streams
+from tests.simulated import kernels, streams
+from tests.simulated.cases import CASES, trained, weights_of
 from tests.simulated.device import OnDevice, simulated
 from tests.simulated.refusals import OrderError
-from tests.trainings import SETTINGS, WIDTH, books, document
-from widenet import Model, Network, Training, dataset_from_lists, train
+from tests.trainings import SETTINGS, WIDTH, books
+from widenet import Model, dataset_from_lists
 from widenet.kernels import devices
 from widenet.knn.neighbours import Neighbours
 from widenet.model.losses import cross_entropy
 from widenet.training import optimizers
 
+ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device is at hand")
-
-if find_spec("triton") is not None and not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # see tests/kernels/triton/conftest.py
-    from widenet.kernels.triton import fixed_point, running_top_k, softmax_pulls, softmax_sums, softmax_tile, steps, tile_targets  # noqa: F401
-
-    del os.environ["TRITON_INTERPRET"]
 
 
 @pytest.fixture
@@ -38,31 +38,6 @@ def torch_alone(monkeypatch):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return books(tmp_path_factory.mktemp("books") / "data", num_examples=12)
-
-
-def trained(documents, data, out, device, **more):
-    network, training = documents
-    return train(Network.of(network), Training.of({**training, "epochs": 2}), data, out, device=device, **more)
-
-
-LOSSES = {
-    ("sigmoid", "cross_entropy"): {},
-    ("tanh", "hinge"): {"delta_norm": 0.5},
-    ("linear", "l2"): {"delta_boost": {"target": 2.0, "other": 0.5}},
-    ("relu_max", "l1"): {},
-    ("sigmoid", "scaled_marginal_cross_entropy"): {"others": "ignore"},
-}
-
-
-def with_loss(activation, loss, **more):
-    output = {"name": "next", "kind": "output", "field": "items", "activation": activation, "loss": loss, **more}
-    return {"layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 5}, output]}
-
-
-PLAIN = ("momentum", "nesterov", "adam, normalized", "sgd, drifting", "sgd, l2, tied, sampled", "adagrad, tied")
-CASES = {name: SETTINGS[name] for name in PLAIN}
-CASES |= {loss: (with_loss(activation, loss, **more), document("adam", evaluation=None)) for (activation, loss), more in LOSSES.items()}
-CASES["bfloat16"] = (SETTINGS["rmsprop"][0], document("adamw", precision="bfloat16", evaluation=None))
 
 
 @pytest.mark.usefixtures("torch_alone")
@@ -130,18 +105,27 @@ def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path):
         assert found == answers
 
 
+@pytest.fixture(scope="module")
+def launched(data, tmp_path_factory):
+    """What came of the trainings through Triton's kernels, in its interpreter, which is chosen before Triton is imported."""
+    folder = tmp_path_factory.mktemp("launched")
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.simulated.kernels", str(data.path), str(folder)]
+    return [json.loads(line) for line in subprocess.run(command, env=own, cwd=ROOT, capture_output=True, check=True).stdout.splitlines()]
+
+
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-@pytest.mark.parametrize("name", ["adam, tied", "rmsprop", "cross_entropy", "bfloat16"])
-def test_a_training_through_the_kernels_is_near_that_of_a_cpu(name, data, tmp_path, monkeypatch):
-    expected = trained((CASES | SETTINGS)[name], data, tmp_path / "cpu", "cpu")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(running_top_k, "LEAST", 2)
-    with simulated():
-        found = trained((CASES | SETTINGS)[name], data, tmp_path / "cuda", "cuda")
-        for weight, own in expected.network.wide.items():
-            for shard, part in own.parts.items():
-                near = found.network.wide[weight].parts[shard].weight.cpu()
-                assert torch.allclose(near, part.weight, rtol=0.02 if name == "bfloat16" else 2e-5, atol=1e-4)
+def test_trainings_through_the_kernels_are_near_those_of_a_cpu(launched, data, tmp_path):
+    for name, found in zip(kernels.NEAR, launched, strict=False):
+        expected = weights_of(trained((CASES | SETTINGS)[name], data, tmp_path / name, "cpu", epochs=1))
+        assert found == pytest.approx(expected, rel=0.02 if name == "bfloat16" else 2e-5, abs=1e-4)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_a_device_with_room_for_logits_gives_the_bits_of_one_without(launched):
+    fingerprints = launched[len(kernels.NEAR) :]
+    assert [len(set(pair)) for pair in fingerprints] == [1] * len(kernels.ROOMS)
+    assert len({fingerprint for fingerprint, _ in fingerprints}) == len(kernels.ROOMS)
 
 
 def test_what_cuda_refuses_is_refused():

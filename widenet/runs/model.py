@@ -10,7 +10,8 @@ import numpy as np
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import FitError
+from widenet.data.overlap import trained_on
+from widenet.errors import FitError, WidenetError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
@@ -82,11 +83,11 @@ class Model:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
 
-    def caveats(self, data: Dataset | None = None) -> list[str]:
+    def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended; that its loss ended far above its start; that a dataset does not hold the examples it was
-        trained on, where that was saved.
+        That its training has not ended; that its loss ended far above its start; how much of what a dataset holds out for an output
+        was trained on, where it is not the dataset of the training.
         """
         found = []
         if "state" in self.facts:
@@ -96,9 +97,22 @@ class Model:
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
         if data is not None and self.facts.get("examples") not in (None, data.digest):
-            warning = "what it holds out may have been trained on"
-            found.append(f"{data.path} does not hold the examples that {self.run.path} was trained on: {warning}.")
+            found += self._seen_before(data, part, self.network.outputs[output_name(self.network, output)].spec.field)
         return found
+
+    def _seen_before(self, data: Dataset, part: Part, field: str) -> list[str]:
+        """What a dataset of other examples holds out that was trained on; that it may be, where the dataset of the training is gone."""
+        other = f"{data.path} does not hold the examples that {self.run.path} was trained on"
+        try:
+            training = Dataset.open(str(self.run.machine["data"]))
+            at_hand = training.digest == self.facts["examples"]
+        except (KeyError, WidenetError, OSError):
+            at_hand = False
+        if not at_hand:
+            return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
+        number = trained_on(data, field, part, training)
+        held = data.field(field).num_entries[part]
+        return [f"{other}: of the {held:,} entries of its {part} part, {number:,} were trained on."] if number else []
 
     def evaluate(
         self,

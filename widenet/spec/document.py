@@ -33,6 +33,8 @@ class Document(Spec):
 
     usual_name: ClassVar[str] = "document"
     """What messages call a document that was not read from a file."""
+    other_name: ClassVar[str] = ""
+    """What kind of document is easily given in place of one of this kind."""
     _path: str = PrivateAttr("")
 
     def __eq__(self, other: object) -> bool:
@@ -81,12 +83,21 @@ class Document(Spec):
         """The document in plain values (dictionaries, lists, numbers, text)."""
         if not isinstance(values, dict):
             raise DocumentError(f"{where} must be a JSON object with named fields; got {shown(values)}.")
+        if cls.is_other(values):
+            stands = f"stands where the {cls.usual_name.removesuffix('.json')} document belongs"
+            raise DocumentError(f"{where} is a {cls.other_name} document and {stands}. Give the network first, then the training.")
         try:
             return cls.model_validate_json(json.dumps(values))
         except ValidationError as error:
             raise DocumentError(first_mistake(cls, where, values, error.errors(include_url=False))) from None
         except (TypeError, ValueError, RecursionError) as error:
             raise DocumentError(f"{where} must hold plain JSON values: {error}.") from None
+
+    @classmethod
+    def is_other(cls, values: dict[str, Any]) -> bool:
+        """Whether plain values are a document of the kind that is easily given in place of this one."""
+        del values
+        return False
 
     def to_json(self) -> str:
         """The document as indented JSON text, every default written out."""

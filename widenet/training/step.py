@@ -13,7 +13,7 @@ from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
-from widenet.model.network import Network, Prepared
+from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledLoss, sampled
@@ -54,7 +54,8 @@ def train_step(
     samples: dict[str, SampledLoss] = {}
     travels: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
-        for name, output in network.outputs.items():
+        for name in network.outputs:
+            output = network.met(name, activity, touched)
             counted_E = network.example_weights(output, prepared, weights_E)
             direct_EH, share_E = directs[name].detach(), _shares(output, counted_E, directs[name])
             asked = prepared.asked[name]
@@ -72,27 +73,18 @@ def train_step(
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]
-    loss = _sum_of([penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found])
-    if judge is not None:
-        judged = judge(float(loss), numbers)
-        if judged is None:
-            return float(loss)
-        numbers = judged
+    totals = [penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found]
+    loss = sum(totals[1:], totals[0])
+    judged = numbers if judge is None else judge(float(loss), numbers)
+    if judged is None:
+        return float(loss)
+    numbers = judged
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
-        gathered = {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
-        update = _Update(network, gathered, touched, deferred, samples)
+        update = _Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
     return float(loss)  # only here the host waits for the device: nothing is left to launch
-
-
-def _sum_of(numbers: list[Tensor]) -> Tensor:
-    """Added in their order."""
-    total = numbers[0]
-    for number in numbers[1:]:
-        total = total + number
-    return total
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
@@ -112,7 +104,7 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
 def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
     """What updates a tile as soon as its gradient is known."""
 
-    def on_tile(shard: int, start: int, stop: int, weight_gradient: Tensor, bias_gradient: Tensor) -> None:
+    def on_tile(shard: int, start: int, stop: int, weight_gradient: Tensor | RowGradient, bias_gradient: Tensor) -> None:
         output.weight.update_tile(shard, start, stop, weight_gradient, rule, numbers)
         if output.bias is not None:
             output.bias.update_tile(shard, start, stop, bias_gradient, rule, numbers)
@@ -155,6 +147,11 @@ def _waking(touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numb
     return lambda shard: weight.wake(shard, touched[shard].features_U, rule, numbers)
 
 
+def _gathered(network: Network, prepared: Prepared, activity: Activity) -> dict[str, list[Tensor]]:
+    """Of every weight of sparse inputs, the sums that were gathered from it."""
+    return {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
+
+
 class _Update:
     """The gradients of one step that wait to be applied."""
 
@@ -166,7 +163,6 @@ class _Update:
         deferred: dict[str, WideLoss],
         samples: dict[str, SampledLoss],
     ) -> None:
-        """gathered: of every weight of sparse inputs the sums that were gathered from it, which have their gradients."""
         self.network, self.deferred = network, deferred
         self.rows: dict[str, dict[int, RowGradient]] = {}
         for weight, sums in gathered.items():
@@ -217,16 +213,23 @@ class _Update:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
             share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
-                total += gradient.double().square().sum() * share
+                total += self._square_sum(gradient) * share
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
-                touched = self.rows[name][shard]
-                for start, stop in blocks(len(touched), touched.gradient_EH.shape[1], self.network.device.type):
-                    total += touched.rows(start, stop).double().square().sum() * share
+                total += self._square_sum(self.rows[name][shard]) * share
             return total
 
         return of
+
+    def _square_sum(self, gradient: Tensor | RowGradient) -> Tensor:
+        """float64 []; of rows that a batch touches, a block at a time."""
+        if isinstance(gradient, Tensor):
+            return gradient.double().square().sum()
+        total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+        for start, stop in blocks(len(gradient), gradient.gradient_EH.shape[1], self.network.device.type):
+            total += gradient.rows(start, stop).double().square().sum()
+        return total
 
     def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
         weight, scaled = self.network.wide[name], self._scaled(name, numbers)
@@ -245,7 +248,7 @@ class _Update:
         """The biases of the outputs that use a weight; some have none."""
         return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
 
-    def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor, list[Tensor]]]:
+    def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor | RowGradient, list[Tensor]]]:
         """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias gradients."""
         users = self.stepped.get(name, [])
         if not users:
@@ -253,14 +256,8 @@ class _Update:
         touched = self.rows[name][shard] if name in self.rows else None
         for index, (start, stop) in enumerate(users[0].tiles[shard]):
             found = [user.gradient(shard, index) for user in users]
-            gradient_TH = found[0][0]
-            for other_TH, _ in found[1:]:
-                gradient_TH += other_TH
-            if touched is not None:
-                features_U = touched.features_U
-                low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
-                gradient_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
-            yield start, stop, gradient_TH, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
+            gradient = _summed([gradient for gradient, _ in found], touched, start, stop)
+            yield start, stop, gradient, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
 
     def _limit_columns(self) -> None:
         """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""
@@ -270,6 +267,21 @@ class _Update:
                 weight = self.network.wide.get(f"{layer.name}/{source}")
                 if limit is not None and weight is not None:
                     _limit_columns(self.network, weight, limit, f'layer "{layer.name}"')
+
+
+def _summed(gradients: list[Tensor | RowGradient], touched: RowGradient | None, start: int, stop: int) -> Tensor | RowGradient:
+    """The gradient of the rows [start, stop) of a shard from all uses of a weight; one by columns has one use."""
+    total_TH = gradients[0]
+    if isinstance(total_TH, RowGradient):
+        return total_TH
+    for other_TH in gradients[1:]:
+        assert isinstance(other_TH, Tensor)
+        total_TH += other_TH
+    if touched is not None:
+        features_U = touched.features_U
+        low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
+        total_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
+    return total_TH
 
 
 def _gradient(gathered_EH: Tensor) -> Tensor:

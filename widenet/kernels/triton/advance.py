@@ -8,7 +8,7 @@ import triton.language as tl
 def advance(weight, gradient, first, second, fade, penalties, constants, KIND: tl.constexpr):
     """Weight and states after a step, float32. fade: what the states are multiplied by before it.
 
-    penalties: `kernels.compiled.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
+    penalties: `kernels.compiled_steps.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
     """
     scale, l2, l1, keep = penalties
     gradient = scale * gradient
