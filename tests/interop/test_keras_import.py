@@ -48,6 +48,8 @@ def save(path, kind, config, weights, names=True):
             file.create_group("layers")
             for group, (name, arrays) in weights.items():
                 variables = file.create_group(f"layers/{group}/vars")
+                if group.endswith("/cell"):
+                    file.create_group(f"layers/{group.removesuffix('/cell')}/vars").attrs["name"] = name
                 if names:
                     variables.attrs["name"] = name
                 for place, array in enumerate(arrays):
