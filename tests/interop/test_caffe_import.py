@@ -96,6 +96,42 @@ def test_a_training_network_predicts_what_its_loss_compares(tmp_path):
     assert model.run.network.layer("ip").loss.kind == "cross_entropy"
 
 
+FIRST_FORMAT = """
+name: "net" input: "data" input_dim: 1 input_dim: 5 input_dim: 1 input_dim: 1
+layers { name: "ip1" type: INNER_PRODUCT bottom: "data" top: "ip1" blobs_lr: 1 inner_product_param { num_output: 4 } }
+layers { name: "relu" type: RELU bottom: "ip1" top: "ip1" relu_param { negative_slope: 0.25 } }
+layers { name: "drop" type: DROPOUT bottom: "ip1" top: "ip1" dropout_param { dropout_ratio: 0.4 } include { phase: TRAIN } }
+layers { name: "ip2" type: INNER_PRODUCT bottom: "data" top: "ip2" inner_product_param { num_output: 7 bias_term: false } }
+layers { name: "tanh" type: TANH bottom: "ip2" top: "ip2" }
+layers { name: "both" type: CONCAT bottom: "ip1" bottom: "ip2" top: "both" }
+layers { name: "ip3" type: INNER_PRODUCT bottom: "both" top: "ip3" inner_product_param { num_output: 2 } }
+layers { name: "loss" type: SOFTMAX_LOSS bottom: "ip3" bottom: "label" top: "loss" }
+"""
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_networks_of_the_first_format_are_read_too(alone, tmp_path):
+    net, (w1, b1, w2, w3, b3) = tmp_path / "net.prototxt", (numbers(4, 5), numbers(4), numbers(7, 5), numbers(2, 11), numbers(2))
+    found = text_format.Parse(FIRST_FORMAT, message("NetParameter")(), allow_unknown_field=True)
+    layers = {layer.name: layer for layer in found.layers}
+    for name, arrays in {"ip1": [w1, b1], "ip2": [w2], "ip3": [w3, b3]}.items():
+        for array in arrays:
+            height = len(array) if array.ndim > 1 else 1
+            layers[name].blobs.add(num=1, channels=1, height=height, width=array.shape[-1], data=array.reshape(-1).tolist())
+    (tmp_path / "net.caffemodel").write_bytes(found.SerializeToString())
+    weights = tmp_path / "net.caffemodel"
+    model = import_network(weights if alone else written(net, FIRST_FORMAT), tmp_path / "run", weights=None if alone else weights)
+    first = X @ w1.T + b1
+    both = np.concatenate([np.where(first > 0, first, 0.25 * first), np.tanh(X @ w2.T)], axis=1)
+    assert np.allclose(scored(model, data=X)["ip3"], torch.softmax(torch.from_numpy(both @ w3.T + b3), dim=1).numpy(), atol=1e-5)
+
+
+def test_the_form_before_the_first_release_is_refused(tmp_path):
+    old = written(tmp_path / "old.prototxt", 'layers { layer { name: "x" } }')
+    with pytest.raises(DataError, match=r"before its first release. Convert it by Caffe's upgrade_net_proto_binary and"):
+        import_network(old, tmp_path / "run", weights=trained(tmp_path / "net.caffemodel"))
+
+
 def test_packed_numbers_have_the_published_layout(tmp_path):
     bits = trained(tmp_path / "net.caffemodel", {"ip": [np.array([1.5], np.float32)]}).read_bytes()
     blob = b"\x2a\x04\x00\x00\xc0\x3f" + b"\x3a\x03\x0a\x01\x01"
@@ -127,12 +163,20 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
         import_network(net, tmp_path / "run")
 
 
-def test_the_first_format_is_refused_with_its_remedy(tmp_path):
-    net = message("NetParameter")()
-    net.layers.add(name="old")
-    (tmp_path / "net.caffemodel").write_bytes(net.SerializeToString())
-    with pytest.raises(DataError, match="Convert it with Caffe's upgrade_net_proto_binary"):
-        import_network(tmp_path / "net.caffemodel", tmp_path / "run")
+def test_convolutions_in_groups_and_with_dilations_score_as_torch_computes_them(tmp_path):
+    text = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 4 dim: 7 dim: 6 } } }
+    layer { name: "c" type: "Convolution" bottom: "data" top: "c"
+      convolution_param { num_output: 6 kernel_size: 2 group: 2 dilation: 3 dilation: 2 pad: 1 } }
+    layer { name: "ip" type: "InnerProduct" bottom: "c" top: "ip" inner_product_param { num_output: 2 } }
+    """
+    kernel, bias, weight, more = numbers(6, 2, 2, 2), numbers(6), numbers(2, 6 * 6 * 6), numbers(2)
+    path = trained(tmp_path / "net.caffemodel", {"c": [kernel, bias], "ip": [weight, more]})
+    model = import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=path)
+    images = torch.from_numpy(numbers(5, 4, 7, 6))
+    value = functional.conv2d(images, torch.from_numpy(kernel), torch.from_numpy(bias), padding=1, dilation=(3, 2), groups=2)
+    wanted = value.flatten(1) @ torch.from_numpy(weight).T + torch.from_numpy(more)
+    assert np.allclose(scored(model, data=images.flatten(1).numpy())["ip"], wanted.numpy(), atol=1e-4)
 
 
 def test_a_convolutional_network_scores_as_torch_computes_it(tmp_path):

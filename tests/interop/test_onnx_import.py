@@ -175,7 +175,7 @@ def image(w):
     first = w.op("Conv", "image", numbers(4, 2, 3, 2), numbers(4), strides=[1, 2], pads=[1, 0, 1, 0])
     normal = w.op("BatchNormalization", first, numbers(4), numbers(4), numbers(4), np.abs(numbers(4)))
     active = w.op("LRN", w.op("Relu", normal), size=3, alpha=0.5, bias=1.5)
-    second = w.op("Add", w.op("Conv", active, numbers(4, 4, 2, 2), auto_pad="SAME_UPPER"), numbers(4, 1, 1))
+    second = w.op("Add", w.op("Conv", active, numbers(4, 2, 2, 2), auto_pad="SAME_UPPER", group=2), numbers(4, 1, 1))
     residual = w.op("Tanh", w.op("Add", active, second))
     both = w.op(
         "Concat", w.op("MaxPool", residual, kernel_shape=[2, 2], strides=[1, 1]), w.op("MaxPool", active, kernel_shape=[2, 2]), axis=1

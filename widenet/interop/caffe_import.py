@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from widenet.errors import DataError, OptionError
 from widenet.interop.caffe_messages import message
+from widenet.interop.caffe_upgrade import upgraded
 from widenet.interop.caffe_windows import convolution, normalization, pooling
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
@@ -32,8 +33,10 @@ def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Import
         raise OptionError(f"{path} holds no weights. Name the .caffemodel with --weights.")
     else:
         net, trained = _text(path), _binary(weights)
-    if net.layers or trained.layers:
-        raise DataError(f"{path} is of Caffe's first format. Convert it with Caffe's upgrade_net_proto_binary and upgrade_net_proto_text.")
+    if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
+        tools = "upgrade_net_proto_binary and upgrade_net_proto_text"
+        raise DataError(f"{path} is of the form that Caffe had before its first release. Convert it by Caffe's {tools}.")
+    net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
     with reading(path, "Caffe network"):
         return folded(str(path), _Reader(path, net, trained).run())
 

@@ -33,16 +33,29 @@ EltwiseParameter, inner_product_param=117 InnerProductParameter, lrn_param=118 \
 LRNParameter, pooling_param=121 PoolingParameter, power_param=122 PowerParameter, relu_param=123 ReLUParameter, \
 softmax_param=125 SoftmaxParameter, flatten_param=135 FlattenParameter, batch_norm_param=139 BatchNormParameter, elu_param=140 \
 ELUParameter, scale_param=142 ScaleParameter, input_param=143 InputParameter
-V1LayerParameter: name=4 string
+V0LayerParameter: name=1 string
+V1LayerParameter: layer=1 V0LayerParameter, bottom=2 string*, top=3 string*, name=4 string, type=5 V1Type, blobs=6 BlobProto*, \
+concat_param=9 ConcatParameter, convolution_param=10 ConvolutionParameter, dropout_param=12 DropoutParameter, inner_product_param=17 \
+InnerProductParameter, lrn_param=18 LRNParameter, pooling_param=19 PoolingParameter, power_param=21 PowerParameter, eltwise_param=24 \
+EltwiseParameter, relu_param=30 ReLUParameter, include=32 NetStateRule*, exclude=33 NetStateRule*, softmax_param=39 SoftmaxParameter
 NetParameter: name=1 string, layers=2 V1LayerParameter*, input=3 string*, input_dim=4 int64*, \
 input_shape=8 BlobShape*, layer=100 LayerParameter*
 """
 """One message a line; a type with * is repeated. Fields that are not here are passed over."""
 
+V1_TYPES = (
+    *("NONE", "ACCURACY", "BNLL", "CONCAT", "CONVOLUTION", "DATA", "DROPOUT", "EUCLIDEAN_LOSS", "FLATTEN", "HDF5_DATA", "HDF5_OUTPUT"),
+    *("IM2COL", "IMAGE_DATA", "INFOGAIN_LOSS", "INNER_PRODUCT", "LRN", "MULTINOMIAL_LOGISTIC_LOSS", "POOLING", "RELU", "SIGMOID"),
+    *("SOFTMAX", "SOFTMAX_LOSS", "SPLIT", "TANH", "WINDOW_DATA", "ELTWISE", "POWER", "SIGMOID_CROSS_ENTROPY_LOSS", "HINGE_LOSS"),
+    *("MEMORY_DATA", "ARGMAX", "THRESHOLD", "DUMMY_DATA", "SLICE", "MVN", "ABSVAL", "SILENCE", "CONTRASTIVE_LOSS", "EXP", "DECONVOLUTION"),
+)
+"""The types of layers in Caffe's first format, in the order of their codes."""
+
 _ENUMS = {
     "Phase": ("TRAIN", "TEST"),
     "EltwiseOp": ("PROD", "SUM", "MAX"),
     "PoolMethod": ("MAX", "AVE", "STOCHASTIC"),
+    "V1Type": V1_TYPES,
     "NormRegion": ("ACROSS_CHANNELS", "WITHIN_CHANNEL"),
 }
 _PACKED = ("float", "double", "int64")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from widenet.interop.operations import Convolve, Operation, Pool, Unknown
+from widenet.interop.operations import Convolve, Operation, Pool, Unknown, whole_filters
 
 _MAX, _AVERAGE = 0, 1
 _WITHIN_CHANNEL = 1
@@ -13,11 +13,10 @@ _WITHIN_CHANNEL = 1
 
 def convolution(name: str, written: Any, source: str, weights: Callable[[int], list[np.ndarray]]) -> Operation:
     """A convolution. weights: gives the layer's blobs, of which there must be so many."""
-    if written.group > 1 or any(step != 1 for step in written.dilation):
-        return Unknown(name, "Convolution with groups or dilations")
     has_bias = written.bias_term or not written.HasField("bias_term")
     weight, *bias = weights(1 + has_bias)
     axes = weight.ndim - 2
+    weight = whole_filters(weight, max(1, written.group), _per_axis(written, "dilation", list(written.dilation), axes, 1))
     stride = _per_axis(written, "stride", list(written.stride), axes, 1)
     pad = _per_axis(written, "pad", list(written.pad), axes, 0)
     return Convolve(name, source, weight, bias[0].reshape(-1) if bias else None, stride, tuple((size, size) for size in pad))
@@ -50,7 +49,7 @@ def normalization(name: str, written: Any, source: str) -> Operation:
 
 def _per_axis(written: Any, key: str, sizes: list[int], axes: int, default: int) -> tuple[int, ...]:
     """One number an axis, from a list of one or all, or from KEY_h and KEY_w."""
-    if written.HasField(f"{key}_h") or written.HasField(f"{key}_w"):
+    if key != "dilation" and (written.HasField(f"{key}_h") or written.HasField(f"{key}_w")):
         return (getattr(written, f"{key}_h") or default, getattr(written, f"{key}_w") or default)
     sizes = sizes or [default]
     return tuple(sizes * axes) if len(sizes) == 1 else tuple(sizes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from widenet.interop.operations import Convolve, Input, Padding, Pool
+from widenet.interop.operations import Convolve, Input, Padding, Pool, Recur
 from widenet.plan.windows import Shape
 
 
@@ -21,6 +21,7 @@ class FoldedLayer:
 
     shape: of its units, (units,) or channels and axes; None for an input of unknown width. weights: [units or filters, inputs] a source.
     document: what a convolution or a pooling layer says of itself. pooled: the source of a pooling layer. skip: layers that are added.
+    own: of a recurrent layer, the weights [G, units] of the state before.
     """
 
     name: str
@@ -33,6 +34,7 @@ class FoldedLayer:
     document: dict[str, Any] = field(default_factory=dict)
     pooled: str | None = None
     skip: list[str] = field(default_factory=list)
+    own: np.ndarray | None = None
 
     @property
     def width(self) -> int | None:
@@ -42,7 +44,8 @@ class FoldedLayer:
     @property
     def is_open(self) -> bool:
         """Whether it still gives bare sums, to which units of other layers may have been added."""
-        return self.given is None and self.pooled is None and self.activation == "linear" and not self.dropout
+        is_plain = self.given is None and self.pooled is None and self.own is None
+        return is_plain and self.activation == "linear" and not self.dropout
 
     @property
     def sources(self) -> list[str]:
@@ -111,6 +114,17 @@ def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
             raise UnsupportedError("a convolution over units that were flattened, or scaled one by one")
         each = scale if scale.ndim == 1 else np.repeat(scale[:, 0], prod(kernel))
         layer.add_weight(piece.layer.name, part.reshape(filters, -1) * each)
+    return layer
+
+
+def recurrent(name: str, step: Recur, pieces: list[Piece]) -> FoldedLayer:
+    """The recurrent layer over one piece."""
+    (piece, *others) = pieces
+    units = step.own.shape[1]
+    if others or not piece.is_bare or piece.layer.width != step.weight.shape[1] or len(step.own) != len(step.weight):
+        raise UnsupportedError("a recurrent layer of several layers, of changed units, or with weights of another shape")
+    layer = FoldedLayer(name, (units,), {piece.layer.name: step.weight}, step.bias, own=step.own)
+    layer.document = {"kind": "recurrent", "cell": step.cell, "units": units}
     return layer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from widenet.errors import DataError
-from widenet.interop.folded_layer import FoldedLayer, Piece, UnsupportedError, channels_first, convolved, pooled
+from widenet.interop.folded_layer import FoldedLayer, Piece, UnsupportedError, channels_first, convolved, pooled, recurrent
 from widenet.interop.imported import Imported
 from widenet.interop.operations import (
     Activate,
@@ -23,6 +23,7 @@ from widenet.interop.operations import (
     Operation,
     Operations,
     Pool,
+    Recur,
     Same,
     Unknown,
 )
@@ -70,8 +71,8 @@ class _Folding:
                 return [Piece(FoldedLayer(self._unique(name), shape or ((width,) if width else None), given=step))]
             case Dense(name=name, source=source, weight=weight, bias=bias):
                 return [Piece(self._dense(name, self.values[source], weight, bias))]
-            case Convolve(name=name, source=source) | Pool(name=name, source=source):
-                make: Any = convolved if isinstance(step, Convolve) else pooled
+            case Convolve(name=name, source=source) | Pool(name=name, source=source) | Recur(name=name, source=source):
+                make: Any = convolved if isinstance(step, Convolve) else pooled if isinstance(step, Pool) else recurrent
                 return [Piece(make(self._unique(name), step, self.values[source]))]
             case Same(source=source, channels_last=True):
                 return [replace(piece, turned=step.name) if len(piece.layer.shape or ()) > 1 else piece for piece in self.values[source]]
@@ -236,6 +237,9 @@ def _describe(found: Imported, layer: FoldedLayer, is_output: bool) -> None:
         found.weights[layer.name] = np.concatenate(list(layer.weights.values()), axis=1)
     else:
         more = {key: value for key, value in {"dropout": layer.dropout, "skip": layer.skip}.items() if value}
+        if layer.own is not None:
+            common.pop("activation")
+            found.weights[f"{layer.name}/{layer.name}"] = layer.own
         found.layers.append({"name": layer.name, **(layer.document or {"units": layer.width}), **common, **more})
         for source, weight in layer.weights.items():
             found.weights[f"{layer.name}/{source}"] = weight
@@ -249,5 +253,7 @@ def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:
     more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
     if prod(layer.shape[1:]) > 1:
         more["shape"] = list(layer.shape)
+    if given.is_sequence and given.last is not None:
+        more["last"] = given.last
     found.layers.append({"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more})
-    found.fields[layer.name] = Width(prod(layer.shape), "sparse" if given.is_sparse else "dense")
+    found.fields[layer.name] = Width(prod(layer.shape), "sequence" if given.is_sequence else "sparse" if given.is_sparse else "dense")

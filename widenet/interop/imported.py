@@ -28,7 +28,8 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
 
 _NAMES_A_BLOCK = 65_536
-_KINDS: dict[str, Literal["sparse", "sequence"]] = {"sparse": "sparse", "sequence": "sequence"}
+_KINDS: tuple[Literal["dense", "sparse", "sequence"], ...] = ("dense", "sparse", "sequence")
+"""What a field may be; of two that are called alike, the later one says what both are."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,11 @@ class Imported:
             if fields.get(chosen, facts).width != facts.width:
                 widths = f"{fields[chosen].width:,} and {facts.width:,} wide"
                 raise OptionError(f'{self.name}: what is called "{chosen}" must be of one width; got two, {widths}. Give them two names.')
-            fields[chosen] = facts if chosen not in fields or facts.kind == "sparse" else fields[chosen]
+            fields[chosen] = max(facts, fields.get(chosen, facts), key=lambda each: _KINDS.index(each.kind))
         layers = [{**layer, "field": names.get(layer["field"], layer["field"])} if "field" in layer else layer for layer in self.layers]
+        for layer in layers:
+            if layer.get("kind") == "output" and fields[layer["field"]].kind == "sequence":
+                layer["predict"] = "next"
         called = {names.get(name, name): found for name, found in self.names.items()}
         return replace(self, fields=fields, layers=layers, names=called)
 
@@ -131,7 +135,7 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
 def _described(path: Path, imported: Imported) -> Dataset:
     """A dataset without examples, whose features have the names that the file gives them, or their index."""
     fields = imported.fields
-    layouts = [FieldLayout(name, facts.width, _KINDS.get(facts.kind, "dense")) for name, facts in fields.items()]
+    layouts = [FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()]
     names = {layout.name: _rows(layout.width, imported.names.get(layout.name)) for layout in layouts if layout.kind != "dense"}
     write_dataset(path, layouts=layouts, batches=[], vocabularies=names)
     return Dataset.open(path)

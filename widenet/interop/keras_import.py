@@ -4,6 +4,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from widenet.errors import DataError
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
+from widenet.interop.keras_recurrent import recurrent
 from widenet.interop.keras_weights import Weights
 from widenet.interop.operations import (
     Activate,
@@ -30,6 +32,7 @@ from widenet.interop.operations import (
     Same,
     Unknown,
     leaky,
+    whole_filters,
 )
 from widenet.interop.reading import reading
 
@@ -67,6 +70,8 @@ class _Reader:
         self.channels_last = all(layer["config"].get("data_format") != "channels_first" for layer in self.layers)
         self.steps: list[Operation] = []
         self.bags: dict[str, np.ndarray] = {}
+        self.masked: set[str] = set()
+        self.along: set[str] = set()
 
     def run(self) -> Operations:
         if self.kind not in ("Sequential", "Functional", "Model"):
@@ -99,8 +104,12 @@ class _Reader:
         kind, config = layer["class_name"], layer["config"]
         source = sources[0] if sources else ""
         is_pooled = source in self.bags
-        if is_pooled and kind != "GlobalAveragePooling1D":
-            self.steps.append(Unknown(name, f"{kind} of an Embedding"))
+        if kind in ("GRU", "LSTM"):
+            self._recurrent(name, kind, config, sources)
+        elif source in self.along:
+            self.steps.append(Unknown(name, f"{kind} at every position of a sequence"))
+        elif is_pooled and (kind != "GlobalAveragePooling1D" or source in self.masked):
+            self.steps.append(Unknown(name, f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked)))
         elif kind == "InputLayer":
             self.steps.append(self._input(name, config.get("batch_shape") or config["batch_input_shape"]))
         elif kind == "Dense":
@@ -138,23 +147,38 @@ class _Reader:
         return Input(name, int(np.prod(sizes)), axes if len(axes) > 1 else None)
 
     def _convolution(self, name: str, config: dict[str, Any], source: str) -> None:
-        if any(step != 1 for step in config.get("dilation_rate", [])) or config.get("groups", 1) != 1 or config["padding"] == "causal":
-            self.steps.append(Unknown(name, "a convolution with groups, dilations or another padding"))
+        if config["padding"] not in ("valid", "same"):
+            self.steps.append(Unknown(name, f'a convolution with the padding "{config["padding"]}"'))
             return
         kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
-        weight = np.moveaxis(kernel, (-1, -2), (0, 1))
+        groups, dilation = config.get("groups", 1), config.get("dilation_rate") or [1] * (kernel.ndim - 2)
+        weight = whole_filters(np.moveaxis(kernel, (-1, -2), (0, 1)), groups, dilation)
         padding = _padding(config["padding"], weight.ndim - 2)
         self.steps.append(Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding))
         self._activate(name, config["activation"])
 
     def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
         given = self.steps[-1] if self.steps and self.steps[-1].name == source else next(s for s in self.steps if s.name == source)
-        if config.get("mask_zero") or not isinstance(given, Input):
-            self.steps.append(Unknown(name, "Embedding with mask_zero" if config.get("mask_zero") else "Embedding of other than an input"))
+        if not isinstance(given, Input):
+            self.steps.append(Unknown(name, "Embedding of other than an input"))
             return
         (self.bags[name],) = self.weights.of(name, 1)
-        self.steps[self.steps.index(given)] = Input(source, len(self.bags[name]), is_sparse=True, scale="mean")
+        self.masked |= {name} if config.get("mask_zero") else set()
+        self.steps[self.steps.index(given)] = Input(source, len(self.bags[name]), is_sparse=True, scale="mean", last=given.width)
         self.steps.append(Same(name, source))
+
+    def _recurrent(self, name: str, kind: str, config: dict[str, Any], sources: list[str]) -> None:
+        """A layer along the features of an Embedding, or along another one's states."""
+        (source, *others) = sources
+        if source in self.bags:
+            given = next(step for step in self.steps if isinstance(step, Input) and Same(source, step.name) in self.steps)
+            self.steps[self.steps.index(given)] = replace(given, scale="none", is_sequence=True)
+            self.steps[self.steps.index(Same(source, given.name))] = Dense(source, given.name, self.bags.pop(source).T)
+        elif source not in self.along or others:
+            self.steps.append(Unknown(name, f"{kind} of other than an Embedding or another recurrent layer"))
+            return
+        self.steps.append(recurrent(name, kind, config, source, self.weights))
+        self.along |= {name} if config.get("return_sequences") else set()
 
     def _batch_normalization(self, name: str, layer: dict[str, Any], source: str) -> None:
         config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])

@@ -22,7 +22,7 @@ class Weights:
     def of_keras_3(cls, path: Path, file: Any, layers: Sequence[dict[str, Any]], num_bytes: int) -> "Weights":
         """Those of `model.weights.h5`: groups called by their classes, numbered, or by a name that they have."""
         _check_alone(path, file)
-        groups = {name: file.get(f"{group}/vars", {}) for name, group in _groups(file, layers).items()}
+        groups = {name: _variables(file, group) for name, group in _groups(file, layers).items()}
         return cls(path, {name: [found[str(place)] for place in range(len(found))] for name, found in groups.items()}, num_bytes)
 
     @classmethod
@@ -41,6 +41,12 @@ class Weights:
         if sum(each.nbytes for each in stored) > self.num_bytes:
             raise DataError(f'{self.path}: the weights of layer "{name}" must not be larger than their file. Save the model again.')
         return [np.asarray(each[()], np.float32) for each in stored]
+
+
+def _variables(file: Any, group: str) -> Any:
+    """The weights of a layer, or those of the cell in it."""
+    own = file.get(f"{group}/vars", {})
+    return own if len(own) else file.get(f"{group}/cell/vars", {})
 
 
 def _text(name: Any) -> str:

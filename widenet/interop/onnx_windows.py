@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from widenet.interop.operations import Convolve, Operation, Padding, Pool, Unknown
+from widenet.interop.operations import Convolve, Operation, Padding, Pool, Unknown, whole_filters
 
 
 def spatial(name: str, node: Any, attributes: dict[str, Any], source: str, constants: list[np.ndarray | None]) -> Operation:
@@ -22,11 +22,13 @@ def spatial(name: str, node: Any, attributes: dict[str, Any], source: str, const
     weight, *bias = constants or [None]
     kernel = tuple(attributes.get("kernel_shape", [] if weight is None else weight.shape[2:]))
     stride, padding = tuple(attributes.get("strides", [1] * len(kernel))), _padding(attributes, len(kernel))
-    if padding is None or attributes.get("group", 1) != 1 or any(step != 1 for step in attributes.get("dilations", [])):
-        return Unknown(name, f"{kind} with groups, dilations or another padding")
+    dilation = attributes.get("dilations", [1] * len(kernel))
+    if padding is None or (kind != "Conv" and any(step != 1 for step in dilation)):
+        return Unknown(name, f"{kind} with dilations or another padding")
     if kind == "Conv":
         assert weight is not None
-        return Convolve(name, source, weight.astype(np.float32), None if not bias else np.asarray(bias[0], np.float32), stride, padding)
+        weight = whole_filters(weight.astype(np.float32), attributes.get("group", 1), dilation)
+        return Convolve(name, source, weight, None if not bias else np.asarray(bias[0], np.float32), stride, padding)
     if attributes.get("count_include_pad", 0) and padding != ((0, 0),) * len(kernel):
         return Unknown(name, f"{kind} that counts its padding")
     function = "max" if kind == "MaxPool" else "average"

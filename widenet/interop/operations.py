@@ -1,5 +1,6 @@
 """What other programs' networks do, in a few words that all of them are read into."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 class Input:
     """A value that examples bring: dense [width], or the indices of features among `width`. width: None where the file does not say.
 
-    shape: channels and the sizes of axes, where it has any.
+    shape: channels and the sizes of axes, where it has any. is_sequence: the indices have an order; last: at most so many of them count.
     """
 
     name: str
@@ -18,6 +19,8 @@ class Input:
     shape: tuple[int, ...] | None = None
     is_sparse: bool = False
     scale: str = "none"
+    is_sequence: bool = False
+    last: int | None = None
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,22 @@ class Dense:
     name: str
     source: str
     weight: np.ndarray
+    bias: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Recur:
+    """A GRU or an LSTM along a sequence, as `spec.recurrent` has them, and its state at the end of it.
+
+    weight: float32 [G, inputs], gate after gate; own: [G, units], of the state before. bias: [4 units] or None; of a gru the last ones
+    belong to the state before.
+    """
+
+    name: str
+    source: str
+    cell: Literal["gru", "lstm"]
+    weight: np.ndarray
+    own: np.ndarray
     bias: np.ndarray | None = None
 
 
@@ -123,6 +142,24 @@ class Unknown:
     kind: str
 
 
+def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> np.ndarray:
+    """The filters [filters, channels, *kernel] of an ordinary convolution that computes what one in groups or with dilations does.
+
+    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where the groups do not divide them.
+    """
+    filters, inner, *kernel = weight.shape
+    if filters % groups:
+        raise ValueError(f"{groups} groups must divide the {filters} filters")
+    sizes = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
+    found = np.zeros((filters, inner * groups, *sizes), weight.dtype)
+    places = tuple(slice(None, None, step) for step in dilation)
+    own = filters // groups
+    for group in range(groups):
+        filled = (slice(group * own, (group + 1) * own), slice(group * inner, (group + 1) * inner), *places)
+        found[filled] = weight[filled[0]]
+    return found
+
+
 def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
     """A rectifier with a slope for negative x; a network document has only slopes from 0 to 1 for that side."""
     if not 0 <= slope <= 1:
@@ -130,7 +167,7 @@ def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
     return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
 
 
-Operation: TypeAlias = Input | Dense | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
+Operation: TypeAlias = Input | Dense | Recur | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
 
 
 @dataclass
