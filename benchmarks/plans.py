@@ -11,7 +11,7 @@ from torch import distributed
 
 from benchmarks.results import Table, machine, publish
 from widenet.plan.binding import Width
-from widenet.plan.fit import smallest
+from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
@@ -54,8 +54,8 @@ def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
         {"name": "next", "kind": "output", "field": "items"},
     ]
     training = TrainingSpec.of({"batch_size": BATCH, "optimizer": optimizer})
-    job = Job.of(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}, num_processes=DEVICES, device="cuda")
-    fewest, needed, step = smallest(job, DEVICE_BYTES), memory(job).total, work(job)
+    job = Job.of(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}, num_processes=DEVICES, device="cuda", kept_bytes=0)
+    fewest, needed, step = smallest(job, DEVICE_BYTES), memory(job).total, work(with_room(job, DEVICE_BYTES))
     seconds = step.operations / products + step.sent_bytes / link
     enough = "none" if fewest is None else f"{fewest.num_processes}"
     return [

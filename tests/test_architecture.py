@@ -25,7 +25,7 @@ LEVELS = [
     {"data", "kernels", "metrics"},
     {"plan"},
     {"optional", "sparse", "spec"},
-    {"durable", "errors", "pictures", "randomness", "tensor_file"},
+    {"durable", "errors", "pictures", "randomness", "tensor_file", "transfer"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
 
@@ -68,6 +68,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_pictures.py",
     "tests/test_readme.py",
     "tests/test_sequences.py",
+    "tests/test_simulated_gpu.py",
 }
 """Tests of the project as a whole, which mirror no single module."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.pages import Page
+from tests.pages import Page, check_alone
 from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
 from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
@@ -184,6 +184,9 @@ def test_a_process_ended_by_sigterm_saves_its_work_and_says_how_to_go_on(data, u
     assert ended.returncode == 130
     assert ended.stderr.splitlines()[-2:] == ["Stopped; run holds a checkpoint. Go on with:", f"  {again}"]
     assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "epoch-00001-step-000000003\n"
+    page = check_alone((tmp_path / "run" / "report.html").read_text("utf-8"))
+    assert "1 of 3" in page.texts["b"]
+    assert "Recommendations" not in page.texts["h2"]
     train(tmp_path / "network.json", tmp_path / "training.json", data, tmp_path / "run", resume=True)
     assert outcome(tmp_path / "run") == undisturbed("momentum")
 

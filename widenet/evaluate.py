@@ -1,6 +1,6 @@
 """Ranking metrics of a network on a set-aside part of a dataset."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import get_args
 
 import numpy as np
@@ -11,8 +11,8 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
 from widenet.metrics import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.rows import had, history, rows_a_block
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.rows import Histories, had, rows_a_block
+from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 
 DEFAULT_KS = (5, 10, 20, 50, 100)
@@ -43,21 +43,24 @@ def evaluate(
         raise FitError(f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".')
     metrics = RankingMetrics(ks, dataset.counts(field))
     longest = min(max(ks), network.outputs[name].width)
-    truths = Stream(dataset, [field], rows_a_block(longest), seed=0, shuffle=False, part=part, skip_empty=field)
+    histories = Histories(network, dataset, lambda known: _known_parts(dataset, known, part))
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
-    input_fields = [layer.field for layer in network.spec.inputs]
     network.exchange.at("evaluation")
-    for batch in truths.batches(0):
-        truth = batch.fields[field]
-        assert isinstance(truth, SparseBatch)
-        truth = truth.distinct() if dataset.field(field).kind == "sequence" else truth
-        fields = {name: history(dataset, name, batch.rows, _known_parts(dataset, name, part)).to(network.device) for name in input_fields}
-        seen = had(dataset, field, batch.rows, _known_parts(dataset, field, part)).to(network.device) if exclude_seen else None
-        _, units_EK = top_k(network, fields, name, longest, excluded=seen, allowed=allowed, scores=False)
+    for rows, truth in _truths(dataset, field, part, longest):
+        _, units_EK = histories.best(name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False)
         metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
         if advance is not None:
-            advance(batch.num_examples)
+            advance(len(rows))
     return metrics.result()
+
+
+def _truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:
+    """The examples that have entries in a part, as many rows at a time as get k units each, and these entries, none twice in a row."""
+    stream = Stream(dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, skip_empty=field)
+    for batch in stream.batches(0):
+        truth = batch.fields[field]
+        assert isinstance(truth, SparseBatch)
+        yield batch.rows, truth.distinct() if dataset.field(field).kind == "sequence" else truth
 
 
 def output_name(network: Network, asked: str | None) -> str:
@@ -93,14 +96,12 @@ def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks
     metrics = RankingMetrics(ks, counts)
     ranking = np.argsort(-counts, kind="stable")
     longest = min(max(ks), len(counts))
-    for batch in Stream(dataset, [field], rows_a_block(longest), seed=0, shuffle=False, part=part, skip_empty=field).batches(0):
-        truth, seen = batch.fields[field], had(dataset, field, batch.rows, _known_parts(dataset, field, part))
-        assert isinstance(truth, SparseBatch)
-        truth = truth.distinct() if dataset.field(field).kind == "sequence" else truth
+    for rows, truth in _truths(dataset, field, part, longest):
+        seen = had(dataset, field, rows, _known_parts(dataset, field, part))
         indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
         candidates = ranking[: longest + int(np.diff(indptr).max())]
-        top = np.full((batch.num_examples, longest), -1, dtype=np.int64)
-        for row in range(batch.num_examples):
+        top = np.full((len(rows), longest), -1, dtype=np.int64)
+        for row in range(len(rows)):
             fresh = candidates[~np.isin(candidates, indices[indptr[row] : indptr[row + 1]])][:longest]
             top[row, : len(fresh)] = fresh
         metrics.add(top, truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.errors import DataError
+from widenet.transfer import sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,7 @@ class SparseBatch:
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> "SparseBatch":
         """The batch of some lists of indices, and of values beside them."""
-        indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
-        torch.cumsum(torch.tensor([len(row) for row in rows], dtype=torch.int64), 0, out=indptr[1:])
+        indptr = indptr_of(torch.tensor([len(row) for row in rows], dtype=torch.int64))
         indices = torch.tensor([index for row in rows for index in row], dtype=torch.int64)
         flat = None if values is None else torch.tensor([value for row in values for value in row], dtype=torch.float32)
         return cls(indptr, indices, flat)
@@ -61,21 +61,17 @@ class SparseBatch:
 
     def keep(self, kept: Tensor) -> "SparseBatch":
         """Only the entries where `kept` (bool [Z]) is true; the examples stay."""
-        before = torch.zeros(self.num_entries + 1, dtype=torch.int64, device=kept.device)
-        torch.cumsum(kept, 0, out=before[1:])
-        return SparseBatch(before[self.indptr], self.indices[kept], None if self.values is None else self.values[kept])
+        return SparseBatch(indptr_of(kept)[self.indptr], self.indices[kept], None if self.values is None else self.values[kept])
 
     def distinct(self) -> "SparseBatch":
         """Each example's indices once, ascending, without values."""
         examples_Z, indices_Z = torch.unique(torch.stack([self.example_of_entry(), self.indices.long()]), dim=1)
-        indptr = torch.zeros_like(self.indptr)
-        torch.cumsum(torch.bincount(examples_Z, minlength=self.num_examples), 0, out=indptr[1:])
-        return SparseBatch(indptr, indices_Z)
+        return SparseBatch(indptr_of(torch.bincount(examples_Z, minlength=self.num_examples)), indices_Z)
 
     def to(self, device: torch.device | str) -> "SparseBatch":
         """The same batch on another device."""
-        values = None if self.values is None else self.values.to(device, non_blocking=True)
-        return SparseBatch(self.indptr.to(device, non_blocking=True), self.indices.to(device, non_blocking=True), values)
+        values = None if self.values is None else sent(self.values, device)
+        return SparseBatch(sent(self.indptr, device), sent(self.indices, device), values)
 
     def to_dense(self, width: int) -> Tensor:
         """float32 [E, width]; duplicates add up. For tests and small fields."""
@@ -99,6 +95,13 @@ class SparseBatch:
             if not bool(torch.isfinite(self.values).all()):
                 raise DataError(f"{name}: values must be finite numbers. Remove NaN and infinite values.")
         return self
+
+
+def indptr_of(counts: Tensor) -> Tensor:
+    """Where the entries of each row begin, int64 [N + 1], from how many it has: whole numbers or bool [N]."""
+    indptr = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
+    torch.cumsum(counts, 0, out=indptr[1:])
+    return indptr
 
 
 def stacked(batches: Sequence[SparseBatch]) -> SparseBatch:

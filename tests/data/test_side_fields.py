@@ -67,6 +67,24 @@ def test_columns_may_have_any_name(tmp_path, source, log):
     assert (names_of(dataset, "n")[0], names_of(dataset, "e")[0], dataset.dense("q", slice(0, 1)).tolist()) == (["x"], ["1"], [[7, 1]])
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("u.dat", "a::at::3\nb::de::4\n", {"sparse": {"land": "2"}}),
+        (
+            "u.dat",
+            "a~at\nb~de\n",
+            {"sparse": {"land": "land"}, "users_delimiter": "~", "users_columns": ["id", "land"], "users_format": "csv"},
+        ),
+        ("u.dat", "who|land\na|at\nb|de\n", {"sparse": {"land": "land"}, "users_id": "who"}),
+        ("u.csv", "land,id\na,at\nb,de\n", {"sparse": {"land": "2"}, "users_header": False}),
+    ],
+)
+def test_users_are_read_as_sources_are(tmp_path, log, source, name, text, options):
+    ingest(log, tmp_path / "ds", users=source(name, text), **options)
+    assert names_of(Dataset.open(tmp_path / "ds"), "land")[:2] == [["at"], ["de"]]
+
+
 def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
     users = source("tags.csv", "userid,tag\na,x\na,w\na,x\nb,x\n")
     ingest(log, tmp_path / "ds", users=users, sparse={"tags": "tag"}, min_user_items=2)
@@ -99,6 +117,7 @@ def test_wrong_users_are_refused(tmp_path, log, source, text, options, message):
     [
         ({"dense": {"x": ["age"]}}, "--dense needs --users. Name the file of users."),
         ({"weight": "w"}, "--weight needs --users. Name the file of users."),
+        ({"users_header": True}, "--users-header needs --users. Name the file of users."),
         (
             {"sparse": {"shop": "shop"}, "time": "day", "until": 30},
             "--sparse shop is of the interactions, and would also tell of those that --until leaves out. Give it in a file of --users.",

@@ -8,10 +8,12 @@ import onnxruntime
 import pytest
 import torch
 
+from tests import sequences
 from tests.interop.networks import ITEMS, SPATIAL, dataset, feed, model_of, random_fields, random_layers, scores
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.interop import onnx_export
+from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
@@ -60,6 +62,37 @@ def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
     assert np.allclose(runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", sequences.SETTINGS)
+def test_onnxruntime_goes_along_sequences(name, tmp_path):
+    data = sequences.write(tmp_path / "data")
+    model = model_of(sequences.documents(name)[0]["layers"], data, tmp_path / "run")
+    export_onnx(model, tmp_path / "all.onnx")
+    export_onnx(model, tmp_path / "best.onnx", top_k=5)
+    whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
+    for rows in ([[0, 3, 5, 3], [], [1], [2, 3, 7, 11, 12, 0, 0], [4, 9]], [[], []], [[6]]):
+        given = {"items": SparseBatch.from_lists(rows), "label": SparseBatch.from_lists([[] for _ in rows])}
+        found = dict(zip([output.name for output in whole.get_outputs()], whole.run(None, feed(whole, given)), strict=True))
+        chosen = dict(zip([output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True))
+        for output in model.network.outputs:
+            wanted = scores(model, given, output)
+            assert np.abs(found[output] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
+            seen = given["items"] if model.network.outputs[output].spec.field == "items" else None
+            expected, _ = top_k(model.network, given, output, 5, seen, Filter().within(wanted.shape[1], model.network.outputs[output]))
+            assert np.allclose(chosen[f"{output}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert import_network(tmp_path / "all.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
+    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": np.zeros((2, 40)).tolist()})
+    response = {"name": "bright", "kind": "pooling", "function": {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6}}
+    model = model_of([{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}], images, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    given = {"profile": torch.from_numpy(np.random.default_rng(n).normal(size=(7, 40)).astype(np.float32))}
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6)
+
+
 def _first(batch):
     """The last example of a batch alone."""
     if isinstance(batch, torch.Tensor):
@@ -67,6 +100,15 @@ def _first(batch):
     start = batch.indptr[-2]
     values = None if batch.values is None else batch.values[start:]
     return SparseBatch(batch.indptr[-2:] - start, batch.indices[start:], values)
+
+
+@pytest.mark.parametrize("entry", [{}, {"scale": "unit"}, {"values": "ignore", "scale": "rsqrt"}], ids=str)
+def test_onnxruntime_gives_the_scores_of_an_output_on_a_sparse_input(entry, data, tmp_path):
+    layers = [{"name": "in", "kind": "input", "field": "items", **entry}, {"name": "next", "kind": "output", "field": "tags"}]
+    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
+    export_onnx(model, tmp_path / "model.onnx")
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6)
 
 
 def test_the_same_call_gives_the_same_bits(data, tmp_path):

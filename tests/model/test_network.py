@@ -133,6 +133,15 @@ def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, fi
     assert_step_matches_twin(document, fields, BATCH, training, weights_E)
 
 
+@pytest.mark.parametrize("training", [{}, {"gradient_norm_limit": 0.05, "l2": 0.3}], ids=["plain", "limit and l2"])
+@pytest.mark.parametrize(
+    "name", [name for name, (document, _) in SHAPES.items() if any("weights" in layer for layer in document["layers"])]
+)
+def test_in_dsstnes_dialect_those_that_share_a_weight_move_it_by_the_mean_of_their_gradients(name, training):
+    document, fields = SHAPES[name]
+    assert_step_matches_twin({**document, "dialect": "dsstne"}, fields, BATCH, training, torch.linspace(0.2, 2, 9))
+
+
 @pytest.mark.parametrize("document", [network(), network(output=TIED), DEEP])
 def test_l1_pulls_every_touched_weight_towards_zero(document):
     everything = SparseBatch.from_lists([list(range(WIDTH)), [1, 2], [3]])
@@ -199,6 +208,30 @@ def test_a_dense_input_enters_as_its_settings_say(scale, dropout):
         ]
     }
     assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
+
+
+STANDING = {
+    "softmax": {},
+    "sigmoid": {"activation": "sigmoid", "bias": False, "delta_boost": {"target": 2.0, "other": 0.5}},
+    "linear, l2": {"activation": "linear", "loss": "l2", "delta_norm": 0.3},
+    "linear_max, l1": {"activation": "linear_max", "loss": "l1"},
+    "hidden asked for": {"predict": "hidden"},
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize("output", STANDING.values(), ids=STANDING)
+def test_an_output_may_stand_directly_on_a_sparse_input(output, training):
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items", "scale": "unit", **({"denoise": 0.4} if "predict" in output else {})},
+            {"name": "out", "kind": "output", "field": "items", "values": "ignore", **output},
+            {"name": "h", "units": 6, "source": "in"},
+            {"name": "label", "kind": "output", "field": "label"},
+        ]
+    }
+    batch = {"items": items(values=True), "label": BATCH["label"]}
+    assert_step_matches_twin(document, TOWER_FIELDS, batch, training, torch.linspace(0.2, 2, 9))
 
 
 def test_an_output_may_stand_directly_on_a_dense_input():

@@ -73,13 +73,15 @@ def test_forget_gates_begin_open():
 
 ROWS = [[3, 4, 8, 12, 8], [], [1, 1], [7], [0, 12, 0]]
 WEIGHTS = torch.tensor([0.5, 2.0, 1.5, 1.0, 3.0])
+LABEL = {"name": "out", "kind": "output", "field": "label"}
 DOCUMENTS = {
     "gru": [HISTORY, gru(), NEXT],
     "lstm": [HISTORY, gru(cell="lstm"), NEXT],
     "the two newest": [{**HISTORY, "last": 2}, gru(), NEXT],
     "tied": [*EMBEDDED, gru(), TIED],
     "stacked": [HISTORY, gru(units=5), gru(name="second", cell="lstm"), NEXT],
-    "from the last state": [HISTORY, gru(), {"name": "out", "kind": "output", "field": "label"}],
+    **{f"{end}, limited": [HISTORY, {**EMBEDDED[1], "delta_norm": 0.05}, gru(), out] for end, out in (("next", NEXT), ("label", LABEL))},
+    "from the last state": [HISTORY, gru(), LABEL],
 }
 
 
@@ -101,6 +103,8 @@ def truth(document, network, rows, labels, weights_E):
                 into = leaves[f"{layer['name']}/{source}"]
                 into = into.T if source == "history" else into
                 hidden = hidden @ into.T if layer.get("kind") is None else _along(layer, hidden, into, leaves)
+                if "delta_norm" in layer:
+                    hidden.register_hook(lambda g, limit=layer["delta_norm"]: g * (limit / (len(rows) * g.norm())).clamp_max(1))
                 source = layer["name"]
         asked = row[len(row) - len(read) :] if asks_next else label
         direct = (hidden if read else hidden[:0]) if asks_next else hidden[-1:]

@@ -152,6 +152,12 @@ class Twin:
             total = total + layer.loss_weight * counted.sum() / len(found)
         return total
 
+    def _sharers(self, key):
+        """How many connections use a weight."""
+        shares = [(layer.weights.layer, layer.weights.layer_source) for layer in self.spec.layers if getattr(layer, "weights", None)]
+        owners = [(name, source or self.spec.sources(self.spec.layer(name))[0]) for name, source in shares]
+        return 1 + sum(key in (owner, (owner[0], "")) for owner in owners)
+
     def _sums(self, layer, weights, values, shapes):
         """What the activation of a hidden layer takes, [E, units]."""
         sources = [(values[source], self._weight(weights, layer, source), shapes[source]) for source in self.spec.sources(layer)]
@@ -234,6 +240,8 @@ class Twin:
         leaves = {key: weight.clone().requires_grad_() for key, weight in weights.items() if key[1] not in FOLLOWING}
         loss = self.loss(leaves, batch, weights_E, draws)
         gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+        for key, gradient in gradients.items() if self.spec.dialect == "dsstne" else ():
+            gradients[key] = gradient / self._sharers(key)
         if training.gradient_norm_limit is not None:
             for key, leaf in leaves.items():
                 leaf.grad = gradients[key]
@@ -312,7 +320,7 @@ class Real:
         biases = [part.weight for wide in self.network.wide.values() if wide.is_bias for part in wide.parts.values()]
         for bias in [*biases, *(trunk.tensor for trunk in self.network.trunk.values() if trunk.tensor.dim() == 1 and trunk.trained)]:
             bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
-        self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
+        self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2, self.spec.dialect)
         self.network.prepare_training(self.rule)
         self.rates, self.draws = rates(self.training, 100), Draws(11, 2, 3)
 

@@ -6,9 +6,9 @@ import pytest
 
 from widenet.errors import CapacityError
 from widenet.plan.binding import Width
-from widenet.plan.fit import check_fits, check_fits_here, smallest
+from widenet.plan.fit import check_fits, check_fits_here, smallest, with_room
 from widenet.plan.job import Job
-from widenet.plan.memory import memory
+from widenet.plan.memory import keeps, memory
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -38,6 +38,21 @@ def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
     if found.training.shards > 8:
         fewer = replace(found, training=found.training.model_copy(update={"shards": found.training.shards // 2}))
         assert memory(replace(fewer, num_processes=fewer.training.shards)).total > device_bytes
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("limit", [None, 1.0])
+@pytest.mark.parametrize("device_bytes", [5 * GB, 8 * GB, 24 * GB, 141 * GB])
+def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, optimizer):
+    training = TrainingSpec.of({"optimizer": optimizer, "gradient_norm_limit": limit, "batch_size": 2048})
+    asked = Job.of(NETWORK, training, {"items": Width(10**6)}, device="cuda")
+    found, least = with_room(asked, device_bytes), replace(asked, kept_bytes=0)
+    assert memory(least).total <= memory(found).total <= device_bytes
+    check_fits(asked, memory(least).total)
+    logits = 4 * 2048 * 10**6
+    assert keeps(found, NETWORK.outputs[0]) == (device_bytes - memory(least).total >= 2 * logits)
+    assert keeps(found, NETWORK.outputs[0]) == (device_bytes > 22 * GB)
+    assert with_room(replace(asked, device="cpu"), device_bytes) == replace(asked, device="cpu")
 
 
 def test_none_holds_what_every_process_must_have():

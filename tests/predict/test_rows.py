@@ -200,7 +200,7 @@ def test_items_are_known_by_id_title_or_a_part_of_one(titled):
     assert answers[1:] == [answers[0]] * 3
     assert len(answers[0]) == 5
     assert "i0" not in [one.item for one in answers[0]]
-    assert titled.understood(["i0", "emma", "i11"]) == ["The Hobbit", "Emma", "i11"]
+    assert titled.understood(["i0", "emma", "i11"]) == {"items": ["The Hobbit", "Emma", "i11"]}
 
 
 def test_all_items_can_be_recommended_and_no_unit_beyond_them(titled, folder):
@@ -228,7 +228,7 @@ def test_what_recommend_cannot_answer_is_one_sentence(titled, folder):
     assert Model.load(folder / "titled-run").recommend(["i0"]) == titled.recommend(["i0"])
 
 
-def test_recommend_needs_one_input_field_and_predict_does_not(tmp_path):
+def test_of_several_outputs_one_must_be_named(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], sparse={"tags": [[0], [1]]}, dense={"age": [[0.1], [0.2]]})
     network = {
         "layers": [
@@ -239,8 +239,9 @@ def test_recommend_needs_one_input_field_and_predict_does_not(tmp_path):
         ]
     }
     model = train(network, {"epochs": 1}, data, tmp_path / "run")
-    with pytest.raises(FitError, match=r"one input field; this one has age, items, tags\. Use predict\."):
-        model.recommend(["0"], output="out")
+    with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: out, tag"):
+        model.recommend(["0"])
+    assert [len(model.recommend(["0"], output=name)) for name in ("out", "tag")] == [2, 1]
     with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: out, tag"):
         model.predict(data)
     assert items_of(model.predict(data, output="tag", exclude_seen=False)).keys() == {"0", "1"}

@@ -1,8 +1,14 @@
-"""Sections of a report: times as people say them."""
+"""Sections of a report: times as people say them, and by phase; what is said first."""
+
+import json
+import shutil
 
 import pytest
 
-from widenet.report.sections import duration
+from tests.pages import Page
+from widenet.report.sections import duration, summary, time_section
+from widenet.report.subject import Subject
+from widenet.training.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize(
@@ -11,3 +17,37 @@ from widenet.report.sections import duration
 )
 def test_times_are_short(seconds, said):
     assert duration(seconds) == said
+
+
+def subject(reported, tmp_path, records, **training):
+    run = shutil.copytree(reported / "run", tmp_path / "run")
+    (run / "log.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    document = json.loads((run / "training.json").read_text())
+    (run / "training.json").write_text(json.dumps({**document, **training}))
+    return Subject("run", RunDirectory.open(run))
+
+
+def test_the_times_of_all_phases_add_up(reported, tmp_path):
+    times = {"seconds": 50.0, "reading_seconds": 10.0, "evaluation_seconds": 20.0, "checkpoint_seconds": 30.0}
+    page = Page(time_section(subject(reported, tmp_path, [{"epoch": epoch, "loss": 1.0, **times} for epoch in (1, 2)])))
+    rows = list(zip(*[iter(page.texts["td"])] * 3, strict=True))
+    assert rows == [
+        ("steps", "80 s", "40.0%"),
+        ("waiting for examples", "20 s", "10.0%"),
+        ("evaluation", "40 s", "20.0%"),
+        ("checkpoints", "60 s", "30.0%"),
+        ("in all", "3 min", "100.0%"),
+    ]
+
+
+def test_a_log_without_some_times_is_shown_without_them(reported, tmp_path):
+    page = Page(time_section(subject(reported, tmp_path, [{"epoch": 1, "loss": 1.0, "seconds": 5.0}])))
+    assert page.texts["td"] == ["steps", "5 s", "100.0%", "in all", "5 s", "100.0%"]
+
+
+@pytest.mark.parametrize(("keep", "warns"), [("last", True), ("best", False)])
+def test_a_loss_far_above_its_start_is_said_first(keep, warns, reported, tmp_path):
+    records = [{"epoch": 1, "loss": 2.0, "start_loss": 3.0, "ndcg@5": 0.5}, {"epoch": 2, "loss": 6.5, "ndcg@5": 0.1}]
+    page = Page(summary(subject(reported, tmp_path, records, keep=keep)))
+    assert any("The loss of epoch 2, 6.5, is far above the 3 that it began with" in text for text in page.texts.get("p", [])) == warns
+    assert "2 of 3" in page.texts["b"]

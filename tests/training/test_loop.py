@@ -73,7 +73,10 @@ def test_the_log_holds_a_line_an_epoch_with_the_mean_loss_over_its_examples(data
     report = Record()
     train(NETWORK, training(3), data, tmp_path / "run", report=report)
     assert [num for num, _ in report.steps] == [3, 3, 1] * 3
-    assert log(tmp_path / "run") == report.epochs
+    lines = log(tmp_path / "run")
+    assert all(line.pop("checkpoint_seconds") > 0 and line["reading_seconds"] <= line["seconds"] for line in lines)
+    assert lines == report.epochs
+    assert report.epochs[0]["start_loss"] == pytest.approx(report.epochs[0]["loss"], rel=1e-12)
     for epoch, record in enumerate(report.epochs):
         steps = report.steps[3 * epoch : 3 * epoch + 3]
         assert record["epoch"] == epoch + 1
@@ -227,3 +230,11 @@ def test_the_tensorboard_writer_is_closed_whatever_happens(data, tmp_path, monke
         train(NETWORK, training(1), data, tmp_path / "cut", interrupted=lambda: True)
     assert len(closed) >= 2
     assert list((tmp_path / "whole" / "tensorboard").glob("events.*"))
+
+
+def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
+    for rate, says in ((0.5, False), (900.0, True)):
+        run = tmp_path / f"run-{rate}"
+        model = train(NETWORK, training(2, optimizer={"kind": "sgd", "learning_rate": rate}), data, run)
+        assert any("far above" in sentence for sentence in model.caveats()) == says
+        assert Model.load(run).caveats() == model.caveats()

@@ -235,3 +235,56 @@ def test_state_has_the_shape_of_the_weight_and_starts_at_zero(kind):
     state = rule_of(kind).state_for(torch.ones(3, 2))
     assert len(state) == {"sgd": 0, "adadelta": 2, "adam": 2, "adamw": 2}.get(kind, 1)
     assert all(torch.equal(tensor, torch.zeros(3, 2)) for tensor in state.values())
+
+
+def dsstne_steps(kind, start, gradients, rates, l1, l2):
+    """Where DSSTNE's own formulas take a weight (its g is minus the gradient, which is turned round here), written out in numpy."""
+    w, first, second = (array.astype(np.float64) for array in (start, np.zeros_like(start), np.zeros_like(start)))
+    mu, mu1 = 0.9, 0.95
+    for number, gradient in enumerate(gradients, 1):
+        G, alpha = -gradient.astype(np.float64) - l2 * w - l1 * np.sign(w), rates[number]
+        if kind == "adagrad":
+            first = first + G**2
+            w = w + alpha * G / np.sqrt(np.maximum(1e-9, first))
+        elif kind == "rmsprop":
+            first = mu * first + (1 - mu) * G**2
+            w = w + alpha * G / np.sqrt(np.maximum(1e-9, first))
+        elif kind == "adadelta":
+            first = mu * first + (1 - mu) * G**2
+            d = np.sqrt(np.maximum(1e-9, second) / np.maximum(1e-9, first)) * G
+            second = mu * second + (1 - mu) * d**2
+            w = w + d
+        elif kind == "nesterov":
+            before, first = first, mu * first + alpha * G
+            w = w + first + mu * (first - before)
+        else:
+            t = number + 1
+            first, second = mu * first + (1 - mu) * G, mu1 * second + (1 - mu1) * G**2
+            w = w + alpha * (first / (1 - mu**t)) / (np.sqrt(second / (1 - mu1**t)) + 1e-8)
+    return w
+
+
+DSSTNE = {
+    "adagrad": {},
+    "rmsprop": {"decay": 0.9},
+    "adadelta": {"decay": 0.9},
+    "adam": {"beta1": 0.9, "beta2": 0.95},
+    "nesterov": {"momentum": 0.9},
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4, 1e-6])
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (1e-5, 2e-5)])
+@pytest.mark.parametrize("kind", DSSTNE)
+def test_in_dsstnes_dialect_twenty_steps_are_those_of_its_formulas(kind, l1, l2, size):
+    """size: of the gradients; the squares of small ones are below the floor."""
+    rates = np.full(21, 0.1) if kind in ("nesterov", "adadelta") else rates_of(20)
+    start, gradients = numbers(7, 5) * size, numbers(20, 7, 5, seed=1) * size
+    expected = dsstne_steps(kind, start.numpy(), gradients.numpy(), rates, l1, l2)
+    spec = TrainingSpec.of({"optimizer": {"kind": kind, **DSSTNE[kind]}}).optimizer
+    rule, weight = Optimizer(spec, l1, l2, "dsstne"), start.clone()
+    state, ours = rule.state_for(weight), rates if kind != "adadelta" else np.ones(21)
+    for number, gradient in enumerate(gradients, 1):
+        rule.apply(weight, gradient.clone(), state, StepNumbers(number, ours))
+    assert np.abs(weight.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
+    assert np.abs(expected - start.numpy()).max() > 1e-4 * size

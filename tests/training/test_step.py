@@ -40,7 +40,7 @@ class Training:
         counts = {"items": np.arange(width) + 1}
         exchange = LocalExchange(self.spec.shards, num_threads)
         self.network = build(NetworkSpec.of(document), self.spec, fields, exchange, counts=counts)
-        self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2)
+        self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2, self.network.spec.dialect)
         self.network.prepare_training(self.rule)
         self.rates, self.number = rates(self.spec, 1000), 0
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.options import Device, Run
 from widenet.cli.processes import Processes, run_in_processes
 
 app = typer.Typer(
     help="Find the nearest of many vectors, exactly; or write an index that does so nearly.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
 Layer = Annotated[str | None, typer.Option(help="The sparse input or the output whose units are compared; the only output if not given.")]
 
 
@@ -39,7 +39,7 @@ By = Annotated[_Measure, typer.Option(help="What is near: a large product, a lar
 
 @app.command("like")
 def like(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")],
+    run: Run,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or a part of one.")],
     layer: Layer = None,
     k: Annotated[int, typer.Option("-k", "--k", help="How many items.", min=1)] = 10,
@@ -80,7 +80,12 @@ def search(
     queries: Annotated[list[Path], typer.Option(help="A file of the vectors to search for; may be given several times.")],
     out: Annotated[Path | None, typer.Option(help="The file of JSON lines to write; standard output if not given.")] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each query, up to all.", min=1)] = 10,
-    measure: By = _Measure.dot,
+    measure: Annotated[
+        _Measure,
+        typer.Option(
+            help="What is near: a large product, a large cosine, a small distance. dot: of vectors in files the lengths may count."
+        ),
+    ] = _Measure.dot,
     stored: Annotated[_Stored, typer.Option(help="How vectors are kept; those of 2 bytes are rounded.")] = _Stored.float32,
     device: Device = None,
     processes: Processes = None,

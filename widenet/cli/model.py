@@ -1,4 +1,4 @@
-"""Commands on a trained run: evaluate, predict, recommend, fingerprint."""
+"""Commands on a trained run: evaluate, predict, fingerprint."""
 
 import json
 from enum import StrEnum
@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.options import Device, IncludeSeen, Output, Run
 from widenet.cli.processes import Processes, run_in_processes
-
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
-Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
-IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")]
-
-_SHOWN = 20
-"""Titles of a history that are shown."""
 
 
 class _Part(StrEnum):
@@ -52,7 +45,7 @@ def evaluate(
     ks = sorted(set(k)) if k else DEFAULT_KS
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
-    _warn(model.caveats(dataset))
+    warn(model.caveats(dataset, part.value, output))
     if is_leader():
         typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
 
@@ -83,7 +76,7 @@ def predict(
 
     run_in_processes(context, processes, device)
     model, dataset = Model.load(run, device), Dataset.open(data)
-    _warn(model.caveats())
+    warn(model.caveats())
     filters = {"never": never, "never_for": never_for, "weights": weights}
     speak = partial(typer.echo, err=True)
     blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)
@@ -100,62 +93,20 @@ def predict(
     typer.echo(f"{out}: {total:,} recommendations for {dataset.num_examples:,} users.")
 
 
-def recommend(
-    run: Run,
-    items: Annotated[list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")] = None,
-    more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
-    user: Annotated[str | None, typer.Option(help="The id of a user of --data, in place of items.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The dataset directory of --user: what the user has, and is not shown.")] = None,
-    output: Output = None,
-    include_seen: IncludeSeen = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
-    device: Device = None,
-) -> None:
-    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit" "Emma" -k 10."""
-    from dataclasses import asdict
-
-    from widenet.cli.tables import recommendations_table
-    from widenet.errors import OptionError
-    from widenet.parallel.group import is_leader
-    from widenet.runs import Model
-
-    given = [*(items or []), *(more or [])]
-    if (user is None) != (data is None) or (user is not None and given):
-        raise OptionError("--user and --data go together, without items: one user of a dataset. Give both, or items alone.")
-    if user is None and not given:
-        raise OptionError('name at least one item, such as --items "The Hobbit".')
-    model = Model.load(run, device)
-    _warn(model.caveats())
-    if user is not None and data is not None:
-        found, had = model.recommend_for(user, data, k, exclude_seen=not include_seen, output=output), model.history_of(user, data)
-    else:
-        _warn(model.ambiguities(given))
-        found, had = model.recommend(given, k, exclude_seen=not include_seen, output=output), model.understood(given)
-    if not is_leader():
-        return
-    if as_json:
-        typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
-        return
-    shown = "; ".join(had[:_SHOWN]) + (f" and {len(had) - _SHOWN:,} more" if len(had) > _SHOWN else "")
-    typer.echo(f"For {'somebody' if user is None else user} with: {shown or 'nothing'}", err=True)
-    typer.echo(recommendations_table(found))
-
-
 def fingerprint(run: Run) -> None:
     """Print a SHA-256 of the trained weights alone: equal for equal weights, whatever the files and the layout."""
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     model = Model.load(run, "cpu")
-    _warn(model.caveats())
+    warn(model.caveats())
     found = model.fingerprint()
     if is_leader():
         typer.echo(found)
         typer.echo(f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.", err=True)
 
 
-def _warn(sentences: list[str]) -> None:
+def warn(sentences: list[str]) -> None:
     """Say something on standard error, once for a group."""
     from widenet.parallel.group import is_leader
 

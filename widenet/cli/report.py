@@ -34,3 +34,13 @@ def leave_report(model: "Model", data: Path, quiet: bool) -> Path | None:
             reason = f"{error}".rstrip(".") or type(error).__name__
             typer.echo(f"The training has ended well, but its report could not be written: {reason}.", err=True)
         return None
+
+
+def leave_interim_report(run: Path, data: Path) -> Path | None:
+    """Write the report of an interrupted training, without recommendations, which take their time; None where that fails."""
+    from widenet.report.write import write_report
+
+    try:
+        return write_report(run, data=data, recommendations=False)
+    except (Exception, KeyboardInterrupt):  # nothing may hinder the end, nor the exit status
+        return None

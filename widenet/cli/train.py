@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.options import Device
 from widenet.cli.processes import Processes, run_in_processes
-from widenet.cli.report import leave_report
+from widenet.cli.report import leave_interim_report, leave_report
 
 
 def train(
@@ -22,7 +23,7 @@ def train(
         Path | None,
         typer.Option("--from", help="Begin with the weights of another run of the same layers, feature by feature."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
+    device: Device = None,
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:
@@ -34,6 +35,7 @@ def train(
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
     from widenet.training.check import check_training
+    from widenet.training.outcome import diverged
 
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_training(*documents, Dataset.open(data))
@@ -51,8 +53,10 @@ def train(
             sys.exit(130)
         again = ["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out)]
         again += [] if processes is None else ["--processes", str(processes)]
+        again += [] if device is None else ["--device", device]
         if (out / "checkpoints" / "latest").exists():
             typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
+            leave_interim_report(out, data)
         else:
             typer.echo("Stopped before the first checkpoint.", err=True)
         sys.exit(130)
@@ -61,6 +65,8 @@ def train(
     written = leave_report(model, data, quiet or not is_leader())
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
+        if (problem := diverged(model.run.training, model.run.records())) is not None:
+            typer.echo(problem, err=True)
         if written is not None:
             typer.echo(f"Report: {written}", err=True)
         typer.echo(

@@ -13,7 +13,7 @@ from widenet.data.formats.columns import Columns, chosen, listed
 from widenet.data.formats.source import Reading, Source
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
-from widenet.data.sources import Sources, mistake, opened
+from widenet.data.sources import Sources, mistake, opened_one
 from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
@@ -25,7 +25,7 @@ _ENTRIES = "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_f
 class SideFields:
     """What is asked for beside the interactions; raises OptionError for names or a combination that is wrong.
 
-    users: a file or a table of users. user: its column of their ids.
+    users: a file or a table of users. user: its column of their ids. reading: how it is read.
     sparse: field name and column, of `users` if it has the column, or else of the interactions.
     dense: field name and columns of `users`. weight: the column of `users` with the weight of an example.
     """
@@ -35,12 +35,14 @@ class SideFields:
     sparse: Mapping[str, str] = field(default_factory=dict)
     dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
     weight: str | None = None
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
         for name in (*self.sparse, *self.dense):
             check_field_name(name)
-        for option, is_given in (("--dense", self.dense), ("--weight", self.weight), ("--users-id", self.user)):
-            if is_given and self.users is None:
+        given = {"--dense": self.dense, "--weight": self.weight, "--users-id": self.user}
+        for option in [*(name for name, value in given.items() if value), *self.reading.said]:
+            if self.users is None:
                 raise OptionError(f"{option} needs --users. Name the file of users.")
 
 
@@ -69,8 +71,8 @@ class SideTables:
         """The source of users, if there is one, with the rows of those who are examples in the table `known_users`."""
         if self._asked.users is None:
             return None
-        [source] = opened([self._asked.users], Reading(), folder)
-        key = chosen(source.name, source.columns, "users-id", self._asked.user)
+        source = opened_one(self._asked.users, self._asked.reading, folder)
+        key = chosen(source.name, source.columns, "users-id", self._asked.user, source.roles.get("user"), source.doubt)
         for column in self._numbers:
             if column not in source.columns:
                 raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')

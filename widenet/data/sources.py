@@ -155,6 +155,14 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
     return sources
 
 
+def opened_one(given: Any, reading: Reading, folder: Path) -> Source:
+    """The one source that is given; raises as `opened` does."""
+    source, *others = opened([given], reading, folder)
+    if others:
+        raise OptionError(f"{given} must mean one file; it means {len(others) + 1:,}. Name one.")
+    return source
+
+
 def _places(given: Any, folder: Path) -> list[tuple[Any, str]]:
     """The path or the table that is given, or the paths that a pattern means, each with what messages call it."""
     if memory.is_table(given):

@@ -16,6 +16,7 @@ from widenet.data.manifest import Part
 from widenet.errors import DataError, OptionError
 from widenet.plan.job import BATCHES_AHEAD
 from widenet.sparse import SparseBatch
+from widenet.transfer import sent
 
 T = TypeVar("T")
 _ROWS_PER_COUNT = 65_536
@@ -44,8 +45,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device; `rows` stay in numpy."""
-        fields = {name: field.to(device) for name, field in self.fields.items()}
-        return Batch(self.epoch, self.step, self.rows, fields, None if self.weights is None else self.weights.to(device))
+        fields = {name: sent(field, device) if isinstance(field, Tensor) else field.to(device) for name, field in self.fields.items()}
+        return Batch(self.epoch, self.step, self.rows, fields, None if self.weights is None else sent(self.weights, device))
 
 
 class Stream:

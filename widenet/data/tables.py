@@ -1,4 +1,4 @@
-"""The SQL tables of an ingest: the names of users and items, numbered; titles."""
+"""The SQL tables of an ingest: the names of users and items, numbered."""
 
 import errno
 import shutil
@@ -11,14 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.buckets import ROWS_PER_BUCKET
-from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, chosen
-from widenet.data.formats.table import opened
 from widenet.data.known import KnownFeatures
 from widenet.data.manifest import Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
-from widenet.data.sources import Sources, mistake
+from widenet.data.sources import Sources
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_memory
@@ -81,7 +78,7 @@ def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.
 
 
 class Tables:
-    """The tables, in the order in which they are made: `read` each part, `number`, `keep` and `title`.
+    """The tables, in the order in which they are made: `read` each part, `number` and `keep`.
 
     in_order: rows come as they stand in the sources, one source after the other.
     known: features that some fields have already, whatever the sources hold. field: that of the items.
@@ -267,27 +264,6 @@ class Tables:
         for batch in self.stream("SELECT number, feature FROM features WHERE number IS NOT NULL", ROWS_PER_STREAM):
             feature_of[batch.column("number").to_numpy()] = batch.column("feature").to_numpy()
         return feature_of, num_features
-
-    def title(self, path: Path | None, title_id: str | None, title: str | None) -> None:
-        """The table `titles`, from a file or empty; raises DataError when no id of the file is a feature."""
-        self.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
-        if path is None:
-            return
-        source = opened(path)
-        key, text = (chosen(source.name, source.columns, role, named) for role, named in (("title-id", title_id), ("title", title)))
-        columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
-        try:
-            self.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(self.connection)} GROUP BY 1")  # noqa: S608
-        except duckdb.Error as error:
-            raise mistake([(source, Columns(key, text))], _first_line(error)) from error
-        titled = self.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL")
-        if not titled:
-            example = self.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
-            item = example[0] if example else ""
-            raise DataError(
-                f'{path}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name the column with --title-id.'
-            )
-        self.facts |= {"titles": path.name, "items_with_title": titled}
 
     def count(self, query: str) -> int:
         """The number that a query gives; NULL counts as 0."""

@@ -105,7 +105,7 @@ class Vocabulary:
         if text and (found := self._matching("title", lambda titles: pc.match_substring(titles, text, ignore_case=True))):
             return found
         near = self._nearest(text)
-        remedy = f" Nearest: {'; '.join(near)}." if near else " Give the id of an item that was in the interactions."
+        remedy = f" Nearest: {'; '.join(near)}." if near else f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
         raise DataError(f"{self.path.name}: no id and no title matches {text!r}.{remedy}")
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:

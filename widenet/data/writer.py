@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
-from widenet.durable import force_all_to_disk, force_to_disk
+from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
@@ -67,12 +67,7 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     try:
         yield folder
         force_all_to_disk(folder)
-        replaced = folder.with_suffix(".replaced")
-        if out.exists():
-            out.rename(replaced)
-        folder.rename(out)
-        force_to_disk(out.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
+        put_in_place(folder, out)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

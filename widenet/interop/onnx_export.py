@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_to_disk
-from widenet.errors import FitError, OptionError
-from widenet.interop.onnx_graph import IR_VERSION, OPSET, Graph, weight_name
+from widenet.errors import OptionError
+from widenet.interop.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.interop.onnx_layers import EXAMPLES, Layers, SparseField
 from widenet.metrics import checked_k
 from widenet.model.layers.output import SHORTEST
@@ -34,7 +34,7 @@ def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude
     """Write a network as ONNX, as it predicts; the files written: the model, its weights where they are large, the names of its items.
 
     A sparse field F enters as int64 F.offsets [E + 1] and F.indices [Z], and float32 F.values [Z] where the network was trained with
-    values; a dense one as float32 F [E, width]. An output O gives its scores, float32 O [E, L].
+    values, a sequence likewise, oldest first; a dense one as float32 F [E, width]. An output O gives its scores, float32 O [E, L].
     top_k: the k best instead: float32 O.scores [E, K] and int64 O.units [E, K], -inf and -1 where fewer are left.
     exclude_seen: among those, nothing that the example itself has. Raises OptionError.
     """
@@ -43,7 +43,7 @@ def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude
         raise OptionError(f'out must be a path that ends in .onnx; got "{out}". Rename it.')
     if not out.parent.is_dir():
         raise OptionError(f"{out}: the directory {out.parent} must exist. Make it, or choose another place.")
-    names = {_names_path(out): _vocabularies(model)}
+    names = {names_path(out): _vocabularies(model)}
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
     files = [*([_data_path(out)] if large else []), *(path for path, found in names.items() if found), out]
     taken = next((path for path in files if path.exists()), None)
@@ -66,10 +66,6 @@ def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return files
-
-
-def _names_path(out: Path) -> Path:
-    return out.with_name(f"{out.name}.json")
 
 
 def _data_path(out: Path) -> Path:
@@ -143,21 +139,16 @@ def _outside(weight: _Weight, file: BinaryIO, location: str) -> Any:
 
 def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
     graph, network, run = Graph(), model.network, model.run
-    if network.positions:
-        raise FitError(
-            f'{run.path}: "{next(iter(network.positions))}" goes along a sequence, and such networks cannot be exported to ONNX.'
-        )
     fields: dict[str, SparseField | str] = {}
     for field in dict.fromkeys(layer.field for layer in network.spec.inputs):
         record = run.fields[field]
-        if record.kind == "sequence":
-            raise FitError(f'{run.path}: a network that goes along a sequence cannot be written as ONNX; "{field}" is one.')
         if record.kind == "dense":
             fields[field] = graph.input(field, [EXAMPLES, record.width])
         else:
             uses = any(layer.values == "use" for layer in network.spec.inputs if layer.field == field)
             fields[field] = SparseField.declared(graph, field, uses and (record.min_value, record.max_value) != (1, 1))
-    layers = Layers(graph, network.spec, network.links, network.units, network.shapes, network.windows, fields, frozenset(network.damping))
+    damped = frozenset(network.damping)
+    layers = Layers(graph, network.spec, network.links, network.units, network.shapes, network.windows, fields, damped, network.positions)
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from widenet.errors import FitError
 from widenet.interop.onnx_graph import Graph, weight_name
+from widenet.interop.onnx_sequences import Padded, at_positions, newest, padded, states
 from widenet.interop.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.layers.output import SHORTEST
 from widenet.plan.weights import FOLLOWING, TRAINED, Link
@@ -14,6 +14,7 @@ from widenet.plan.windows import Shape, Windows
 from widenet.predict.top_k import RISING
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 _NORMALIZATION = (*TRAINED, *FOLLOWING)
@@ -48,12 +49,21 @@ class SparseValue:
     factor: str | None
 
 
+@dataclass(frozen=True)
+class SequenceValue:
+    """A sequence as it enters the network, a feature a place. features: int64 [T * E]; values: float32 [T * E] or None for ones."""
+
+    features: str
+    values: str | None
+
+
 @dataclass
 class Layers:
     """A network's layers, added to a graph one after the other. Weights are initializers of the graph, by their names.
 
     fields: the sparse ones as declared, the names of dense ones.
     damped: input layers whose features are multiplied by the weight "LAYER damping".
+    along: the input whose sequence each layer goes along, or an output takes the newest position of.
     """
 
     graph: Graph
@@ -64,20 +74,25 @@ class Layers:
     windows: dict[tuple[str, str], Windows]
     fields: dict[str, SparseField | str]
     damped: frozenset[str]
-    values: dict[str, SparseValue | str] = field(default_factory=dict)
+    along: dict[str, str]
+    values: dict[str, SparseValue | SequenceValue | str] = field(default_factory=dict)
+    positions: dict[str, Padded] = field(default_factory=dict)
 
     def add_all(self) -> None:
         """Every input and hidden layer."""
         for layer in self.spec.inputs:
             given = self.fields[layer.field]
-            self.values[layer.name] = self._dense(layer, given) if isinstance(given, str) else self._sparse(layer, given)
+            if isinstance(given, str):
+                self.values[layer.name] = self._dense(layer, given)
+            else:
+                self.values[layer.name] = self._sequence(layer, given) if layer.name in self.along else self._sparse(layer, given)
         for hidden in self.spec.hidden:
             if isinstance(hidden, PoolingLayer):
                 self.values[hidden.name] = self._pooled(hidden)
-            elif isinstance(hidden, HiddenLayer | ConvolutionLayer):
-                self.values[hidden.name] = self._hidden(hidden)
+            elif isinstance(hidden, RecurrentLayer):
+                self.values[hidden.name] = self._recurrent(hidden)
             else:
-                raise FitError(f'layer "{hidden.name}" of kind "{hidden.kind}" cannot be exported to ONNX.')
+                self.values[hidden.name] = self._hidden(hidden)
 
     def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
         graph, values = self.graph, None if layer.values == "ignore" else given.values
@@ -95,6 +110,23 @@ class Layers:
             length = graph.op("Max", count, graph.constant(1))
             length = length if layer.scale == "mean" else graph.op("Sqrt", length)
         return SparseValue(given, values, graph.column(graph.op("Reciprocal", length)))
+
+    def _sequence(self, layer: InputLayer, given: SparseField) -> SequenceValue:
+        """Every position as an example of one feature."""
+        graph = self.graph
+        positions = self.positions[layer.name] = padded(graph, given.offsets, given.indices, layer.newest)
+        features = at_positions(graph, positions.entries, given.indices, graph.whole(0))
+        if layer.name not in self.damped:
+            return SequenceValue(features, None)
+        factors = graph.op("Gather", weight_name(f"{layer.name} damping"), features)
+        return SequenceValue(features, graph.op("Sign", factors) if layer.scale == "unit" else factors)
+
+    def _recurrent(self, layer: RecurrentLayer) -> str:
+        sums = [self._product(layer.name, source) for source in self.spec.sources(layer)]
+        weight = weight_name(self.links[layer.name, layer.name].weight)
+        bias = weight_name(f"{layer.name} bias") if layer.bias else None
+        found = states(self.graph, layer, self._added(sums[0], sums[1:]), weight, bias, self.positions[self.along[layer.name]])
+        return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
 
     def _dense(self, layer: InputLayer, given: str) -> str:
         graph, width = self.graph, self.units[layer.name]
@@ -134,22 +166,36 @@ class Layers:
             return convolution(self.graph, value, weight_name(link.weight), self.windows[layer, source])
         if isinstance(value, str):
             return str(self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1))
-        total = self.graph.per_example(value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight_name(link.weight)))
+        if isinstance(value, SequenceValue):
+            rows = self.graph.op("Gather", weight_name(link.weight), value.features)
+            return str(rows if value.values is None else self.graph.op("Mul", rows, self.graph.column(value.values)))
+        return self._gathered(value, weight_name(link.weight))
+
+    def _gathered(self, value: SparseValue, weight: str, axis: int = 0) -> str:
+        """The sums of every example's weight rows, or columns with axis 1, times their values, [E, H]."""
+        total = self.graph.per_example(value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight, axis))
         return total if value.factor is None else str(self.graph.op("Mul", total, value.factor))
 
-    def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str) -> str:
-        """The sum of an example's weight rows, times their values: [H]."""
-        rows = inner.op("Gather", weight, own(value.field.indices))
+    def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str, axis: int) -> str:
+        """The sum of an example's weight rows, or columns, times their values: [H]."""
+        taken = inner.op("Gather", weight, own(value.field.indices), axis=axis)
         if value.values is not None:
-            rows = inner.op("Mul", rows, inner.column(own(value.values)))
-        return str(inner.op("ReduceSum", rows, inner.whole(0), keepdims=0))
+            taken = inner.op("Mul", taken, own(value.values) if axis else inner.column(own(value.values)))
+        return str(inner.op("ReduceSum", taken, inner.whole(axis), keepdims=0))
 
     def logits(self, output: OutputLayer) -> str:
         """What an output's units have before the activation, [E, L]."""
         graph, weight = self.graph, weight_name(self.links[output.name, ""].weight)
+        bias = weight_name(f"{output.name} bias")
+        features = self.values[self.spec.sources(output)[0]]
+        if isinstance(features, SparseValue):
+            gathered = self._gathered(features, weight, axis=1)
+            return str(graph.op("Add", gathered, bias)) if output.bias else gathered
         sources = [str(self.values[source]) for source in self.spec.sources(output)]
         incoming = sources[0] if len(sources) == 1 else graph.op("Concat", *sources, axis=1)
-        bias = weight_name(f"{output.name} bias")
+        if output.name in self.along:
+            width = sum(self.units[source] for source in self.spec.sources(output))
+            incoming = newest(graph, incoming, self.positions[self.along[output.name]], width)
         if output.cosine is None:
             return str(graph.op("Gemm", incoming, weight, *[bias][: output.bias], transB=1))
         length = graph.op("ReduceL2", incoming, graph.whole(1))

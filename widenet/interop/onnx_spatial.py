@@ -3,7 +3,6 @@
 from functools import reduce
 from typing import Any
 
-from widenet.errors import FitError
 from widenet.interop.onnx_graph import Graph
 from widenet.plan.windows import Shape, Windows
 from widenet.spec.pooling import LocalResponseNormalization
@@ -20,12 +19,12 @@ def convolution(graph: Graph, value: str, weight: str, windows: Windows) -> str:
 
 
 def pooling(graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape, windows: Windows | None) -> str:
-    """What a pooling layer gives, flat. shape: of its first source. Raises FitError for what ONNX has not."""
+    """What a pooling layer gives, flat. shape: of its first source."""
     first = sources[0]
     match layer.function:
         case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
             if n % 2 == 0:
-                raise FitError(f'layer "{layer.name}" cannot be exported to ONNX: its function.n must be odd there; got {n}.')
+                return _even_response(graph, first, shape, layer.function)
             placed = graph.op("Reshape", first, graph.whole(-1, shape[0], 1, _positions(shape)))
             return _flat(graph, graph.op("LRN", placed, alpha=alpha, beta=beta, bias=k, size=n))
         case plain if windows is not None:
@@ -36,6 +35,16 @@ def pooling(graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape,
             return str(graph.op("Max", *sources))
         case plain:
             return _compared(graph, sources, plain.kind == "cosine")
+
+
+def _even_response(graph: Graph, value: str, shape: Shape, function: LocalResponseNormalization) -> str:
+    """Local response normalization over an even number of channels, which no runtime need have: the longer half before each channel."""
+    n = function.n
+    placed = graph.op("Reshape", value, graph.whole(-1, 1, shape[0], _positions(shape)))
+    pads = [n // 2, 0, (n - 1) // 2, 0]
+    mean = graph.op("AveragePool", graph.op("Mul", placed, placed), kernel_shape=[n, 1], strides=[1, 1], pads=pads, count_include_pad=1)
+    total = graph.op("Add", graph.op("Mul", mean, graph.constant(function.alpha)), graph.constant(function.k))
+    return _flat(graph, graph.op("Div", placed, graph.op("Pow", total, graph.constant(function.beta))))
 
 
 def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
-from widenet.sparse import SparseBatch
+from widenet.kernels.order import stable_sort
+from widenet.sparse import SparseBatch, indptr_of
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -21,17 +22,35 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RowGradient:
-    """The gradient of `gather_sum` to the rows that a batch touches, made when asked for, so that it need not lie in memory at once.
+class Touched:
+    """The rows that a batch touches, and its entries by row: all of their gradient that is known before the step.
 
     features_U: int64 [U], ascending. indptr: int64 [U + 1]; of feature u the entries indptr[u] to indptr[u + 1] - 1.
-    examples_Z, values_Z: of every entry, sorted by feature. gradient_EH: float32 [E, H], the gradient to the sums.
+    examples_Z, values_Z: of every entry, sorted by feature.
     """
 
     features_U: Tensor
     indptr: Tensor
     examples_Z: Tensor
     values_Z: Tensor | None
+
+    @classmethod
+    def of(cls, batch: SparseBatch) -> "Touched":
+        """The batch turned round, which is itself a batch: its examples are the features."""
+        return _by_feature(batch.indices, batch.example_of_entry(), batch.values)
+
+    def by(self, gradient_EH: Tensor) -> "RowGradient":
+        """The gradient to the rows, given that to the sums."""
+        return RowGradient(self.features_U, self.indptr, self.examples_Z, self.values_Z, gradient_EH)
+
+
+@dataclass(frozen=True)
+class RowGradient(Touched):
+    """The gradient of `gather_sum` to the rows that a batch touches, made when asked for, so that it need not lie in memory at once.
+
+    gradient_EH: float32 [E, H], the gradient to the sums.
+    """
+
     gradient_EH: Tensor
 
     @classmethod
@@ -46,7 +65,7 @@ class RowGradient:
         examples_Z = torch.cat([self.examples_Z, other.examples_Z + len(self.gradient_EH)])
         values = [torch.ones(len(each.examples_Z)) if each.values_Z is None else each.values_Z for each in (self, other)]
         values_Z = None if self.values_Z is None and other.values_Z is None else torch.cat([each.to(features_Z.device) for each in values])
-        return _by_feature(features_Z, examples_Z, values_Z, torch.cat([self.gradient_EH, other.gradient_EH]))
+        return _by_feature(features_Z, examples_Z, values_Z).by(torch.cat([self.gradient_EH, other.gradient_EH]))
 
     def __len__(self) -> int:
         """Number of touched rows."""
@@ -58,22 +77,22 @@ class RowGradient:
         if start == stop:
             return self.gradient_EH.new_zeros(0, self.gradient_EH.shape[1])
         indptr = self.indptr[start : stop + 1]
-        first, last = int(indptr[0]), int(indptr[-1])
+        is_whole = stop - start == len(self)
+        first, last = (0, len(self.examples_Z)) if is_whole else indptr[:: stop - start].tolist()
         values_Z = None if self.values_Z is None else self.values_Z[first:last]
         return _bag_sum(self.examples_Z[first:last], indptr - first, values_Z, self.gradient_EH)
 
 
 def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
-    """See `reference.row_gradient`. The transposed batch is itself a batch: its examples are the features."""
-    return _by_feature(batch.indices, batch.example_of_entry(), batch.values, gradient_EH)
+    """See `reference.row_gradient`."""
+    return Touched.of(batch).by(gradient_EH)
 
 
-def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None, gradient_EH: Tensor) -> RowGradient:
-    sorted_Z, order_Z = torch.sort(features_Z, stable=True)
+def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None) -> Touched:
+    sorted_Z, order_Z = stable_sort(features_Z)
     features_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
-    indptr = torch.zeros(len(features_U) + 1, dtype=torch.int64, device=gradient_EH.device)
-    torch.cumsum(counts_U, 0, out=indptr[1:])
-    return RowGradient(features_U.long(), indptr, examples_Z[order_Z], None if values_Z is None else values_Z[order_Z], gradient_EH)
+    values_Z = None if values_Z is None else values_Z[order_Z]
+    return Touched(features_U, indptr_of(counts_U), examples_Z[order_Z], values_Z)
 
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:

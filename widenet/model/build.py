@@ -13,8 +13,9 @@ from widenet.model.initializers import initial
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.layers.recurrent import first_bias
-from widenet.model.network import Network, TrunkWeight
+from widenet.model.network import Network
 from widenet.model.sample import Sampler
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
@@ -58,8 +59,8 @@ def build(
             weight=wide[name],
             bias=wide.get(f"{output.name} bias"),
             exchange=exchange,
-            owns_weight=layout.users(name) == 1,
-            half=training.precision == "bfloat16",
+            owns_weight=not layout.is_shared(output.name),
+            half=training.precision == "bfloat16" and not layout.of_output(output.name).by_columns,
         )
         if drifts(output, training, layout, fields[output.field].kind == "sparse"):
             outputs[output.name].drift = _drift(outputs[output.name], training, device)
@@ -104,12 +105,20 @@ class _First:
         """A wide weight or bias, the shards at hand."""
         layer = self._layer(weight)
         shards = Shards(weight.rows, self.training.shards)
-        parts = exchange.each(lambda shard: (shard, Part(self._tensor(name, weight, shards.size(shard), shard))))
+        parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
         if weight.columns is None:
             assert isinstance(layer, OutputLayer)
             return WideWeight(shards, dict(parts), l2=layer.bias_l2, by_rows=not weight.by_tiles)
         limit = layer.weight_norm if isinstance(layer, OutputLayer) else None
         return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
+
+    def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
+        if not weight.by_columns:
+            return Part(self._tensor(name, weight, rows, shard))
+        turned_HR = roomy((weight.row_length, rows), device=self.device)
+        if not self.blank:
+            turned_HR.copy_(self._tensor(name, weight, rows, shard).T)
+        return Part(turned_HR.T, by_columns=True)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
         """A weight or bias of a layer between inputs and outputs."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.randomness import stream
+from widenet.transfer import sent
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Draws:
     def kept(self, purpose: str, shape: tuple[int, ...], share_dropped: float, device: torch.device) -> Tensor:
         """bool of a shape: true with probability 1 - share_dropped."""
         numbers = stream(self.seed, purpose, self.epoch, self.step).random(shape, dtype="float32")
-        return torch.from_numpy(numbers >= share_dropped).to(device)
+        return sent(torch.from_numpy(numbers >= share_dropped), device)
 
     def spread(self, purpose: str, num: int) -> np.ndarray:
         """float64 [num], ascending: a number at random in each of as many equal pieces of [0, 1)."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
 from widenet.model.activations import SELU_ALPHA, SELU_SCALE
+from widenet.model.compiled_tiles import CompiledPasses
 from widenet.model.sharding import ByUnit
 from widenet.spec.activations import ROW_WISE, Elu, LeakyRelu, PlainActivation
 from widenet.spec.layers import OutputLayer
@@ -43,20 +44,21 @@ def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
     return UnitFormula(activation, sides, kind, numbers, by_logit)
 
 
+def passes(step: "WideLoss") -> "FusedTiles | CompiledPasses | None":
+    """One pass over a tile where torch's operations take many; None where the step's device or its units ask for these."""
+    spec, kind = step.output.spec, step.activation.kind
+    plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None and not step.counts_samples
+    closed = kind == "softmax" and step.loss.slope_of_logit
+    if not plain or step.targets.sparse is None or (kind in ROW_WISE and not closed):
+        return None
+    return FusedTiles(step) if runs_triton(step.direct_EH.device) else CompiledPasses.where_possible(step)
+
+
 class FusedTiles:
     """The passes over the tiles of a step whose targets are sparse; the activation is of single units, or a softmax in closed form."""
 
     def __init__(self, step: "WideLoss") -> None:
         self.step: WideLoss = weakref.proxy(step)  # it owns us
-
-    @classmethod
-    def where_possible(cls, step: "WideLoss") -> "FusedTiles | None":
-        """These passes; None where the step's device or its units ask for torch's."""
-        spec, kind = step.output.spec, step.activation.kind
-        plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None and not step.counts_samples
-        closed = kind == "softmax" and step.loss.slope_of_logit
-        possible = plain and step.targets.sparse is not None and (kind not in ROW_WISE or closed)
-        return cls(step) if possible and runs_triton(step.direct_EH.device) else None
 
     def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor, Tensor, Tensor]:
         """As of `WideLoss`: loss float64 [], the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
@@ -101,7 +103,7 @@ class FusedTiles:
         from widenet.kernels.triton.softmax_pulls import softmax_pulls
         from widenet.kernels.triton.softmax_tile import softmax_tile
 
-        logits = products_ET, tile.bias_T, rows.log_sum_E, rows.coupling_E
+        logits = products_ET, tile.bias_T, rows.total_E, rows.coupling_E
         delta_ET, bias_T = softmax_tile(*logits)
         softmax_pulls(starts, self._targets(shard).examples_Z, rows.pulls[shard], *logits, delta_ET, bias_T)
         return delta_ET, bias_T

@@ -1,13 +1,13 @@
 """A network: its weights, shard by shard, and what flows forward through them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import gather_sum
+from widenet.kernels import Touched, gather_sum
 from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
@@ -23,18 +23,17 @@ from widenet.model.rule import Rule
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.plan.weights import Link
 from widenet.plan.windows import Shape, Windows
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
-
-_BLOCK_ROWS = 16_384
 
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
@@ -43,39 +42,30 @@ Key = tuple[str, str]
 
 
 @dataclass
-class TrunkWeight:
-    """A weight [units, inputs] or bias [units] of a hidden layer, whole on every process.
-
-    trained: otherwise it follows the batches.
-    """
-
-    tensor: Tensor
-    state: dict[str, Tensor] = field(default_factory=dict)
-    norm_limit: float | None = None
-    trained: bool = True
-
-
-@dataclass
 class Prepared:
     """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
 
-    positions: of every input of a sequence. taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
+    features: of every output on a sparse input, all that the batch has of it. positions: of every input of a sequence.
+    taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
     asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
     has one, else as the tiles need them.
+    touched: in training on CUDA, what `Network.touched` gives.
     """
 
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
     asked: dict[str, SparseBatch | Choice | Targets]
+    features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
+    touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
 
 
 @dataclass
 class Activity:
     """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the penalties, and a batch's statistics.
 
-    Along a sequence values are [N, units], a vector a position; taken: as of `Prepared`.
+    Along a sequence values are [N, units], a vector a position; taken, features: as of `Prepared`.
     """
 
     values: dict[str, Tensor]
@@ -83,6 +73,7 @@ class Activity:
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
+    features: dict[str, SparseBatch] = field(default_factory=dict)
 
 
 @dataclass
@@ -134,7 +125,10 @@ class Network:
                 prepared.positions[layer.name] = Positions.of(values, layer.newest, draws is not None and self._ends_ask(layer))
                 values = prepared.positions[layer.name].features
             batch = scaled(layer, values, self.damping.get(layer.name))
-            prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
+            standing = [name for name, output in self.outputs.items() if self.spec.sources(output.spec) == (layer.name,)]
+            prepared.features |= dict.fromkeys(standing, batch)
+            if any(source == layer.name for _, source in self.links):
+                prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
         for name, output in self.outputs.items():
             positions = prepared.positions.get(self.positions.get(name, ""))
             asks_next = draws is not None and output.spec.predict == "next"
@@ -144,7 +138,27 @@ class Network:
                 field = output.spec.field
                 asked = hidden[field] if output.spec.predict == "hidden" else fields[field]
                 prepared.asked[name] = self._asked(output, positions.next if positions is not None and asks_next else asked, draws)
+        if draws is not None and self.device.type == "cuda":
+            prepared.touched = self.touched(prepared)  # how many there are the host must wait for; a step need not, if it is known
         return prepared
+
+    def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
+        """Of every weight of sparse inputs, by whom it is read."""
+        uses: dict[str, list[Key]] = {}
+        for key, link in self.links.items():
+            if key[1] in prepared.sparse:
+                uses.setdefault(link.weight, []).append(key)
+        return uses
+
+    def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
+        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together.
+
+        Of an output on a sparse input the columns, the same in each shard.
+        """
+        found = {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
+        for name, features in prepared.features.items():
+            found[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
+        return found
 
     def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
         """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
@@ -155,7 +169,7 @@ class Network:
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
         """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
-        activity = Activity(dict(prepared.dense), taken=prepared.taken)
+        activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
         travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
         for layer in self.spec.hidden:
             skips = [activity.values[name] for name in layer.skip or ()]
@@ -168,11 +182,17 @@ class Network:
                 continue
             bias = self._each_unit(layer, "bias") if layer.bias else None
             normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
-            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized)
+            positions = prepared.positions.get(self.positions.get(layer.name, ""))
+            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)
         return activity
+
+    def share_of_gradient(self, weight: str) -> float:
+        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1 / their number."""
+        users = sum(link.weight == weight for link in self.links.values())
+        return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
 
     def follow(self, activity: Activity) -> None:
         """Move the running statistics of batch normalizations by a batch's."""
@@ -183,13 +203,25 @@ class Network:
             self._running(name).follow(found, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
-        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken."""
+        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken.
+
+        Of an output on a sparse input [E, 0]: the features meet its units.
+        """
+        if output.spec.name in activity.features:
+            return torch.zeros(activity.features[output.spec.name].num_examples, 0, device=self.device)
         sources = [activity.values[source] for source in self.spec.sources(output.spec)]
         hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
         taken = activity.taken.get(output.spec.name)
         if taken is not None:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH)
+
+    def met(self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None) -> WideOutput:
+        """An output as a batch meets it: with the features, where it stands on a sparse input. touched: in training."""
+        features = activity.features.get(name)
+        if features is None:
+            return self.outputs[name]
+        return replace(self.outputs[name], features=features, touched=None if touched is None else touched[name])
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
@@ -198,9 +230,8 @@ class Network:
         for output in self.outputs.values():
             if output.drift is not None:
                 output.drift.prepare()
-        for trunk in (trunk for trunk in self.trunk.values() if trunk.trained):
-            trunk.state = rule.state_for(trunk.tensor)
-            trunk.tensor.requires_grad_(True)
+        for trunk in self.trunk.values():
+            trunk.prepare(rule)
 
     def first_non_finite(self) -> str | None:
         """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
@@ -212,8 +243,7 @@ class Network:
             if not bool(torch.isfinite(trunk.tensor).all()):
                 return name
         for name, weight in self.wide.items():
-            blocks = (block for part in weight.parts.values() for block in torch.split(part.weight, _BLOCK_ROWS))
-            if not all(bool(torch.isfinite(block).all()) for block in blocks):
+            if not all(bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()):
                 return name
         return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
 
@@ -292,3 +322,7 @@ class Network:
 
     def _running(self, layer: str) -> Statistics:
         return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
+
+
+def _touched(prepared: Prepared, keys: list[Key]) -> Callable[[int], tuple[int, Touched]]:
+    return lambda shard: (shard, Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])))

@@ -1,30 +1,17 @@
 """Activations that divide by a sum over the whole layer, whose units lie in many shards."""
 
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from widenet.kernels import exact_sum, sum_by
-from widenet.model.exchange import Exchange
+from widenet.model.row_sum import RowSum, divided, over_shards
 
 if TYPE_CHECKING:
     from widenet.model.layers.output import Tile
     from widenet.model.wide_loss import WideLoss
-
-
-def log_sum_exp(found: Sequence[tuple[Tensor, Tensor]], exchange: Exchange, where: str) -> Tensor:
-    """The logarithm of a softmax's denominator, float32 [E].
-
-    found: of every shard at hand its largest logit, float32 [E], and its sum of exp(z - largest), float64 [E].
-    """
-    both = exchange.gather([torch.stack([peak_E.double(), total_E]) for peak_E, total_E in found], where)
-    peaks, totals = [peak_E.float() for peak_E, _ in both], [total_E for _, total_E in both]
-    peak_E = torch.stack(peaks).amax(dim=0)
-    scaled = [total_E * torch.exp((own_E - peak_E).double()) for own_E, total_E in zip(peaks, totals, strict=True)]
-    return (peak_E.double() + torch.log(exact_sum(scaled))).float()
 
 
 def _shares(logits_ET: Tensor, in_place: bool = True) -> tuple[Tensor, Tensor]:
@@ -49,8 +36,7 @@ class RowActivation:
         self.pulls: dict[int, Tensor] = {}
         self.losses: dict[int, Tensor] = {}
         self.shares: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self.log_sum_E = torch.zeros(0)
-        self.sum_E = torch.zeros(0)
+        self.total_E = torch.zeros(0)
         self.coupling_E = torch.zeros(0)
 
     @classmethod
@@ -58,11 +44,7 @@ class RowActivation:
         """The activation of a step, after the passes that its sums need."""
         rows = cls(step)
         exchange, where = step.output.exchange, step.output.where
-        found = exchange.each(rows._sums)
-        if rows.kind == "softmax":
-            rows.log_sum_E = log_sum_exp(found, exchange, where)
-        else:
-            rows.sum_E = exact_sum(exchange.gather([total for _, total in found], where)).float()
+        rows.total_E = over_shards(exchange.each(rows._sum), exchange, where)
         couple = rows._pull if rows.closed else rows._couple
         rows.coupling_E = exact_sum(exchange.gather(exchange.each(couple), where)).float()
         return rows
@@ -75,58 +57,44 @@ class RowActivation:
                 share_ET, peak_E = self.shares.pop((shard, index))
             else:
                 share_ET, peak_E = _shares(self.step.tile_logits(shard, index, tile))
-            delta_ET = share_ET.mul_((torch.exp(peak_E - self.log_sum_E) * self.coupling_E)[:, None])
+            delta_ET = share_ET.mul_((torch.exp(peak_E - self.total_E) * self.coupling_E)[:, None])
             delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
             return self.losses[shard] if index == 0 else torch.zeros_like(self.losses[shard]), delta_ET
         logits_ET = self.step.tile_logits(shard, index, tile)
-        a_ET = self._activations(logits_ET)
+        a_ET = divided(self.kind, logits_ET, self.total_E[:, None])
         loss, slope_ET = self.step.cells(logits_ET, a_ET, shard, index)
-        coupling_E1 = self.coupling_E[:, None]
+        coupling_E1, total_E1 = self.coupling_E[:, None], self.total_E[:, None]
         if self.kind == "softmax":
             return loss, a_ET * (slope_ET - coupling_E1)
-        sum_E1 = self.sum_E[:, None]
         if self.kind == "relu_max":
-            delta_ET = (slope_ET - coupling_E1) * (logits_ET > 0) / sum_E1
+            delta_ET = (slope_ET - coupling_E1) * (logits_ET > 0) / total_E1
         else:
-            delta_ET = (slope_ET - torch.sign(logits_ET) * coupling_E1) / sum_E1
-        return loss, torch.where(sum_E1 == 0, 0.0, delta_ET)
+            delta_ET = (slope_ET - torch.sign(logits_ET) * coupling_E1) / total_E1
+        return loss, torch.where(total_E1 == 0, 0.0, delta_ET)
 
-    def _activations(self, logits_ET: Tensor) -> Tensor:
-        if self.kind == "softmax":
-            return torch.exp(logits_ET - self.log_sum_E[:, None])
-        parts_ET = torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET
-        return torch.where(self.sum_E[:, None] == 0, 0.0, parts_ET / self.sum_E[:, None])
-
-    def _sums(self, shard: int) -> tuple[Tensor, Tensor]:
-        """A shard's largest logit [E] (softmax) and its sum of f [E], float64, of exp(z - largest) for softmax."""
-        if self.step.fused is not None:
-            self.entry_logits[shard] = torch.empty(self._num_entries(shard), device=self.step.direct_EH.device)
-            found: tuple[Tensor, Tensor] = self.step.fused.softmax_sums(shard, self.entry_logits[shard])
-            return found
-        num, device = self.step.num_examples, self.step.direct_EH.device
-        peak_E = torch.full((num,), -torch.inf, device=device)
-        total_E = torch.zeros(num, dtype=torch.float64, device=device)
+    def _sum(self, shard: int) -> RowSum:
+        """A shard's part of what the activation divides by; the closed form also notes the logits of the targets."""
+        device = self.step.direct_EH.device
         if self.closed:
             self.entry_logits[shard] = torch.empty(self._num_entries(shard), device=device)
+        if self.step.fused is not None:
+            return RowSum(self.kind, *self.step.fused.softmax_sums(shard, self.entry_logits[shard]))
+        found = RowSum.empty(self.kind, self.step.num_examples, device)
         for index in range(len(self.step.tiles[shard])):
             logits_ET = self.step.tile_logits(shard, index)
             if self.closed:
                 entries = self.step.entries(shard, index)
                 self.entry_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
-            if self.kind != "softmax":
-                total_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
-                self.step.keep_logits(shard, index, logits_ET)
-                continue
             if not self.closed:
                 self.step.keep_logits(shard, index, logits_ET)
-            share_ET, own_E = _shares(logits_ET, in_place=self.closed)
-            higher_E = torch.maximum(peak_E, own_E)
-            total_E *= torch.exp((peak_E - higher_E).double())
-            total_E += share_ET.sum(dim=1) * torch.exp((own_E - higher_E).double())
-            peak_E = higher_E
+            if self.kind != "softmax":
+                found.add(logits_ET)
+                continue
+            shares = _shares(logits_ET, in_place=self.closed)
+            found.add_shares(*shares)
             if self.closed and self.step.keeps:
-                self.shares[shard, index] = share_ET, own_E
-        return peak_E, total_E
+                self.shares[shard, index] = shares
+        return found
 
     def _pull(self, shard: int) -> Tensor:
         """Value and pull of every target of a shard under softmax; gives the pulls' sum float64 [E]."""
@@ -134,7 +102,7 @@ class RowActivation:
         assert step.targets.sparse is not None
         part = step.targets.sparse[shard]
         examples_Z, values_Z = part.examples_Z, part.values_or_ones()
-        log_p_Z = self.entry_logits.pop(shard) - self.log_sum_E[examples_Z]
+        log_p_Z = self.entry_logits.pop(shard) - self.total_E[examples_Z]
         share_Z = values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
         value_Z, pull_Z = step.loss.pulls(log_p_Z, values_Z, share_Z)
         weight_Z = step.target_weight_E[examples_Z]
@@ -151,7 +119,7 @@ class RowActivation:
         total_E = torch.zeros(self.step.num_examples, dtype=torch.float64, device=self.step.direct_EH.device)
         for index in range(len(self.step.tiles[shard])):
             logits_ET = self.step.tile_logits(shard, index)
-            a_ET = self._activations(logits_ET)
+            a_ET = divided(self.kind, logits_ET, self.total_E[:, None])
             total_E += (self.step.cells(logits_ET, a_ET, shard, index)[1] * a_ET).sum(dim=1)
             self.step.keep_logits(shard, index, logits_ET)
         return total_E

@@ -13,6 +13,7 @@ from widenet.model.targets import Targets
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.samples import PopularitySample, Sample
+from widenet.transfer import sent
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,12 @@ class Choice:
     """The units that take part in a step: the targets of its batch, and a sample that stands for all others.
 
     units: of each shard at hand, int64 [U], ascending. stands: for how many others each stands, float32 [U]; a target that was not
-    drawn for none. targets: by their places among the units. most: units that all processes together can have chosen.
+    drawn for none. targets: by their places among the units.
     """
 
     units: dict[int, Tensor]
     stands: dict[int, Tensor]
     targets: Targets
-    most: int
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class Sampler:
             units[shard] = units_U
             stands[shard] = stands_N.new_zeros(len(units_U)).index_copy_(0, torch.searchsorted(units_U, drawn_N), stands_N)
             parts[shard] = SparseBatch(part.indptr, torch.searchsorted(units_U, asked_Z), part.values)
-        return Choice(units, stands, Targets.of_parts(asked, parts), self.draws + asked.num_entries)
+        return Choice(units, stands, Targets.of_parts(asked, parts))
 
     def points(self, draws: Draws, device: torch.device) -> Tensor:
         """This step's points on the line, float64 [draws], ascending."""
         last = np.nextafter(self.length, 0)
-        return torch.from_numpy((draws.spread(self.purpose, self.draws) * self.length).clip(max=last)).to(device)
+        return sent(torch.from_numpy((draws.spread(self.purpose, self.draws) * self.length).clip(max=last)), device)
 
     def drawn(self, shard: int, points_N: Tensor) -> tuple[Tensor, Tensor]:
         """The units of a shard that are drawn, int64 [U], ascending, and for how many each stands, float32 [U].

@@ -13,7 +13,6 @@ from widenet.model.sample import Choice
 from widenet.model.wide_loss import WideLoss
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
-from widenet.plan.tiles import are_kept
 
 _NEVER = -1e30
 """Added to a logit, so that its unit has no share in a softmax; finite, for two infinities have no difference."""
@@ -44,7 +43,6 @@ class SampledLoss(WideLoss):
         """output: of the chosen units alone. Others as of `WideLoss`."""
         super().__init__(output, direct_EH, choice.targets, weight_E)
         self.choice = choice
-        self.keeps = are_kept(self.num_examples, min(output.width, choice.most), direct_EH.device.type)
         self.rows_of_weight = _room(choice, output.weight)
         self.rows_of_bias = None if output.bias is None else _room(choice, output.bias)
 
@@ -75,7 +73,8 @@ class SampledLoss(WideLoss):
     def _stands(self, shard: int, index: int) -> Tensor:
         return self.choice.stands[shard][slice(*self.tiles[shard][index])]
 
-    def _collect(self, shard: int, start: int, stop: int, weight_gradient: Tensor, bias_gradient: Tensor) -> None:
+    def _collect(self, shard: int, start: int, stop: int, weight_gradient: Tensor | RowGradient, bias_gradient: Tensor) -> None:
+        assert isinstance(weight_gradient, Tensor)
         self.rows_of_weight[shard].gradient_EH[start:stop] = weight_gradient
         if self.rows_of_bias is not None:
             self.rows_of_bias[shard].gradient_EH[start:stop, 0] = bias_gradient

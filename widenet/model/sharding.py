@@ -5,19 +5,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.kernels import stable_sort
 from widenet.plan.shards import Shards
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, indptr_of
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
     """The batch cut by units: for every shard its entries, in storage order, with units counted from the shard's start."""
     starts = torch.tensor([shards.start(shard) for shard in range(1, shards.count)], dtype=batch.indices.dtype, device=batch.indices.device)
     shard_Z = torch.bucketize(batch.indices, starts, right=True)
-    order_Z = torch.argsort(shard_Z, stable=True)
+    order_Z = stable_sort(shard_Z)[1]
     num = batch.num_examples
     counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=shards.count * num)
-    bounds = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
-    torch.cumsum(counts, 0, out=bounds[1:])
+    bounds = indptr_of(counts)
     edges = bounds[:: max(num, 1)].tolist() if num else [0] * (shards.count + 1)
     parts = []
     for shard in range(shards.count):
@@ -30,22 +30,28 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
 
 @dataclass(frozen=True)
 class ByUnit:
-    """A shard's entries in ascending order of units, so that a tile's entries lie together."""
+    """A shard's entries in ascending order of units, so that a tile's entries lie together.
+
+    host_Z: the units once more where the host reads them; on a CPU the same memory.
+    """
 
     examples_Z: Tensor
     units_Z: Tensor
     values_Z: Tensor | None
+    host_Z: Tensor
 
     @classmethod
     def of(cls, part: SparseBatch) -> "ByUnit":
         """The entries of one shard's part of a batch."""
-        units_Z, order_Z = torch.sort(part.indices, stable=True)
-        return cls(part.example_of_entry()[order_Z], units_Z.long(), None if part.values is None else part.values[order_Z])
+        units_Z, order_Z = stable_sort(part.indices)
+        values_Z = None if part.values is None else part.values[order_Z]
+        return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z.cpu())
 
-    def values_or_ones(self) -> Tensor:
-        """float32 [Z]."""
-        return torch.ones(len(self.units_Z), device=self.units_Z.device) if self.values_Z is None else self.values_Z
+    def values_or_ones(self, span: slice = slice(None)) -> Tensor:
+        """float32, of a span of the entries."""
+        units_Z = self.units_Z[span]
+        return torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
 
     def edges(self, starts: list[int]) -> list[int]:
         """Where the entries of units from each start on begin."""
-        return torch.searchsorted(self.units_Z, torch.tensor(starts, device=self.units_Z.device)).tolist()
+        return torch.searchsorted(self.host_Z, torch.tensor(starts)).tolist()

@@ -8,7 +8,7 @@ from torch import Tensor
 from widenet.kernels import sum_by
 from widenet.model.sharding import ByUnit, split
 from widenet.plan.shards import Shards
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, indptr_of
 
 
 @dataclass
@@ -61,8 +61,7 @@ class Targets:
     def of_dense_as_sparse(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
         """The dense targets that are not zero, as sparse ones."""
         examples_Z, units_Z = torch.nonzero(targets_EL, as_tuple=True)
-        indptr = torch.zeros(len(targets_EL) + 1, dtype=torch.int64, device=targets_EL.device)
-        torch.cumsum(torch.bincount(examples_Z, minlength=len(targets_EL)), 0, out=indptr[1:])
+        indptr = indptr_of(torch.bincount(examples_Z, minlength=len(targets_EL)))
         return cls.of_sparse(SparseBatch(indptr, units_Z, targets_EL[examples_Z, units_Z]), shards)
 
     def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
@@ -82,5 +81,4 @@ class Targets:
         part, (start, stop) = self.sparse[shard], tile
         examples_Z = part.examples_Z[span]
         places_Z = examples_Z * (stop - start) + (part.units_Z[span] - start)
-        values_Z = torch.ones(len(places_Z), device=places_Z.device) if part.values_Z is None else part.values_Z[span]
-        return TileEntries(span, examples_Z, places_Z, values_Z)
+        return TileEntries(span, examples_Z, places_Z, part.values_or_ones(span))

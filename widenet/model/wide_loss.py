@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from widenet.kernels import exact_sum
+from widenet.kernels import RowGradient, exact_sum
 from widenet.model.activations import activate, slope
 from widenet.model.exchange import Pending
-from widenet.model.fused_tiles import FusedTiles
+from widenet.model.fused_tiles import passes
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.limits import shortening
 from widenet.model.row_activation import RowActivation
@@ -16,7 +16,7 @@ from widenet.model.targets import Targets, TileEntries
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
-OnTile = Callable[[int, int, int, Tensor, Tensor], None]
+OnTile = Callable[[int, int, int, Tensor | RowGradient, Tensor], None]
 """Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
 
 
@@ -37,13 +37,15 @@ class WideLoss:
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
         device, shards = direct_EH.device.type, output.weight.shards
-        self.keeps = are_kept(self.num_examples, output.width, device)
+        self.keeps = are_kept(self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]
+        if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
+            self.tiles = [[(0, shards.size(shard))] for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
-        self.fused = FusedTiles.where_possible(self)
+        self.fused = passes(self)
         self.exact: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.shortening_E: Tensor | None = None
 
@@ -61,7 +63,7 @@ class WideLoss:
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
         return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
 
-    def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
+    def gradient(self, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
         tile = self.tile(shard, index)
         kept = self.deltas.pop((shard, index), None)
@@ -98,8 +100,11 @@ class WideLoss:
 
     def entries(self, shard: int, index: int) -> TileEntries:
         """The sparse targets inside a tile."""
-        low, high = self.edges[shard][index : index + 2]
-        return self.targets.entries(shard, self.tiles[shard][index], slice(low, high))
+        return self.targets.entries(shard, self.tiles[shard][index], self.span(shard, index))
+
+    def span(self, shard: int, index: int) -> slice:
+        """Where a tile's entries stand among the shard's in order of units."""
+        return slice(*self.edges[shard][index : index + 2])
 
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""

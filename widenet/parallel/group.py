@@ -17,7 +17,7 @@ from widenet.parallel.attempt import part_of_this_attempt
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
-from widenet.plan.fit import check_fits, check_fits_here
+from widenet.plan.fit import check_fits, check_fits_here, with_room
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
@@ -54,18 +54,23 @@ def device_for(asked: str | None) -> torch.device:
     return torch.device("cuda", int(announced("LOCAL_RANK") or 0) % torch.cuda.device_count())
 
 
-def check_memory(job: Job, device: torch.device, exchange: Exchange) -> None:
-    """Raise CapacityError, in every process, where a job needs more memory than some process's device, or its machine, still has."""
+def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
+    """The job as this process's device has room for it.
+
+    Raises CapacityError, in every process, where it needs more memory than some process's device, or its machine, still has.
+    """
     hosts = exchange.collect(socket.gethostname(), "memory")
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    device_bytes = torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"] if device.type == "cuda" else 0
 
     def check() -> None:
         if device.type == "cuda":
-            unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-            check_fits(job, torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"])
+            check_fits(job, device_bytes)
         elif (available := available_memory()) is not None:
             check_fits_here(job, hosts.count(socket.gethostname()), available)
 
     by_all(exchange, check, "memory")
+    return with_room(job, device_bytes)
 
 
 def join(device: torch.device) -> None:
@@ -100,9 +105,8 @@ def _join(device: torch.device) -> None:
     store: Store | None = None
     if lent or LAUNCHER in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        socket.create_connection(
-            (host, port), TIMEOUT_SECONDS
-        ).close()  # where the launcher is gone this fails at once, TCPStore in the end
+        # Where the launcher is gone this fails at once, TCPStore only in the end.
+        socket.create_connection((host, port), TIMEOUT_SECONDS).close()
         store = TCPStore(host, port, timeout=timeout)
         store = part_of_this_attempt(store, rank, size, timeout) if lent else store
     backend = "nccl" if device.type == "cuda" else "gloo"

@@ -9,13 +9,24 @@ from widenet.plan.numbers import amount
 from widenet.spec.training import MOST_SHARDS
 
 
+def with_room(job: Job, device_bytes: int) -> Job:
+    """The job that, on CUDA, keeps logits between passes where devices of some memory have room; its bits are the same.
+
+    The outputs get equal parts of half of what is left: where gradients wait, logits and deltas lie beside each other.
+    """
+    if job.device == "cpu":
+        return job
+    left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0)
+    return replace(job, kept_bytes=left // (2 * len(job.network.outputs)))
+
+
 def smallest(job: Job, device_bytes: int) -> Job | None:
     """The job on the fewest devices of some memory that hold it; with more shards where these do not do; None where none do."""
     more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
     for num_shards in [job.training.shards, *more]:
         training = job.training.model_copy(update={"shards": num_shards})
         for num_processes in divisors_of(num_shards):
-            candidate = replace(job, training=training, num_processes=num_processes)
+            candidate = with_room(replace(job, training=training, num_processes=num_processes), device_bytes)
             if memory(candidate).total <= device_bytes:
                 return candidate
     return None
@@ -23,7 +34,7 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
 
 def check_fits(job: Job, device_bytes: int) -> None:
     """Raise CapacityError where the largest process needs more than a device's memory."""
-    needed = memory(job)
+    needed = memory(with_room(job, device_bytes))
     if needed.total <= device_bytes:
         return
     devices = "1 device" if job.num_processes == 1 else f"each of {job.num_processes} devices"

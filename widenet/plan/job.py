@@ -18,7 +18,6 @@ DeviceKind = Literal["cpu", "cuda"]
 ASSUMED_ENTRIES = 100.0
 """Stored entries of an example where no dataset says how many there are."""
 
-
 BATCHES_AHEAD = 3
 """Batches that are read while one is at work."""
 
@@ -28,7 +27,7 @@ class Job:
     """A training over known widths, divided among processes.
 
     entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
-    num_threads: that work on shards in one process.
+    num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes; None: what `KEPT_BYTES` says.
     """
 
     network: NetworkSpec
@@ -39,6 +38,7 @@ class Job:
     num_processes: int = 1
     device: DeviceKind = "cpu"
     num_threads: int = 1
+    kept_bytes: int | None = None
 
     @classmethod
     def of(
@@ -48,7 +48,10 @@ class Job:
         fields: Mapping[str, FieldFacts],
         entries: Mapping[str, float] | None = None,
         num_examples: int | None = None,
-        **machines: int | DeviceKind,
+        *,
+        num_processes: int = 1,
+        device: DeviceKind = "cpu",
+        num_threads: int = 1,
     ) -> "Job":
         """The job of two documents over a dataset's fields; raises FitError, OptionError for a number of processes that does not divide.
 
@@ -56,9 +59,9 @@ class Job:
         """
         found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind != "dense"}
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
-        job = cls(network, training, weights_of(network, fields), found, batch, **machines)  # type: ignore[arg-type]
-        check_processes(training.shards, job.num_processes)
-        return job
+        weights = weights_of(network, fields)
+        check_processes(training.shards, num_processes)
+        return cls(network, training, weights, found, batch, num_processes, device, num_threads)
 
     def shards(self, weight: Weight) -> Shards:
         """How a wide weight is cut."""
@@ -96,7 +99,7 @@ class Job:
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Units of an output that a step computes in a process: all of its own, or with a sample at most its draws and the targets."""
-        weight = self.weights.weights[self.weights.links[layer.name, ""].weight]
+        weight = self.weights.of_output(layer.name)
         own = self.rows(weight, process)
         if layer.sample is None:
             return own

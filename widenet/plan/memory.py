@@ -47,7 +47,7 @@ def memory(job: Job, process: int = -1) -> Memory:
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
     optimizer = job.training.optimizer
-    moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
+    moved = sum(4 * _touchable(job, weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     return Memory(
         weights=sum(held.values()) + counted,
         state=trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
@@ -62,9 +62,14 @@ def _remembers_moves(job: Job, weight: Weight) -> bool:
     return job.training.idles and weight.wide and not weight.by_tiles
 
 
+def _touchable(job: Job, weight: Weight, process: int) -> int:
+    """Rows of a process that a batch may touch; of a weight by columns these, in each shard."""
+    return weight.row_length * job.shards_each if weight.by_columns else job.rows(weight, process)
+
+
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
     """Where each unit ends on the line on which a sample by popularity is drawn."""
-    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
+    weight = job.weights.of_output(layer.name)
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
 
 
@@ -110,7 +115,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
     rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
-    yield sum(_exact_sum(job, layer, weight.columns or 1) for layer, _, weight in wide)
+    yield sum(_exact_sum(job, layer, weight.row_length) for layer, _, weight in wide)
     for (layer, source), link in job.weights.links.items():
         if (layer, source) in job.weights.windows:
             windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
@@ -140,14 +145,12 @@ def _kept(job: Job, layer: OutputLayer, process: int) -> int:
 
 def keeps(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's logits are kept between passes."""
-    units = job.weights.units[layer.name] if layer.sample is None else job.units_at_work(layer, 0)
-    return are_kept(job.vectors(layer.name), units, job.device)
+    return are_kept(job.vectors(layer.name), job.units_at_work(layer, 0), job.device, job.kept_bytes)
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
     """The rows of a sample and the targets, and their gradients, twice where others add to them; and which these are, for batches ahead."""
-    name = job.weights.links[layer.name, ""].weight
-    weight, copies = job.weights.weights[name], 3 if job.weights.users(name) > 1 else 2
+    weight, copies = job.weights.of_output(layer.name), 3 if job.weights.is_shared(layer.name) else 2
     return (copies * (weight.row_bytes + 4) + 12 * (1 + BATCHES_AHEAD)) * job.units_at_work(layer, process)
 
 
@@ -155,12 +158,22 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
     if job.drifts(layer):
         return _drifting(job, layer)
-    weight = job.weights.weights[job.weights.links[layer.name, ""].weight]
-    num, columns = job.vectors(layer.name), weight.columns or 1
+    weight = job.weights.of_output(layer.name)
+    num, columns = job.vectors(layer.name), weight.row_length
+    if weight.by_columns:
+        return _standing(job, layer, weight)
     shard = job.shards(weight).size(job.training.shards - 1)
     units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, columns)
+
+
+def _standing(job: Job, layer: OutputLayer, weight: Weight) -> int:
+    """Of an output on a sparse input: whole shards of logits at work, and the batch's entries in order of features."""
+    units, entries = job.shards(weight).size(job.training.shards - 1), job.num_examples * job.entries_of(job.network.sources(layer)[0])
+    block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (3 + len(job.training.optimizer.state))
+    at_work = min(job.num_threads, job.shards_each) * (4 * 4 * job.num_examples * units + 32 * round(entries) + block)
+    return at_work + _exact_sum(job, layer.name, 0)
 
 
 def _drifting(job: Job, layer: OutputLayer) -> int:
@@ -176,5 +189,4 @@ def waits(job: Job, layer: OutputLayer) -> bool:
     """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them wait."""
     if layer.sample is not None:
         return False
-    shared = job.weights.users(job.weights.links[layer.name, ""].weight) > 1
-    return shared or job.training.waits
+    return job.weights.is_shared(layer.name) or job.training.waits

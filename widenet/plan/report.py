@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from widenet.plan.fit import smallest
+from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
 from widenet.plan.shards import held
@@ -15,6 +15,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
 
     device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more devices of it.
     """
+    job = job if device_bytes is None else with_room(job, device_bytes)
     needed = memory(job)
     found: dict[str, Any] = {
         "device": job.device,

@@ -7,14 +7,15 @@ LEAST_UNITS = 256
 
 TILE_CELLS = {"cpu": 2**17, "cuda": 2**26}
 """Logits in a tile, by kind of device: on a CPU few enough that a tile and its weights stay in a core's cache; on CUDA enough that
-launching a tile's kernels takes less time than they do, which is assumed, not measured."""
+launching a tile's kernels takes less time than they do, which is assumed, not measured. The bits depend on it, so that it must not
+follow from a device's memory."""
 
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once: on a CPU few enough that several passes over them stay in a core's cache."""
 
 KEPT_BYTES = {"cpu": 2**29, "cuda": 2**34}
-"""Logits of a batch up to this size, by kind of device, are kept between passes; larger ones are computed again, with the same
-shapes and so the same bits."""
+"""Logits of a batch over a process's units up to this size, by kind of device, are kept between passes; larger ones are computed
+again, with the same shapes and so the same bits. On CUDA, `plan.fit.with_room` says more, where the device's memory is known."""
 
 
 def tile_units(num_examples: int, device: str) -> int:
@@ -34,6 +35,6 @@ def blocks(num_rows: int, columns: int, device: str) -> Iterator[tuple[int, int]
     return ((start, min(start + rows, num_rows)) for start in range(0, num_rows, rows))
 
 
-def are_kept(num_examples: int, width: int, device: str) -> bool:
-    """Whether the float32 logits of a batch over a whole output are kept between passes."""
-    return 4 * num_examples * width <= KEPT_BYTES[device]
+def are_kept(num_examples: int, num_units: int, device: str, kept_bytes: int | None = None) -> bool:
+    """Whether the float32 logits of a batch over a process's units of an output are kept between passes. kept_bytes: room for them."""
+    return 4 * num_examples * num_units <= (KEPT_BYTES[device] if kept_bytes is None else kept_bytes)

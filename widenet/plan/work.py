@@ -40,17 +40,20 @@ def _products(job: Job, process: int) -> Iterator[int]:
         if not source:
             continue
         if weight.wide:
-            yield round(4 * job.num_examples * job.entries_of(source) / job.num_processes * (weight.columns or 1))
+            yield round(4 * job.num_examples * job.entries_of(source) / job.num_processes * weight.row_length)
         else:
             yield from (operations for operations, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
-        weight = job.weights.weights[job.weights.links[output.name, ""].weight]
+        weight = job.weights.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
         if job.drifts(output):
             columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
+        elif weight.by_columns:
+            entries = num * job.entries_of(job.network.sources(output)[0])
+            yield round(2 * (_passes(job, output) - 1) * entries * rows)
         else:
-            yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * (weight.columns or 1)
+            yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * weight.row_length
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
@@ -72,7 +75,7 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
         shapes += [(num // times, units, inputs)] * times
     for rows, inner, columns in shapes:
         count = num_blocks(rows, inner, columns, most, job.device)
-        divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
+        divided = count > 1 and dividing_pays(inner, job.num_processes, job.device)
         own = most_rows(rows, count, job.num_processes) if divided else rows
         yield 2 * own * inner * columns, 4 * own * columns * divided
 
@@ -93,15 +96,14 @@ def _added_up(job: Job) -> Iterator[int]:
     """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
     for (layer, source), link in job.weights.links.items():
         if source and (weight := job.weights.weights[link.weight]).wide:
-            yield 8 * job.vectors(layer) * ((weight.columns or 1) + 1)
+            yield 8 * job.vectors(layer) * (weight.row_length + 1)
     for output in job.network.outputs:
         num = job.vectors(output.name)
         if job.drifts(output):
             columns = drift_columns(output, job.weights)
             yield 16 * num * (columns + 1)
             continue
-        columns = job.weights.weights[job.weights.links[output.name, ""].weight].columns or 1
-        yield 8 * num * (columns + 1) + 16
+        yield 8 * num * (job.weights.of_output(output.name).incoming + 1) + 16
     if job.training.gradient_norm_limit is not None:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (samples + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values()))

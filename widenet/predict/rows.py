@@ -1,6 +1,6 @@
 """Recommendations for every example of a dataset, block by block."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,43 @@ def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part
 
 
 @dataclass(frozen=True)
+class Histories:
+    """What a network is given of the examples of a dataset.
+
+    parts: of a field, by its name, those that are known of an example. instead: what stands in place of fields, of one example.
+    """
+
+    network: Network
+    dataset: Dataset
+    parts: Callable[[str], Sequence[Part]]
+    instead: Mapping[str, SparseBatch | Tensor] | None = None
+
+    def best(
+        self,
+        output: str,
+        rows: np.ndarray,
+        k: int,
+        *,
+        exclude_seen: bool = True,
+        never: SparseBatch | None = None,
+        allowed: Filter | None = None,
+        scores: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """Scores and units [E, K] of the k best for some examples, as of `top_k`.
+
+        exclude_seen: not what an example is known to have. never: units that must not appear either, example by example.
+        """
+        network, dataset = self.network, self.dataset
+        inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
+        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs} | dict(self.instead or {})
+        fields = {name: values.to(network.device) for name, values in fields.items()}
+        field = network.outputs[output].spec.field
+        seen = had(dataset, field, rows, self.parts(field)) if exclude_seen else None
+        excluded = joined(seen, never) if seen is not None and never is not None else seen or never
+        return top_k(network, fields, output, k, None if excluded is None else excluded.to(network.device), allowed, scores)
+
+
+@dataclass(frozen=True)
 class Block:
     """The recommendations of E users, R in all: the first user's first, best first.
 
@@ -61,15 +98,16 @@ def recommendations(
     never_for: PerUser | None = None,
     say: Callable[[str], None] | None = None,
     chosen: range | None = None,
+    instead: Mapping[str, SparseBatch | Tensor] | None = None,
 ) -> Iterator[Block]:
     """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
 
-    chosen: the rows of the examples, if not all. names: the output's items. allowed, never_for: further filters.
+    chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of one chosen row.
+    names: the output's items. allowed, never_for: further filters.
     exclude_seen: leave out what the example is known to have, in whatever part.
     say: told, after the last block, which users of `never_for` the dataset does not have.
     """
-    field = network.outputs[output].spec.field
-    input_fields = [layer.field for layer in network.spec.inputs]
+    histories = Histories(network, dataset, lambda name: dataset.field(name).parts, instead)
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
     step = rows_a_block(min(k, network.outputs[output].width))
     chosen = range(dataset.num_examples) if chosen is None else chosen
@@ -77,11 +115,8 @@ def recommendations(
         rows = np.arange(start, min(start + step, chosen.stop))
         users = dataset.ids(rows)
         network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
-        fields = {name: history(dataset, name, rows, dataset.field(name).parts).to(network.device) for name in input_fields}
-        seen = had(dataset, field, rows, dataset.field(field).parts) if exclude_seen else None
         never = None if never_for is None else never_for.of(users)
-        excluded = joined(seen, never) if seen is not None and never is not None else seen or never
-        scores_EK, units_EK = top_k(network, fields, output, k, None if excluded is None else excluded.to(network.device), allowed)
+        scores_EK, units_EK = histories.best(output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed)
         kept_EK = units_EK >= 0
         counts_E = kept_EK.sum(dim=1).cpu().numpy()
         yield Block(users, counts_E, names.ids(units_EK[kept_EK].cpu().numpy()), scores_EK[kept_EK].cpu().to(torch.float32).numpy())

@@ -1,17 +1,17 @@
 """The k best units of an output for every example of a batch, without ever holding all its scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import exact_sum, running_top_k
+from widenet.kernels import running_top_k
 from widenet.kernels.running_top_k import unpacked
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network, Values
-from widenet.model.row_activation import log_sum_exp
+from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
@@ -69,9 +69,9 @@ def top_k(
     scores: False leaves logits in their place where those give the same ranking, which a softmax makes much cheaper.
     """
     with torch.no_grad():
-        output = network.outputs[output_name]
-        prepared = network.prepare(fields, None)
-        direct_EH = network.direct(output, network.forward(prepared, None))
+        activity = network.forward(network.prepare(fields, None), None)
+        output = network.met(output_name, activity)
+        direct_EH = network.direct(output, activity)
         return _Ranking(output, direct_EH, min(k, output.width), excluded, allowed or Filter(), scores).run()
 
 
@@ -89,19 +89,21 @@ class _Ranking:
 
     def run(self) -> tuple[Tensor, Tensor]:
         exchange, where = self.output.exchange, self.output.where
-        total_E1 = self._total(exchange.each(self._sum_of)) if self.divides and not self.by_logit else None
+        total_E1 = None
+        if self.divides and not self.by_logit:
+            total_E1 = over_shards(exchange.each(self._sum_of), exchange, where)[:, None]
         floor_E = self.direct_EH.new_full((len(self.direct_EH),), -torch.inf)
         found = exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
         if self.divides and self.by_logit:
-            total_E1 = self._total([summed for _, summed in found])
+            total_E1 = over_shards([summed for _, summed in found], exchange, where)[:, None]
         keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in found], where), dim=1)
         ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
         scores_EK = self._scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
         return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
 
-    def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, "_Sum"]:
+    def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
         """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the sum over its units."""
-        running, summed = running_top_k(self.k, floor_E), _Sum(self.activation.kind, self.direct_EH)
+        running, summed = running_top_k(self.k, floor_E), self._no_sum()
         first = self.shards.start(shard)
         for start, stop in self._tiles(shard):
             ranked_ET = self.output.tile(shard, start, stop).logits(self.direct_EH)
@@ -128,22 +130,13 @@ class _Ranking:
             ranked_ET[:, own.units_Z[low:high] - start] = -torch.inf
 
     def _scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
-        if total_E1 is None:
-            return activate(self.activation, logits)
-        if self.activation.kind == "softmax":
-            return torch.exp(logits - total_E1)
-        parts = torch.relu(logits) if self.activation.kind == "relu_max" else logits
-        return torch.where(total_E1 > 0, parts / total_E1, 0.0)
+        return activate(self.activation, logits) if total_E1 is None else divided(self.activation.kind, logits, total_E1)
 
-    def _total(self, sums: Sequence["_Sum"]) -> Tensor:
-        """The sum over all units that a row-wise activation divides by, float32 [E, 1]; of softmax its logarithm."""
-        exchange, where = self.output.exchange, self.output.where
-        if self.activation.kind == "softmax":
-            return log_sum_exp([(own.peak_E, own.sum_E) for own in sums], exchange, where)[:, None]
-        return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()[:, None]
+    def _no_sum(self) -> RowSum:
+        return RowSum.empty(self.activation.kind, len(self.direct_EH), self.direct_EH.device)
 
-    def _sum_of(self, shard: int) -> "_Sum":
-        summed = _Sum(self.activation.kind, self.direct_EH)
+    def _sum_of(self, shard: int) -> RowSum:
+        summed = self._no_sum()
         for start, stop in self._tiles(shard):
             summed.add(self.output.tile(shard, start, stop).logits(self.direct_EH))
         return summed
@@ -151,22 +144,3 @@ class _Ranking:
     def _tiles(self, shard: int) -> list[tuple[int, int]]:
         size = self.shards.size(shard)
         return [(start, min(start + self.width, size)) for start in range(0, size, self.width)]
-
-
-class _Sum:
-    """What a row-wise activation divides by, of a shard: float64 [E], for softmax of exp(z - largest), and the largest logit [E]."""
-
-    def __init__(self, kind: str, direct_EH: Tensor) -> None:
-        self.kind = kind
-        self.peak_E = direct_EH.new_full((len(direct_EH),), -torch.inf)
-        self.sum_E = torch.zeros_like(self.peak_E, dtype=torch.float64)
-
-    def add(self, logits_ET: Tensor) -> None:
-        """Count a tile's logits."""
-        if self.kind == "softmax":
-            higher_E = torch.maximum(self.peak_E, logits_ET.amax(dim=1))
-            self.sum_E *= torch.exp((self.peak_E - higher_E).double())
-            self.sum_E += torch.sub(logits_ET, higher_E[:, None]).exp_().sum(dim=1)
-            self.peak_E = higher_E
-        else:
-            self.sum_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)

@@ -7,8 +7,8 @@ import numpy as np
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.predict.rows import had, history, rows_a_block
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.rows import Histories, rows_a_block
+from widenet.predict.top_k import Filter
 from widenet.runs import Model
 
 K = 10
@@ -87,21 +87,16 @@ def _spread(number: int, most: int) -> np.ndarray:
 
 def _top(model: Model, dataset: Dataset, name: str, rows: np.ndarray, truth: Part | None) -> tuple[np.ndarray, np.ndarray]:
     """Scores, float32, and units, int64 with -1 for none, of the K best for some examples who are known but for one part: [E, K] each."""
-
-    def known(field: str) -> list[Part]:
-        return [part for part in dataset.field(field).parts if part != truth]
-
     network, blocks = model.network, []
-    field, inputs = network.outputs[name].spec.field, [layer.field for layer in network.spec.inputs]
-    allowed = Filter().within(dataset.field(field).width, network.outputs[name])
+    histories = Histories(network, dataset, lambda field: [part for part in dataset.field(field).parts if part != truth])
+    output = network.outputs[name]
+    k, allowed = min(K, output.width), Filter().within(dataset.field(output.spec.field).width, output)
     network.exchange.at("the report")
     step = rows_a_block(K)
     with one_thread_an_operation():
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            fields = {name: history(dataset, name, block, known(name)).to(network.device) for name in inputs}
-            seen = had(dataset, field, block, known(field)).to(network.device)
-            scores_EK, units_EK = top_k(network, fields, name, min(K, network.outputs[name].width), seen, allowed)
+            scores_EK, units_EK = histories.best(name, block, k, allowed=allowed)
             blocks.append((scores_EK.float().cpu().numpy(), units_EK.cpu().numpy()))
     return np.concatenate([scores for scores, _ in blocks]), np.concatenate([units for _, units in blocks])
 

@@ -10,11 +10,21 @@ from widenet.spec.drawing import drawn
 from widenet.training.log_curves import grid, log_curves, metric_names, points
 
 _NONE = Html()
+_PHASES = {
+    "steps": "seconds",
+    "waiting for examples": "reading_seconds",
+    "evaluation": "evaluation_seconds",
+    "checkpoints": "checkpoint_seconds",
+}
+"""What takes time, and where the log has it; the steps' includes what they waited."""
 
 
 def summary(subject: Subject) -> Html:
     """The few numbers that come first."""
-    facts = [("epochs", f"{subject.last.get('epoch', 0):,}"), ("parameters", f"{sum(subject.parameters.values()):,}")]
+    facts = [
+        ("epochs", f"{subject.last.get('epoch', 0):,} of {subject.run.training.epochs:,}"),
+        ("parameters", f"{sum(subject.parameters.values()):,}"),
+    ]
     if "loss" in subject.last:
         facts.insert(0, ("loss", brief(subject.last["loss"])))
     metric, best = subject.metric, subject.best
@@ -24,7 +34,8 @@ def summary(subject: Subject) -> Html:
         facts.insert(1, (f"best {metric}, epoch {best['epoch']:,}", f"{best[metric]:.4f}"))
     facts.append(("training", duration(subject.total("seconds"))))
     tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]
-    return tag("div", *tiles, class_="tiles")
+    warning = "" if subject.diverged is None else tag("p", subject.diverged, class_="warning")
+    return joined([tag("div", *tiles, class_="tiles"), warning])
 
 
 def curves_section(subject: Subject) -> Html:
@@ -38,10 +49,9 @@ def network_section(subject: Subject) -> Html:
     sizes = {name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in weights.shapes.items()}
     rows = []
     for name, weight in weights.weights.items():
-        columns = weight.columns or 1
         held = "in shards of rows" if weight.wide else "whole"
-        number = weight.rows * columns * weight.places
-        rows.append([name, f"{weight.rows:,}", f"{columns * weight.places:,}", f"{number:,}", amount(4 * number), held])
+        numbers = f"{weight.numbers:,}"
+        rows.append([name, f"{weight.rows:,}", f"{weight.row_length:,}", numbers, amount(weight.rows * weight.row_bytes), held])
     listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
     return section("Network", tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"))
 
@@ -94,13 +104,22 @@ def time_section(subject: Subject) -> Html:
     """What took how long."""
     if not subject.records:
         return _NONE
-    names = {"steps": "seconds", "evaluation": "evaluation_seconds"}
-    lines = {name: points(subject.records, key) for name, key in names.items()}
+    phases = _phases(subject)
+    most = sum(seconds for _, seconds in phases) or 1.0
+    rows = [[name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*phases, ("in all", most)]]
+    lines = {name: points(subject.records, key) for name, key in _PHASES.items()}
     drawing = curves("seconds an epoch", {name: line for name, line in lines.items() if line})
     speed = curves("examples a second", {"examples a second": points(subject.records, "examples_per_second")})
     rate = curves("learning rate", {"learning rate": points(subject.records, "learning_rate")})
-    totals = ", ".join(f"{name} {duration(subject.total(key))}" for name, key in names.items() if lines[name])
-    return section("Time", tag("p", f"In all: {totals}."), grid([drawing, speed, rate]))
+    return section("Time", table(["phase", "time", "share"], rows, numbers=True), grid([drawing, speed, rate]))
+
+
+def _phases(subject: Subject) -> list[tuple[str, float]]:
+    """Seconds of everything that takes time, which add up."""
+    waiting = subject.total("reading_seconds")
+    found = {"steps": subject.total("seconds") - waiting, "waiting for examples": waiting}
+    found |= {name: subject.total(key) for name, key in _PHASES.items() if name not in found}
+    return [(name, seconds) for name, seconds in found.items() if points(subject.records, _PHASES[name])]
 
 
 def numbers_section(subject: Subject) -> Html:

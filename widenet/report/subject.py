@@ -9,6 +9,7 @@ from typing import Any
 from widenet.data.manifest import Manifest
 from widenet.plan.weights import Weights, weights_of
 from widenet.report.sample import Sample
+from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
 
 
@@ -42,7 +43,7 @@ class Subject:
         found: dict[str, int] = {}
         for weight in self.weights.weights.values():
             if weight.trained:
-                found[weight.layer] = found.get(weight.layer, 0) + weight.rows * (weight.columns or 1) * weight.places
+                found[weight.layer] = found.get(weight.layer, 0) + weight.numbers
         return found
 
     @property
@@ -54,8 +55,7 @@ class Subject:
     @property
     def best(self) -> Mapping[str, Any] | None:
         """The line of the log whose metric is best, the first of equal ones; None where no line has it."""
-        measured = [record for record in self.records if isinstance(record.get(self.metric or ""), int | float)]
-        return max(measured, key=lambda record: float(record[self.metric or ""]), default=None)
+        return best_line(self.run.training, self.records)
 
     @property
     def last(self) -> Mapping[str, Any]:
@@ -65,7 +65,12 @@ class Subject:
     @property
     def kept(self) -> Mapping[str, Any]:
         """The line of the log of the epoch whose weights the run has: the best where its document says so, else the last."""
-        return self.best or self.last if self.run.training.keep == "best" else self.last
+        return kept_line(self.run.training, self.records)
+
+    @property
+    def diverged(self) -> str | None:
+        """What to say of a loss that lies far above its start; None where it does not."""
+        return diverged(self.run.training, self.records)
 
     def total(self, name: str) -> float:
         """The sum of a number over all lines of the log."""

@@ -18,12 +18,16 @@ FILE_NAME = "report.html"
 
 
 def write_report(
-    runs: Model | str | Path | Sequence[str | Path], out: str | Path | None = None, data: Dataset | str | Path | None = None
+    runs: Model | str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    data: Dataset | str | Path | None = None,
+    recommendations: bool = True,
 ) -> Path:
     """Write one HTML file about a run, or about several beside each other; gives its path.
 
     runs: a run directory or its model, or several directories. out: the file; None: report.html in the run, or, of several runs, here.
     data: the dataset, for its facts and examples of recommendations; None: where the training had it, if that is the same dataset still.
+    recommendations: of one run, ask its network what it recommends; without, no weights are read.
     Several runs are compared by their logs and documents alone. Of a model in a group, every process must ask; one writes.
     Raises CheckpointError, DataError, FitError, OptionError, OSError.
     """
@@ -36,7 +40,7 @@ def write_report(
         raise OptionError("a report needs a run; got none. Name a run directory.")
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
-        subjects = [_alone(paths[0], model, data)]
+        subjects = [_alone(paths[0], model, data, recommendations)]
     else:
         target = Path(FILE_NAME if out is None else out)
         subjects = [Subject(name, RunDirectory.open(path)) for name, path in zip(_names(paths), paths, strict=True)]
@@ -45,13 +49,13 @@ def write_report(
     return target
 
 
-def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None) -> Subject:
+def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool) -> Subject:
     run = RunDirectory.open(path) if model is None else model.run
     name = path.resolve().name
     dataset = _found(run, data)
     if dataset is None:
         return Subject(name, run)
-    has_weights = model is not None or (path / "model").exists() or run.latest() is not None
+    has_weights = recommendations and (model is not None or (path / "model").exists() or run.latest() is not None)
     sample = sampled(model or Model.load(path, "cpu"), dataset) if has_weights else None
     return Subject(name, run, dataset.path, dataset.manifest, sample)
 

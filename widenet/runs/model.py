@@ -10,7 +10,8 @@ import numpy as np
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import FitError
+from widenet.data.overlap import trained_on
+from widenet.errors import FitError, WidenetError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
@@ -18,11 +19,12 @@ from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.pictures.html import tag
-from widenet.predict.arguments import checked_items, checked_values, named_history
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, history, recommendations
 from widenet.predict.top_k import Filter, top_k
+from widenet.runs import person
 from widenet.runs.arguments import dataset_of, path_of
+from widenet.runs.person import Fields
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
@@ -30,10 +32,9 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.log_curves import log_curves
 from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
+from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
-
-_OTHERS_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,36 @@ class Model:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
 
-    def caveats(self, data: Dataset | None = None) -> list[str]:
+    def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended; that a dataset does not hold the examples it was trained on, where that was saved.
+        That its training has not ended; that its loss ended far above its start; how much of what a dataset holds out for an output
+        was trained on, where it is not the dataset of the training.
         """
         found = []
         if "state" in self.facts:
             state = LoopState.of(self.facts["state"])
             place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
             found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
+        if (problem := diverged(self.run.training, self.run.records())) is not None:
+            found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
         if data is not None and self.facts.get("examples") not in (None, data.digest):
-            warning = "what it holds out may have been trained on"
-            found.append(f"{data.path} does not hold the examples that {self.run.path} was trained on: {warning}.")
+            found += self._seen_before(data, part, self.network.outputs[output_name(self.network, output)].spec.field)
         return found
+
+    def _seen_before(self, data: Dataset, part: Part, field: str) -> list[str]:
+        """What a dataset of other examples holds out that was trained on; that it may be, where the dataset of the training is gone."""
+        other = f"{data.path} does not hold the examples that {self.run.path} was trained on"
+        try:
+            training = Dataset.open(str(self.run.machine["data"]))
+            at_hand = training.digest == self.facts["examples"]
+        except (KeyError, WidenetError, OSError):
+            at_hand = False
+        if not at_hand:
+            return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
+        number = trained_on(data, field, part, training)
+        held = data.field(field).num_entries[part]
+        return [f"{other}: of the {held:,} entries of its {part} part, {number:,} were trained on."] if number else []
 
     def evaluate(
         self,
@@ -114,52 +131,61 @@ class Model:
 
     def recommend(
         self,
-        items: Sequence[str],
+        items: Sequence[str] = (),
         k: int = 10,
         *,
         values: Sequence[float] | None = None,
+        fields: Fields | None = None,
         exclude_seen: bool = True,
         output: str | None = None,
     ) -> list[Recommendation]:
-        """The k best items for somebody with this history.
+        """The k best items for somebody of whom this is known.
 
         items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value. For networks
-            that read a sequence: in order, the newest last, and as often as they stand in it.
+            that read a sequence: in order, the newest last, and as often as they stand in it. They belong to the output's field, or to
+            the only one that the network reads.
         values: one number an item, for networks trained with values.
-        Raises DataError for an item that is not known, FitError where the network takes more than one field, OptionError.
+        fields: what is known beside items, by field: {"country": "NL", "profile": [0.3, 0.5]}, categories by id or title, numbers as they
+            were in the dataset. Of a field that is not named nothing is known: no category, zeros.
+        Raises DataError for what is not known, FitError where the network reads no items, OptionError.
         """
-        k, items = checked_k(k), checked_items(items)
-        numbers = None if values is None else checked_values(values, len(items))
-        name = output_name(self.network, output)
-        fields = {layer.field for layer in self.run.network.inputs}
-        if len(fields) != 1:
-            raise FitError(f"recommend needs a network of one input field; this one has {', '.join(sorted(fields))}. Use predict.")
-        field = fields.pop()
-        batch = named_history(self.run.vocabulary(field), items, numbers, self.run.fields[field].kind == "sequence")
-        inputs = {layer.field: batch.to(self.network.device) for layer in self.run.network.inputs}
+        k, name = checked_k(k), output_name(self.network, output)
+        told = person.told(self.run, person.with_items(self.run, name, items, fields), values)
+        inputs = {layer.field: told.get(layer.field, person.nothing(self.run, layer.field)) for layer in self.run.network.inputs}
+        inputs = {field: batch.to(self.network.device) for field, batch in inputs.items()}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if exclude_seen else None
         names = self.run.vocabulary(target)
         allowed = Filter().within(len(names), self.network.outputs[name])
         with one_thread_an_operation():
-            scores_EK, units_EK = top_k(self.network, inputs, name, k, excluded=seen, allowed=allowed)
+            scores_EK, units_EK = top_k(self.network, inputs, name, k, seen if isinstance(seen, SparseBatch) else None, allowed)
         kept = units_EK[0] >= 0
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
 
     def recommend_for(
-        self, user: str, data: Dataset | str | Path, k: int = 10, *, exclude_seen: bool = True, output: str | None = None
+        self,
+        user: str,
+        data: Dataset | str | Path,
+        k: int = 10,
+        *,
+        fields: Fields | None = None,
+        exclude_seen: bool = True,
+        output: str | None = None,
     ) -> list[Recommendation]:
         """The k best items for one user of a dataset, by what the dataset has of them: as `predict` gives them, with titles.
 
-        user: the id. exclude_seen: leave out what the user is known to have, in whatever part. Raises DataError, FitError, OptionError.
+        user: the id. fields: what stands in place of the dataset's, as in `recommend`. exclude_seen: leave out what the user is known
+        to have, in whatever part. Raises DataError, FitError, OptionError.
         """
         k, dataset = checked_k(k), dataset_of(data)
         self.run.check_dataset(dataset)
         name, row = output_name(self.network, output), dataset.row_of(user)
+        instead = person.told(self.run, person.with_items(self.run, name, (), fields)) if fields else {}
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
+        rows = range(row, row + 1)
         with one_thread_an_operation():
-            [block] = recommendations(self.network, dataset, names, name, k, exclude_seen, chosen=range(row, row + 1))
+            [block] = recommendations(self.network, dataset, names, name, k, exclude_seen, chosen=rows, instead=instead)
         titles = names.titles(names.index_of(block.items))
         return [Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)]
 
@@ -173,22 +199,13 @@ class Model:
         given = history(dataset, field, rows, parts)
         return self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
 
-    def ambiguities(self, items: Sequence[str]) -> list[str]:
-        """Of items that `recommend` may take for several, which one it takes, a sentence each."""
-        vocabulary, sentences = self.run.vocabulary(self.run.network.inputs[0].field), []
-        for item in checked_items(items):
-            taken, *others = vocabulary.find(item)
-            if others:
-                shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
-                more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
-                [title] = vocabulary.titles([taken])
-                sentences.append(f'"{item}" is taken for {title} ({vocabulary.ids([taken])[0]}), the most popular; others: {shown}{more}.')
-        return sentences
+    def doubts(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> list[str]:
+        """Where `recommend` may take something for another than was meant, a sentence each."""
+        return person.doubts(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
 
-    def understood(self, items: Sequence[str]) -> list[str]:
-        """The titles of the items that `recommend` takes some ids or titles for."""
-        vocabulary = self.run.vocabulary(self.run.network.inputs[0].field)
-        return vocabulary.titles([vocabulary.find(item)[0] for item in checked_items(items)])
+    def understood(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> dict[str, list[str]]:
+        """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""
+        return person.understood(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
 
     def predict(
         self,
@@ -238,7 +255,7 @@ def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
 
 def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:
     """Fill a network from a checkpoint within a training, rows that idled brought up to date."""
-    rule = Optimizer(training.optimizer, training.l1, training.l2)
+    rule = Optimizer(training.optimizer, training.l1, training.l2, network.spec.dialect)
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
     state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]

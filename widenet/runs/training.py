@@ -17,7 +17,7 @@ from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
-from widenet.parallel.group import by_all, by_leader, check_memory, device_for, exchange_for, join, num_processes
+from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
@@ -68,14 +68,15 @@ def train(
     join(chosen)
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
-        job = _job(network_spec, training_spec, dataset, chosen)
-        check_memory(job, chosen, exchange)
+        job = fitted(_job(network_spec, training_spec, dataset, chosen), chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
-        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2)
+        for output in net.outputs.values():
+            output.kept_bytes = job.kept_bytes
+        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
         _say_what_is_slow(training_spec, chosen, teller)

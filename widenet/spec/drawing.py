@@ -9,6 +9,7 @@ from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
+from widenet.spec.wiring import feeding
 
 _COLOUR_OF = {
     "input": COLOURS[2],
@@ -28,7 +29,7 @@ def drawn(spec: NetworkSpec, sizes: Mapping[str, str] | None = None, numbers: Ma
     sizes: how many units each layer has, in words, by name; None: as the document says. numbers: parameters that a layer owns, by name.
     """
     layers = [*spec.inputs, *spec.hidden, *spec.outputs]
-    arrows = [(start, layer.name) for layer in layers if not isinstance(layer, InputLayer) for start in _starts(spec, layer)]
+    arrows = [(start, layer.name) for layer in layers for start in feeding(spec.layers, layer)]
     boxes = {}
     for layer in layers:
         size = (sizes or {}).get(layer.name) or _size(layer)
@@ -36,11 +37,6 @@ def drawn(spec: NetworkSpec, sizes: Mapping[str, str] | None = None, numbers: Ma
         lines = [_what(layer, size), _how(layer), _more(layer), f"{number:,} parameters" if number else ""]
         boxes[layer.name] = (_COLOUR_OF[layer.kind], [line for line in lines if line])
     return graph(f"The network {spec.name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
-
-
-def _starts(spec: NetworkSpec, layer: Layer) -> list[str]:
-    """The layers that lead to one, as its source or past it."""
-    return [*spec.sources(layer), *(getattr(layer, "skip", None) or ())]
 
 
 def _size(layer: Layer) -> str:

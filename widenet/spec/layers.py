@@ -92,7 +92,10 @@ class HiddenLayer(Spec):
     Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately count as they were left.
     """
     delta_norm: Limit | None = None
-    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened."""
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened.
+
+    Along a sequence the sums at all positions of an example count together.
+    """
     batch_normalization: Normalization = None
     """Normalization of the sums, by unit, before the activation; true: with its defaults."""
     skip: Sources | None = None
@@ -147,7 +150,7 @@ class OutputLayer(Spec):
     delta_norm: Limit | None = None
     """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is shortened.
 
-    Costs another pass over the units.
+    Under "next" each position counts as an example. Costs another pass over the units.
     """
     cosine: Cosine | None = None
     """Score by cosine instead of by product."""

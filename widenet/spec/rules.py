@@ -7,6 +7,7 @@ from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CrossEntropy
 from widenet.spec.parts import Share
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.spatial_rules import check_spatial
 from widenet.spec.wiring import feeding, sources_of
@@ -44,15 +45,20 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
     if layer.sample is not None:
         _check_sample(place, layer)
     if layer.predict == "hidden":
-        hiding = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field and other.denoise > 0]
-        if len(hiding) != 1:
-            raise ValueError(f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise" above 0.')
-        feeding = _all_behind(layers, layer)
-        shown = [other for other in layers if other in feeding and isinstance(other, InputLayer) and other.field == layer.field]
-        telling = next((other for other in shown if other not in hiding), None)
-        if telling is not None:
-            rule = f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got "{telling.name}"'
-            raise ValueError(f'{rule}. Take it from the sources, or set "predict": "all".')
+        _check_hiding(place, layer, layers)
+
+
+def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
+    """An output that is asked for what was hidden must have it hidden, by one input, and shown by none."""
+    of_field = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field]
+    hiding = [other for other in of_field if other.denoise > 0]
+    if len(hiding) != 1:
+        raise ValueError(f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise" above 0.')
+    behind = _all_behind(layers, layer)
+    telling = next((other for other in of_field if other in behind and other not in hiding), None)
+    if telling is not None:
+        rule = f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got "{telling.name}"'
+        raise ValueError(f'{rule}. Take it from the sources, or set "predict": "all".')
 
 
 def _check_sample(place: str, layer: OutputLayer) -> None:
@@ -88,7 +94,9 @@ def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
         rule = "name another convolution" if is_convolution else "name another hidden or output layer"
-        raise ValueError(f'{place}.weights.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
+        is_recurrent = any(isinstance(other, RecurrentLayer) and other.name == share.layer for other in layers)
+        got = f'"{share.layer}", a recurrent layer, whose gates share their weights with nobody' if is_recurrent else f'"{share.layer}"'
+        raise ValueError(f"{place}.weights.layer must {rule}; got {got}.{did_you_mean(share.layer, known)}")
     if is_convolution and share.transposed:
         raise ValueError(f"{place}.weights.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:

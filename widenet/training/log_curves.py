@@ -6,25 +6,18 @@ from typing import Any
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, tag
 
-BESIDE_METRICS = (
-    "epoch",
-    "loss",
-    "seconds",
-    "evaluation_seconds",
-    "examples_per_second",
-    "learning_rate",
-    "regularization",
-    "num_examples",
-)
+SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
+BESIDE_METRICS = ("epoch", "loss", "start_loss", *SECONDS, "examples_per_second", "learning_rate", "regularization", "num_examples")
 """What a line of the log holds besides metrics."""
 
 
 def log_curves(records: Sequence[Mapping[str, Any]]) -> Html:
-    """Figures side by side: the loss, then each metric, a line a k."""
+    """Figures side by side: the loss, then each metric, a line a k; one that has a single k is called by it."""
     lines: dict[str, list[str]] = {"loss": ["loss"]}
     for name in metric_names(records):
         lines.setdefault(name.partition("@")[0], []).append(name)
-    return grid([curves(title, {name: points(records, name) for name in names}) for title, names in lines.items()])
+    titles = {title if len(names) > 1 else names[0]: names for title, names in lines.items()}
+    return grid([curves(title, {name: points(records, name) for name in names}) for title, names in titles.items()])
 
 
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:

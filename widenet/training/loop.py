@@ -22,13 +22,18 @@ from widenet.training.regularization import regularization
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
+from widenet.transfer import Ahead
+
+_START_EXAMPLES = 256
+"""How many examples at least tell what the loss began with."""
 
 
 @dataclass
 class LoopState:
     """Where a training stands: all that a resumed one needs besides the weights and the optimizer's state.
 
-    epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those steps.
+    epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those steps, reading_seconds
+    what of these they waited for batches. start_loss: the mean loss of the first start_examples examples of all.
     best: the best value of the metric so far, reached after best_epoch epochs; waited: evaluations since.
     brake: what it remembers, where the training has one.
     """
@@ -38,6 +43,9 @@ class LoopState:
     loss_sum: float = 0.0
     examples: int = 0
     seconds: float = 0.0
+    reading_seconds: float = 0.0
+    start_loss: float = 0.0
+    start_examples: int = 0
     best: float | None = None
     best_epoch: int | None = None
     waited: int = 0
@@ -51,6 +59,14 @@ class LoopState:
     def steps_made(self, steps_per_epoch: int) -> int:
         """Finished steps of the whole training, without those that the brake left out."""
         return self.epoch * steps_per_epoch + self.step - self.brake.left_out
+
+    def add(self, loss: float, num_examples: int) -> None:
+        """A step was made of so many examples."""
+        self.loss_sum += loss * num_examples
+        self.examples += num_examples
+        if self.epoch == 0 and self.start_examples < _START_EXAMPLES:
+            self.start_examples += num_examples
+            self.start_loss += (loss - self.start_loss) * num_examples / self.start_examples
 
 
 class Report(Protocol):
@@ -128,18 +144,22 @@ class Training:
     def _run_epoch(self, interrupted: Callable[[], bool]) -> bool:
         state, exchange, started = self.state, self.network.exchange, time.monotonic()
         earlier = state.seconds
-        with closing(ahead(self._prepared, range(state.step, self.stream.steps_per_epoch))) as batches:
-            for batch, prepared in batches:
+        beside = Ahead(self.network.device)
+        steps = range(state.step, self.stream.steps_per_epoch)
+        with closing(ahead(lambda step: beside.make(lambda: self._prepared(step)), steps)) as batches:
+            asked = time.monotonic()
+            for batch, prepared in map(beside.take, batches):
+                state.reading_seconds += time.monotonic() - asked
                 exchange.at(self._place(batch.step + 1))
                 stop = exchange.start_any(interrupted, "interruption")
                 loss = self._step(batch, prepared)
                 state.step = batch.step + 1
-                state.loss_sum += loss * batch.num_examples
-                state.examples += batch.num_examples
+                state.add(loss, batch.num_examples)
                 state.seconds = earlier + time.monotonic() - started
                 self.report.advance(batch.num_examples, loss)
                 if stop.result():
                     return False
+                asked = time.monotonic()
         return True
 
     def _prepared(self, step: int) -> tuple[Batch, Prepared]:
@@ -168,25 +188,16 @@ class Training:
     def _end_epoch(self, board: SummaryWriter | None) -> None:
         self._settle()
         self._check_weights()
-        state = self.state
-        seconds = max(state.seconds, 1e-9)
-        record: dict[str, Any] = {
-            "epoch": state.epoch + 1,
-            "loss": state.loss_sum / max(state.examples, 1),
-            "seconds": round(seconds, 3),
-            "examples_per_second": round(state.examples / seconds, 1),
-            "learning_rate": self._numbers(state.step).rate,
-        }
-        if self.spec.l1 or self.spec.l2:
-            record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
-        state.epoch, state.step, state.loss_sum, state.examples, state.seconds = state.epoch + 1, 0, 0.0, 0, 0.0
+        record, saving = self._begin_record(), 0.0
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
             started = time.monotonic()
             metrics = self.evaluate(self.network)
             record["evaluation_seconds"] = round(time.monotonic() - started, 3)
             record.update(metrics)
-            self.network.exchange.at(f"end of epoch {state.epoch}")
+            self.network.exchange.at(f"end of epoch {self.state.epoch}")
+            started = time.monotonic()
             self._judge(metrics)
+            saving = time.monotonic() - started
         if board is not None:
             self.run.log(record)
             for name, value in record.items():
@@ -195,7 +206,31 @@ class Training:
             board.flush()
         self.report.epoch(record)
         if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
+            started = time.monotonic()
             self._checkpoint()
+            saving += time.monotonic() - started
+        if board is not None:
+            self.run.log_more({"checkpoint_seconds": round(saving, 3)})
+
+    def _begin_record(self) -> dict[str, Any]:
+        """The line of an epoch that has just ended, but for its evaluation; the state begins the next one."""
+        state = self.state
+        seconds = max(state.seconds, 1e-9)
+        record: dict[str, Any] = {
+            "epoch": state.epoch + 1,
+            "loss": state.loss_sum / max(state.examples, 1),
+            "seconds": round(seconds, 3),
+            "reading_seconds": round(state.reading_seconds, 3),
+            "examples_per_second": round(state.examples / seconds, 1),
+            "learning_rate": self._numbers(state.step).rate,
+        }
+        if self.spec.l1 or self.spec.l2:
+            record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
+        if state.start_examples and state.epoch == 0:
+            record["start_loss"] = state.start_loss
+        state.epoch, state.step, state.loss_sum, state.examples = state.epoch + 1, 0, 0.0, 0
+        state.seconds = state.reading_seconds = 0.0
+        return record
 
     def _judge(self, metrics: dict[str, float]) -> None:
         evaluation, state = self.spec.evaluation, self.state

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import secrets
 import shutil
@@ -206,6 +207,13 @@ class RunDirectory:
         path = self.path / "log.jsonl"
         with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+
+    def log_more(self, facts: Mapping[str, Any]) -> None:
+        """Add to the last line of log.jsonl what is known only after it was written; who reads along sees the file grow."""
+        path = self.path / "log.jsonl"
+        with writing(path), path.open("r+b") as file:
+            file.seek(-len(b"}\n"), io.SEEK_END)
+            file.write(f", {json.dumps(facts)[1:]}\n".encode())
 
     def records(self) -> list[dict[str, Any]]:
         """The lines of log.jsonl, an epoch each; what a power cut left of one is passed over."""

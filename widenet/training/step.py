@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, row_gradient
+from widenet.kernels import RowGradient, Touched
 from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.limits import shorten_rows, shortening
+from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network, Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
@@ -20,7 +21,7 @@ from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import OnTile, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
-from widenet.sparse import SparseBatch, stacked
+from widenet.sparse import SparseBatch
 from widenet.spec.layers import HiddenLayer
 
 _BLOCK_ROWS = 16_384
@@ -44,16 +45,17 @@ def train_step(
     the numbers of the step, or None to leave it out.
     """
     with torch.no_grad():
-        _wake(network, prepared, rule, numbers)
+        touched = prepared.touched or network.touched(prepared)
+        _wake(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, draws)
         directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
-    loss = sum(float(penalty.detach()) for penalty in activity.penalties)
     deferred: dict[str, WideLoss] = {}
     samples: dict[str, SampledLoss] = {}
     travels: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
-        for name, output in network.outputs.items():
+        for name in network.outputs:
+            output = network.met(name, activity, touched)
             counted_E = network.example_weights(output, prepared, weights_E)
             direct_EH, share_E = directs[name].detach(), _shares(output, counted_E, directs[name])
             asked = prepared.asked[name]
@@ -71,21 +73,18 @@ def train_step(
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]
-    loss = sum((float(total) for total, _ in found), loss)
-    judged = numbers if judge is None else judge(loss, numbers)
+    totals = [penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found]
+    loss = sum(totals[1:], totals[0])
+    judged = numbers if judge is None else judge(float(loss), numbers)
     if judged is None:
-        return loss
+        return float(loss)
     numbers = judged
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
-        update = _Update(network, activity, prepared, deferred, samples)
-        if norm_limit is not None:
-            length = update.norm()
-            scale = norm_limit / length if length > norm_limit else 1.0
-            numbers = StepNumbers(numbers.number, numbers.rates, scale)
-        update.apply(rule, numbers)
+        update = _Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
+        update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
-    return loss
+    return float(loss)  # only here the host waits for the device: nothing is left to launch
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
@@ -105,7 +104,7 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
 def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
     """What updates a tile as soon as its gradient is known."""
 
-    def on_tile(shard: int, start: int, stop: int, weight_gradient: Tensor, bias_gradient: Tensor) -> None:
+    def on_tile(shard: int, start: int, stop: int, weight_gradient: Tensor | RowGradient, bias_gradient: Tensor) -> None:
         output.weight.update_tile(shard, start, stop, weight_gradient, rule, numbers)
         if output.bias is not None:
             output.bias.update_tile(shard, start, stop, bias_gradient, rule, numbers)
@@ -128,7 +127,7 @@ class _Seed(torch.autograd.Function):
 
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
     """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the gathered sums."""
-    given = [(end, gradient.to(end.device)) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
+    given = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
     with torch.enable_grad():
         # The way back begins with the seed made last; an end that several outputs share adds up their gradients in their order.
         seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
@@ -137,30 +136,38 @@ def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
         torch.autograd.backward(live)
 
 
-def _wake(network: Network, prepared: Prepared, rule: Rule, numbers: StepNumbers) -> None:
+def _wake(network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers) -> None:
     """Bring the rows that this batch reads up to date, where those without a gradient move."""
-    if not rule.idle_weights_move:
-        return
-    for (_, source), link in network.links.items():
-        if source in prepared.sparse:
-            parts, weight = prepared.sparse[source], network.wide[link.weight]
-            network.exchange.each(_waking(parts, weight, rule, numbers))
+    if rule.idle_weights_move:
+        for name, by_shard in touched.items():
+            network.exchange.each(_waking(by_shard, network.wide[name], rule, numbers))
 
 
-def _waking(parts: list[SparseBatch], weight: WideWeight, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-    return lambda shard: weight.wake(shard, torch.unique(parts[shard].indices).long(), rule, numbers)
+def _waking(touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
+    return lambda shard: weight.wake(shard, touched[shard].features_U, rule, numbers)
+
+
+def _gathered(network: Network, prepared: Prepared, activity: Activity) -> dict[str, list[Tensor]]:
+    """Of every weight of sparse inputs, the sums that were gathered from it."""
+    return {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
 
 
 class _Update:
     """The gradients of one step that wait to be applied."""
 
     def __init__(
-        self, network: Network, activity: Activity, prepared: Prepared, deferred: dict[str, WideLoss], samples: dict[str, SampledLoss]
+        self,
+        network: Network,
+        gathered: Mapping[str, list[Tensor]],
+        touched: Mapping[str, Mapping[int, Touched]],
+        deferred: dict[str, WideLoss],
+        samples: dict[str, SampledLoss],
     ) -> None:
         self.network, self.deferred = network, deferred
         self.rows: dict[str, dict[int, RowGradient]] = {}
-        for weight, uses in self._uses(activity).items():
-            self.rows[weight] = dict(network.exchange.each(_row_gradients(prepared, activity, uses)))
+        for weight, sums in gathered.items():
+            gradient_NH = torch.cat([_gradient(sums_EH) for sums_EH in sums])
+            self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, sample in samples.items():
             self._add_rows(network.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
@@ -169,12 +176,18 @@ class _Update:
         for name, wide in deferred.items():
             self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
 
-    def norm(self) -> float:
+    def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step whose whole gradient is at most so long."""
+        length = self._norm()
+        return replace(numbers, gradient_scale=limit / length if length > limit else 1.0)
+
+    def _norm(self) -> float:
         """The Euclidean length of the whole gradient."""
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
-        squares += [trunk.tensor.grad.double().square().sum() for trunk in self.network.trunk.values() if trunk.tensor.grad is not None]
+        grown = {name: trunk.tensor.grad for name, trunk in self.network.trunk.items() if trunk.tensor.grad is not None}
+        squares += [gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2 for name, gradient in grown.items()]
         return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
@@ -182,53 +195,50 @@ class _Update:
         exchange = self.network.exchange
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
-        for trunk in self.network.trunk.values():
-            gradient, weight = trunk.tensor.grad, trunk.tensor.detach()
-            if gradient is None:
-                continue
-            if weight.dim() == 1:
-                rule.apply_to_bias(weight, gradient, trunk.state, numbers)
-            else:
-                rule.apply(weight, gradient, trunk.state, numbers)
-            if trunk.norm_limit is not None:
-                shorten_rows(weight, trunk.norm_limit)
-            trunk.tensor.grad = None
+        for name, trunk in self.network.trunk.items():
+            trunk.update(rule, self._scaled(name, numbers))
         self._limit_columns()
+
+    def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
+        """The numbers of a step of a weight, whose sharers may each count for less."""
+        return replace(numbers, gradient_scale=numbers.gradient_scale * self.network.share_of_gradient(name))
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
         others = self.rows.get(weight)
         self.rows[weight] = dict(rows) if others is None else {shard: others[shard].plus(rows[shard]) for shard in rows}
 
-    def _uses(self, activity: Activity) -> dict[str, list[tuple[str, str]]]:
-        uses: dict[str, list[tuple[str, str]]] = {}
-        for key in activity.gathered:
-            uses.setdefault(self.network.links[key].weight, []).append(key)
-        return uses
-
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of(shard: int) -> Tensor:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+            share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
-                total += gradient.double().square().sum()
+                total += self._square_sum(gradient) * share
                 for bias in biases:
                     total += bias.double().square().sum()
             if name not in self.stepped:
-                touched = self.rows[name][shard]
-                for start, stop in blocks(len(touched), touched.gradient_EH.shape[1], self.network.device.type):
-                    total += touched.rows(start, stop).double().square().sum()
+                total += self._square_sum(self.rows[name][shard]) * share
             return total
 
         return of
 
+    def _square_sum(self, gradient: Tensor | RowGradient) -> Tensor:
+        """float64 []; of rows that a batch touches, a block at a time."""
+        if isinstance(gradient, Tensor):
+            return gradient.double().square().sum()
+        total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+        for start, stop in blocks(len(gradient), gradient.gradient_EH.shape[1], self.network.device.type):
+            total += gradient.rows(start, stop).double().square().sum()
+        return total
+
     def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-        weight = self.network.wide[name]
+        weight, scaled = self.network.wide[name], self._scaled(name, numbers)
 
         def of(shard: int) -> None:
             if name not in self.stepped:
-                weight.update_rows(shard, self.rows[name][shard], rule, numbers)
+                weight.update_rows(shard, self.rows[name][shard], rule, scaled)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
-                weight.update_tile(shard, start, stop, gradient, rule, numbers)
+                weight.update_tile(shard, start, stop, gradient, rule, scaled)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
 
@@ -238,7 +248,7 @@ class _Update:
         """The biases of the outputs that use a weight; some have none."""
         return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
 
-    def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor, list[Tensor]]]:
+    def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor | RowGradient, list[Tensor]]]:
         """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias gradients."""
         users = self.stepped.get(name, [])
         if not users:
@@ -246,14 +256,8 @@ class _Update:
         touched = self.rows[name][shard] if name in self.rows else None
         for index, (start, stop) in enumerate(users[0].tiles[shard]):
             found = [user.gradient(shard, index) for user in users]
-            gradient_TH = found[0][0]
-            for other_TH, _ in found[1:]:
-                gradient_TH += other_TH
-            if touched is not None:
-                features_U = touched.features_U
-                low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
-                gradient_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
-            yield start, stop, gradient_TH, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
+            gradient = _summed([gradient for gradient, _ in found], touched, start, stop)
+            yield start, stop, gradient, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
 
     def _limit_columns(self) -> None:
         """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""
@@ -265,14 +269,19 @@ class _Update:
                     _limit_columns(self.network, weight, limit, f'layer "{layer.name}"')
 
 
-def _row_gradients(prepared: Prepared, activity: Activity, uses: list[tuple[str, str]]) -> Callable[[int], tuple[int, RowGradient]]:
-    """What gives a shard, its touched rows and their gradients, over all layers that read the weight."""
-    gradient_NH = torch.cat([_gradient(activity.gathered[key]) for key in uses])
-
-    def of(shard: int) -> tuple[int, RowGradient]:
-        return shard, row_gradient(stacked([prepared.sparse[source][shard] for _, source in uses]), gradient_NH)
-
-    return of
+def _summed(gradients: list[Tensor | RowGradient], touched: RowGradient | None, start: int, stop: int) -> Tensor | RowGradient:
+    """The gradient of the rows [start, stop) of a shard from all uses of a weight; one by columns has one use."""
+    total_TH = gradients[0]
+    if isinstance(total_TH, RowGradient):
+        return total_TH
+    for other_TH in gradients[1:]:
+        assert isinstance(other_TH, Tensor)
+        total_TH += other_TH
+    if touched is not None:
+        features_U = touched.features_U
+        low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
+        total_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
+    return total_TH
 
 
 def _gradient(gathered_EH: Tensor) -> Tensor:

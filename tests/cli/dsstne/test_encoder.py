@@ -84,10 +84,26 @@ def test_of_a_data_set_that_ignores_zeros_only_what_it_lists_counts(attributes, 
     assert Model.load("found.nc.run").run.network.outputs[0].others == others
 
 
+def test_validate_holds_every_weight_to_differences(project):
+    ended = project(Network="config.json", Data="data.nc", Command="Validate", RandomSeed=3)
+    found = dict(line.split(": ") for line in ended.out.splitlines())
+    assert (ended.status, set(found)) == (0, {"Hidden/Input", "Hidden bias", "Output", "Output bias"})
+    assert found["Output"].startswith("128 checked, largest difference 0.00")
+    assert found["Hidden/Input"].startswith("128 checked, largest difference 0.00")
+
+
+def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
+    layers = [{**layer, "DeltaNorm": 0.01} if layer["Name"] == "Output" else layer for layer in CONFIG["Layers"]]
+    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
+    ended = project(Network="config.json", Data="data.nc", Command="Validate")
+    rule = "config.json: gradients must be within 0.02 of the quotient of differences; number "
+    assert (ended.status, rule in ended.err, "more." in ended.err) == (2, True, True)
+
+
 MISTAKES = [
     ({"Network": "a", "Data": "b"}, 'file.cdl: Command is missing. Add "Command".'),
     ({"Network": "a", "Data": "b", "Command": "Test"}, 'file.cdl: Command must be a known name; got "Test".'),
-    ({"Network": "a", "Data": "b", "Command": "Validate"}, "file.cdl: Command must be Train or Predict"),
+    ({"Network": "data.nc", "Data": "data.nc", "Command": "Validate"}, "data.nc"),
     ({"Network": "a", "Data": "b", "Command": "Train"}, 'file.cdl: TrainingParameters.Epochs is missing. Add "Epochs".'),
     ({"Network": "a", "Data": ["b"], "Command": "Train"}, "file.cdl: Data must be text in quotes; got ['b']."),
     ({"PredictionParameters": {}}, "file.cdl: PredictionParameters is not a known key of DSSTNE's here."),

@@ -22,6 +22,7 @@ LETTERS = {
     "Float": "f4",
     "Double": "f8",
     "RGB8": "u1",
+    "RGB16": "u2",
     "UChar": "u1",
     "Char": "i1",
 }

@@ -1,13 +1,15 @@
 """DSSTNE's NetCDF data become a dataset that says the same."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pytest
 
 from tests.interop.dsstne.files import dense_set, sparse_set
 from widenet.data.dataset import Dataset
-from widenet.errors import DataError, OptionError
+from widenet.errors import CapacityError, DataError, OptionError
 from widenet.interop.dsstne import data_set
 from widenet.interop.dsstne.data import import_data, is_listed_only
 
@@ -47,7 +49,7 @@ def test_a_sparse_set_becomes_a_sparse_field(netcdf, tmp_path, values, starts):
     assert dataset.manifest.name == "x"
 
 
-@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "UChar", "Char"])
+@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"])
 def test_every_type_of_data_is_read(netcdf, tmp_path, data_type):
     values = [[100, 1], [], [7, 0, 9]]
     sets = (
@@ -55,7 +57,7 @@ def test_every_type_of_data_is_read(netcdf, tmp_path, data_type):
         dense_set(1, "marks", [[100, 1], [5, 7], [0, 3]], data_type=data_type, sides=(2,)),
     )
     dataset = imported(netcdf("x.nc", *sets), tmp_path)
-    divisor, shift = {"RGB8": (256, 0.5), "UChar": (256, 0.5), "Char": (128, 0)}.get(data_type, (1, 0))
+    divisor, shift = {"RGB8": (256, 0.5), "RGB16": (65536, 0.5), "UChar": (256, 0.5), "Char": (128, 0)}.get(data_type, (1, 0))
     assert np.array_equal(dense_of(dataset, "items"), one_hot(ROWS, values))
     assert np.array_equal(dataset.dense("marks", slice(0, None)).numpy(), np.array([[100, 1], [5, 7], [0, 3]], "f4") / divisor - shift)
 
@@ -189,7 +191,7 @@ def column(name, values, letter="u4", dimension="uniqueExamplesDim0"):
         (bad(attributes={"name0": 3}), "attribute 'name0' must be a text; got 3."),
         (bad(attributes={"width0": 0}), "attribute 'width0' must be a whole number of at least 1; got 0."),
         (bad(attributes={"dataType0": 12}), "data set 'items': dataType0 must be one of 0 UInt, "),
-        (bad(attributes={"dataType0": 7}), "9 Char; got 7."),
+        (bad(attributes={"dataType0": 10}), "7 RGB16, 8 UChar, 9 Char; got 10."),
         (bad(attributes={"kind0": 3}), "kind0 must be 0 to 2; got 3."),
         (bad(attributes={"attributes0": 256}), "attributes0 must be below 256; got 256."),
         (bad(attributes={"dimensions0": 4}), "dimensions0 must be 1 to 3; got 4."),
@@ -219,6 +221,44 @@ def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(netcdf, tmp_path
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
     assert [found.name for found in tmp_path.iterdir()] == ["bad.nc"]
+
+
+def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf, tmp_path, monkeypatch):
+    huge = netcdf("huge.nc", sparse_set(0, "items", [[1, 2**32 - 2], [], [0]], sides=(2**32 - 1,)))
+    monkeypatch.setattr("widenet.interop.dsstne.data.available_memory", lambda: 2**40)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
+    rule = r"data set 'items': a width of 4,294,967,295 takes 137\S* GB of disk, where .* are free. Give --features, an index file"
+    with pytest.raises(CapacityError, match=rule):
+        import_data([huge], tmp_path / "data")
+    monkeypatch.setattr("widenet.interop.dsstne.data.available_memory", lambda: 2**30)
+    with pytest.raises(CapacityError, match=r"takes 34\S* GB of memory"):
+        import_data([huge], tmp_path / "data")
+    assert [found.name for found in tmp_path.iterdir()] == ["huge.nc"]
+    (tmp_path / "index").write_text("".join(f"{name}\t{index}\n" for index, name in enumerate("abc")))
+    few = netcdf("few.nc", sparse_set(0, "items", [[1], [], [0, 2]], sides=(2**32 - 1,)))
+    import_data([few], tmp_path / "data", features=tmp_path / "index")
+    assert Dataset.open(tmp_path / "data").field("items").width == 3
+
+
+@pytest.mark.parametrize("way", ["bytes", "virtual", "link", "linked group"])
+def test_a_file_that_names_other_files_is_refused_and_those_are_not_read(netcdf, tmp_path, way):
+    secret, path = tmp_path / "secret", netcdf("x.nc", sparse_set(0, "items", ROWS, VALUES), without=["sparseData0"])
+    with h5py.File(secret, "w") as file:
+        file["numbers"] = np.arange(5, dtype=np.float32)
+    with h5py.File(path, "a") as file:
+        if way == "bytes":
+            file.create_dataset("sparseData0", (5,), "f4", external=[(str(secret), 0, 20)])
+        elif way == "virtual":
+            layout = h5py.VirtualLayout((5,), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "numbers", (5,))
+            file.create_virtual_dataset("sparseData0", layout)
+        else:
+            file["sparseData0" if way == "link" else "more"] = h5py.ExternalLink(str(secret), "numbers" if way == "link" else "/")
+    if way != "bytes":
+        secret.unlink()  # so that whoever opens it fails otherwise
+    with pytest.raises(DataError, match=r"must hold all that it says; '(sparseData0|more)' lies in another file that it names"):
+        import_data([path], tmp_path / "data")
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_another_library_reads_what_is_written(tmp_path, hdf5):
     }
 
 
-@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "UChar", "Char"])
+@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"])
 def test_a_set_keeps_its_type_and_its_numbers(netcdf, tmp_path, hdf5, data_type):
     marks = [[100, 1], [5, 7], [0, 3]]
     sets = (
@@ -106,6 +106,54 @@ def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
         export_data(tmp_path / "data", tmp_path / "y.nc", targets=["nxt"])
 
 
+def named(path):
+    """A dataset of users a, b, c, whose items and countries have names."""
+    dataset_from_lists(path / "plain", ROWS, width=8, sparse={"country": [[1], [0], [1]]}, dense={"age": [[1.5], [2], [3]]})
+    export_data(path / "plain", path / "plain.nc")
+    for name, texts in {"items": ["ø", *"wxyz", "5", "6", "ü"], "country": ["fr", "de"], "users": ["c", "a", "b"]}.items():
+        (path / name).write_text("".join(f"{text}\t{index}\n" for index, text in enumerate(texts)), "utf-8")
+    features = {"items": path / "items", "country": path / "country"}
+    import_data([path / "plain.nc"], path / "data", features=features, samples=path / "users")
+    return Dataset.open(path / "data")
+
+
+def test_names_go_out_as_index_files_and_within_the_file(tmp_path, hdf5):
+    before, out = named(tmp_path), {name: tmp_path / f"{name}.index" for name in ("items", "country", "users")}
+    features = {"items": out["items"], "country": out["country"]}
+    export_data(before, tmp_path / "x.nc", features=features, samples=out["users"])
+    for name, path in out.items():
+        assert path.read_bytes() == (tmp_path / name).read_bytes()
+    _, variables = hdf5(tmp_path / "x.nc")
+    assert [name.decode() for name in variables["indToFeature1"]] == ["fr", "de"]
+    assert [name.decode() for name in variables["samples"]] == ["c", "a", "b"]
+    assert "indToFeature2" not in variables
+    assert imported(tmp_path / "x.nc", tmp_path / "after").digest == before.digest
+    assert imported(tmp_path / "plain.nc", tmp_path / "unnamed").digest != before.digest
+    assert "samples" not in hdf5(tmp_path / "plain.nc")[1]
+
+
+def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
+    same = dataset_from_lists(tmp_path / "same", ROWS, width=8, sparse={"next": [[7], [1], [0]]})
+    export_data(same, tmp_path / "x.nc", features=tmp_path / "index")
+    assert (tmp_path / "index").read_text() == "".join(f"{index}\t{index}\n" for index in range(8))
+    with pytest.raises(OptionError, match="must be FIELD=FILE for each sparse field, whose features differ; there are items, country"):
+        export_data(named(tmp_path), tmp_path / "y.nc", features=tmp_path / "z")
+    for features, message in (({"item": tmp_path / "z"}, 'Did you mean "items"'), ({"age": tmp_path / "z"}, "must name sparse fields")):
+        with pytest.raises(OptionError, match=message):
+            export_data(tmp_path / "data", tmp_path / "y.nc", features=features)
+    with pytest.raises(OptionError, match="--samples and FILE must be two files"):
+        export_data(tmp_path / "data", tmp_path / "y.nc", samples=tmp_path / "y.nc")
+    assert not (tmp_path / "y.nc").exists()
+
+
+def test_a_name_that_an_index_file_cannot_hold_is_refused_and_nothing_written(tmp_path, netcdf):
+    extra = {"dimensions": {"samplesDim": 3}, "variables": {"samples": ("text", "samplesDim", ["a", "b\tc", "d"])}}
+    imported(netcdf("x.nc", sparse_set(0, "items", ROWS), **extra), tmp_path / "data")
+    with pytest.raises(DataError, match=r"an index file cannot hold the name 'b\\tc'"):
+        export_data(tmp_path / "data", tmp_path / "y.nc", features=tmp_path / "items", samples=tmp_path / "users")
+    assert {found.name for found in tmp_path.iterdir()} == {"x.nc", "data"}
+
+
 def test_a_field_without_entries_is_written_and_read(tmp_path):
     before = dataset_from_lists(tmp_path / "before", [[], []], width=3)
     export_data(before, tmp_path / "x.nc")
@@ -114,7 +162,7 @@ def test_a_field_without_entries_is_written_and_read(tmp_path):
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     dataset_from_lists(tmp_path / "data", ROWS)
-    with pytest.raises(DataError, match="its folder must exist"):
+    with pytest.raises(OptionError, match="FILE must be in a folder that exists"):
         export_data(tmp_path / "data", tmp_path / "missing" / "x.nc")
     with pytest.raises(DataError, match="it is a directory"):
         export_data(tmp_path / "data", tmp_path / "data")

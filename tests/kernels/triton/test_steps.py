@@ -12,7 +12,7 @@ from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
 
 KINDS = ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
-PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}}
+PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "DSSTNE's": {"dialect": "dsstne"}}
 RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from widenet.cli.dsstne.pairs import index_files
+from widenet.cli.options import IndexFiles, index_files
 from widenet.errors import OptionError
 
 if TYPE_CHECKING:
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def import_data(
     sources: Annotated[list[Path], typer.Argument(metavar="FILE", help="NetCDF files; each data set in them becomes a field.")],
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
-    features: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[SET=]FILE", help="Index file that names the features: of all sparse data sets, or SET=FILE of one."),
-    ] = None,
+    features: IndexFiles = None,
     samples: Annotated[Path | None, typer.Option(help="Index file that names the examples.")] = None,
     targets: Annotated[
         list[str] | None, typer.Option(help="Data set that an output is asked for; its dense numbers of 8 bits are v/256 or v/128.")
@@ -40,11 +37,17 @@ def export_data(
     targets: Annotated[
         list[str] | None, typer.Option(help="Field that an output is asked for; example weights are written beside these alone.")
     ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[FIELD=]FILE", help="Index file of features to write: of all sparse fields, or FIELD=FILE of one."),
+    ] = None,
+    samples: Annotated[Path | None, typer.Option(help="Index file of the examples to write.")] = None,
 ) -> None:
-    """Write a dataset as DSSTNE's NetCDF data, a data set for each field and part."""
+    """Write a dataset as DSSTNE's NetCDF data, a data set for each field and part; and its index files."""
     from widenet.interop.dsstne.export import export_data as run
 
-    run(source, out, targets=targets or [])
+    named = index_files(features or [])
+    run(source, out, targets=targets or [], features=named, samples=samples)
     typer.echo(f"{out}: written.")
 
 

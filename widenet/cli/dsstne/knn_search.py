@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from widenet.cli.options import Device
 from widenet.cli.processes import Processes, run_in_processes
 
 _SEVERAL = ("--data-files", "--input-files")
@@ -47,7 +48,7 @@ def knn_search(
     score_precision: Annotated[int, typer.Option(help="Decimals of a score.", min=0)] = 3,
     output_keys_only: Annotated[bool, typer.Option("--output-keys-only", help="Write no scores.")] = False,
     report_interval: Annotated[int, typer.Option(help="Batches after which the speed is told.", min=1)] = 1000,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")] = None,
+    device: Device = None,
     processes: Processes = None,
 ) -> None:
     """Find the nearest vectors by product: key, tab, key:score key:score ..., best first."""

@@ -38,7 +38,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     else:
         names = list(reading.columns or map(str, range(1, len(first) + 1)))
     if len(names) != len(first):
-        raise DataError(f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct --columns.")
+        raise DataError(f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct {reading.option('columns')}.")
     lowered = [each.lower() for each in names]
     if len(set(lowered)) < len(names):
         twice = next(each for each in names if lowered.count(each.lower()) > 1)
@@ -47,7 +47,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
-    doubt = ", or say --no-header if line 1 is data" if has_header and reading.has_header is None else ""
+    doubt = f", or say --no-{reading.whose}header if line 1 is data" if has_header and reading.has_header is None else ""
     return Csv(name, kind, names, roles, doubt=doubt, file=file, delimiter=delimiter, has_header=has_header)
 
 

@@ -10,6 +10,7 @@ import duckdb
 
 from widenet.data.formats.columns import Columns
 from widenet.data.formats.text import TextFile
+from widenet.errors import OptionError
 
 
 @dataclass
@@ -60,10 +61,11 @@ class TextSource(Source):
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read, as far as it was said; None is guessed.
+    """How files are read, as far as it was said; None is guessed. Raises OptionError for a delimiter that is none.
 
     format: for all files. delimiter, has_header, columns: of CSV. named: columns that options name, which a header must hold.
     first_line: the number of the first line, which names the user of a session.
+    whose: what begins the names of the options that say it: "" for those of interactions, "users-", "titles-".
     """
 
     format: str | None = None
@@ -72,6 +74,22 @@ class Reading:
     columns: tuple[str, ...] | None = None
     named: frozenset[str] = frozenset()
     first_line: int = 1
+    whose: str = ""
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and (not 1 <= len(self.delimiter.encode()) <= 4 or set(self.delimiter) & set('"\r\n')):
+            rule = "must be 1 to 4 bytes without quotes and ends of lines, or tab or space"
+            raise OptionError(f"{self.option('delimiter')} {rule}; got {self.delimiter!r}.")
+
+    @property
+    def said(self) -> list[str]:
+        """The options that were given."""
+        given = {"format": self.format, "delimiter": self.delimiter, "header": self.has_header, "columns": self.columns}
+        return [self.option(name) for name, value in given.items() if value is not None]
+
+    def option(self, name: str) -> str:
+        """What an option of reading is called on the command line."""
+        return f"--{self.whose}{name}"
 
 
 class Format(Protocol):

@@ -35,8 +35,8 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
     """
     name, reading = name or str(path), reading or Reading()
     if reading.format is not None and reading.format not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise OptionError(f'--format must be one of {known}; got "{reading.format}".{did_you_mean(reading.format, FORMATS)}')
+        rule = f"{reading.option('format')} must be one of {', '.join(FORMATS)}"
+        raise OptionError(f'{rule}; got "{reading.format}".{did_you_mean(reading.format, FORMATS)}')
     if not path.exists():
         raise DataError(f"{name}: the file does not exist. Check the path.")
     if path.is_dir():
@@ -61,7 +61,7 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         return _MAGIC[magic]
     if reading.delimiter or reading.columns or reading.has_header is not None:
         return "csv"
-    lines = TextFile(path).sample()
+    lines, say = TextFile(path).sample(), reading.option("format")
     first = lines[0] if lines else ""
     if first.lstrip().startswith("{"):
         return "jsonl"
@@ -71,12 +71,12 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         known = ", ".join(FORMATS)
         raise DataError(f"{name}: line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of {known}.")
     if _UNSURE.match(first):
-        raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne.")
+        raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say} csv or {say} dsstne.")
     if any(delimiter in first for delimiter in csv.DELIMITERS):
         return "csv"
     if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
         doubt = "its lines may be a user, an item and numbers, or a user and its items"
-        raise DataError(f"{name}: {doubt}. Say --delimiter space or --format adjacency.")
+        raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter')} space or {say} adjacency.")
     return "adjacency"
 
 

@@ -1,9 +1,10 @@
 """DSSTNE's NetCDF data, read into a dataset directory."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,18 @@ from numpy.typing import NDArray
 from widenet.data.manifest import PARTS, Facts, Manifest, Part, column, value_column
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import ROWS_PER_BATCH, VOCABULARY_ROWS_PER_BATCH, VOCABULARY_SCHEMA, publication, write_contents
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import CapacityError, DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.data_set import Attribute, DataSet
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.netcdf import reading
+from widenet.plan.machine import available_memory
+from widenet.plan.numbers import amount
 
 FACTS = "dsstne"
 """Under this name `source` of a dataset's manifest keeps what each DSSTNE data set was, by field."""
 NUMBERS_PER_BATCH = 2**24
+_COUNT_BYTES, _NAME_BYTES = 8, 32
+"""What a feature takes of memory, and at least of the disk."""
 
 
 def import_data(
@@ -39,9 +44,9 @@ def import_data(
     dense field. A set FIELD.validation or FIELD.heldout beside FIELD becomes its part. Numbers become float32; indices of an example
     ascend, and of an index that repeats the values are added up. Padding of the width goes where an index file names the features.
     features: the index file of every sparse field, or those of some by name. samples: the index file of the examples.
-    targets: names of sets that outputs are asked for. Dense numbers v of 8 bits are v / 256 or v / 128 there; other sets are inputs, to
-    which unsigned ones are v / 256 - 0.5.
-    Memory holds some 2^24 numbers of each set, and the names. Raises DataError naming file, data set, rule and value.
+    targets: names of sets that outputs are asked for. Dense numbers v of 8 bits are v / 256 or v / 128 there (RGB16: v / 65536); other
+    sets are inputs, to which unsigned ones are v / 256 - 0.5.
+    Memory holds some 2^24 numbers of each set, and the names. Raises DataError and CapacityError, naming file, data set, rule and value.
     """
     if not sources:
         raise OptionError("SOURCE must be at least one NetCDF file; got none.")
@@ -53,6 +58,7 @@ def import_data(
         sets = [DataSet.of(file, number) for file in files for number in range(file.whole("datasets", least=1))]
         _check_together(sets)
         fields = _fields(sets, features, targets)
+        _check_room(fields, folder)
         facts: Facts = {"sources": [path.name for path in paths], FACTS: {each.layout.name: each.facts() for each in fields}}
         names = _example_names(sets[0], None if samples is None else Path(samples))
         say("writing")
@@ -85,10 +91,11 @@ class _Field:
     sets: Mapping[Part, DataSet]
     names: Sequence[str] | None
     is_target: bool
-    counts: NDArray[np.int64] = dataclass_field(init=False)
 
-    def __post_init__(self) -> None:
-        self.counts = np.zeros(self.layout.width if self.layout.kind == "sparse" else 0, dtype=np.int64)
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Examples that have each feature, of those that were read."""
+        return np.zeros(self.layout.width, dtype=np.int64)
 
     def facts(self) -> Facts:
         """What the data set was, as far as a dataset does not hold it."""
@@ -151,6 +158,17 @@ def _fields(sets: Sequence[DataSet], features: Mapping[str, Path | str] | Path |
         if wanted not in parts_of:
             raise OptionError(f"{option} must name data sets; got {wanted!r}.{did_you_mean(wanted, parts_of)}")
     return [_field(name, _checked_parts(parts), named.get(name), name in targets) for name, parts in parts_of.items()]
+
+
+def _check_room(fields: Sequence[_Field], folder: Path) -> None:
+    """Raise CapacityError where the features of a field, of which a file claims any number, are too many for memory or disk."""
+    memory, disk = available_memory(), shutil.disk_usage(folder).free
+    for each in (each for each in fields if each.layout.kind == "sparse"):
+        width = each.layout.width
+        for kind, needed, free in (("memory", _COUNT_BYTES * width, memory), ("disk", _NAME_BYTES * width, disk)):
+            if free is not None and needed > free:
+                rule = f"a width of {width:,} takes {amount(needed)} of {kind}, where {amount(free)} are free"
+                raise CapacityError(f"{each.sets['train'].place}: {rule}. Give --features, an index file that names fewer.")
 
 
 def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:

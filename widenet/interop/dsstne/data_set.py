@@ -47,14 +47,14 @@ NUMPY_TYPES = {
 }
 """The types of data by name, in the order of their codes, and how files hold them."""
 TYPES = tuple(NUMPY_TYPES)
-_BYTE_SCALES = {"RGB8": (256, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
-"""What a dense number of 8 bits is divided by, and what an input then subtracts."""
+_SCALES = {"RGB8": (256, 0.5), "RGB16": (65_536, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
+"""What a dense number of 8 or 16 bits is divided by, and what an input then subtracts."""
 _SIDES = ("width", "height", "length")
 
 
-def byte_scale(data_type: str, is_target: bool) -> tuple[int, float]:
+def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
     """A stored number v of a dense set means v / divisor - shift: divisor and shift."""
-    divisor, shift = _BYTE_SCALES.get(data_type, (1, 0.0))
+    divisor, shift = _SCALES.get(data_type, (1, 0.0))
     return divisor, 0.0 if is_target else shift
 
 
@@ -92,8 +92,8 @@ class DataSet:
         attributes, place = file.whole(f"attributes{number}"), f"{file.path}: data set {name!r}"
         if dimensions > len(_SIDES):
             raise DataError(f"{place}: dimensions{number} must be 1 to 3; got {dimensions}. {AGAIN}")
-        if data_type >= len(TYPES) or TYPES[data_type] == "RGB16":
-            known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES) if each != "RGB16")
+        if data_type >= len(TYPES):
+            known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
             raise DataError(f"{place}: dataType{number} must be one of {known}; got {data_type}. {AGAIN}")
         if kind >= len(KINDS) or attributes >= 2 * max(Attribute):
             what = f"kind{number} must be 0 to 2" if kind >= len(KINDS) else f"attributes{number} must be below 256"
@@ -186,9 +186,9 @@ class DataSet:
         return _in_order(counts, indices.astype(np.uint32), values)
 
     def dense_rows(self, start: int, stop: int, is_target: bool) -> NDArray[np.float32]:
-        """Examples of a dense set, float32 [E * width], numbers of 8 bits as inputs or targets mean them."""
+        """Examples of a dense set, float32 [E * width], numbers of 8 or 16 bits as inputs or targets mean them."""
         stored = self._dense(start, stop, self.width)
-        divisor, shift = byte_scale(self.data_type, is_target)
+        divisor, shift = scale_of(self.data_type, is_target)
         numbers = stored.astype(np.float32) / np.float32(divisor) - np.float32(shift)
         last = np.arange(1, stop - start + 1) * self.width
         self._check(stored, np.isfinite(numbers), start, f"data{self.number} must hold finite numbers of float32", last)

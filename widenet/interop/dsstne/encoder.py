@@ -13,6 +13,7 @@ from widenet.errors import DataError, DocumentError
 from widenet.interop.dsstne.data import import_data
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.train import SEED, train
+from widenet.interop.dsstne.validate import validate
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import top_k
@@ -48,8 +49,9 @@ class _CommandFile(Document):
 
 
 def encoder(path: Path, report: Report) -> list[str]:
-    """Do what a command file says; gives lines to print, "k,precision,recall,ndcg" for k from 1 to 10 where it says Predict.
+    """Do what a command file says, Train, Predict or Validate; gives lines to print.
 
+    Those of Predict are "k,precision,recall,ndcg" for k from 1 to 10; those of Validate say what it found of each weight.
     Files are named from the working directory. Raises DocumentError, DataError, OptionError, and what a training raises.
     """
     given = Settings(_CommandFile.read_values(path), str(path), _KEYS)
@@ -58,14 +60,15 @@ def encoder(path: Path, report: Report) -> list[str]:
             raise DocumentError(f'{path}: {key} is missing. Add "{key}".')
     command = given.choice("Command", _COMMANDS, "")
     network, data = Path(given.text("Network")), Path(given.text("Data"))
+    seed = int(given.number("RandomSeed", SEED, 0))
     if command == "validate":
-        raise given.wrong("Command", "must be Train or Predict: widenet's own tests hold its gradients to differences, for every loss")
+        return validate(network, data, seed, BATCH_SIZE)
     if command == "predict":
         return [f"{k},{precision:f},{recall:f},{ndcg:f}" for k, (precision, recall, ndcg) in enumerate(measure(network, data), start=1)]
     asked = given.within("TrainingParameters", _TRAINING_KEYS)
     if "Epochs" not in asked:
         raise DocumentError(f'{path}: TrainingParameters.Epochs is missing. Add "Epochs".')
-    settings = training_of(asked) | {"seed": int(given.number("RandomSeed", SEED, 0))}
+    settings = training_of(asked) | {"seed": seed}
     train(network, [data], Path(asked.text("Results", "network.nc")), settings, report)
     return []
 

@@ -1,6 +1,6 @@
 """A dataset directory, written as DSSTNE's NetCDF data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,15 +14,25 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
 from widenet.errors import FitError, OptionError, did_you_mean
 from widenet.interop.dsstne.data import FACTS
-from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, byte_scale
+from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of
+from widenet.interop.dsstne.index_file import write_indexes
+from widenet.interop.dsstne.names import index_files, write_names
 from widenet.interop.dsstne.netcdf import writing
+from widenet.interop.dsstne.places import check_places
 
 _KEPT = Attribute.COMPRESSED | Attribute.RECURRENT | Attribute.MUTABLE | Attribute.SPARSE_IGNORE_ZERO
 """Attributes that say nothing of the form of a set, and are written as they were read."""
 _UINT32_ENTRIES = 2**32
 
 
-def export_data(data: Dataset | str | Path, out: Path | str, *, targets: Sequence[str] = ()) -> None:
+def export_data(
+    data: Dataset | str | Path,
+    out: Path | str,
+    *,
+    targets: Sequence[str] = (),
+    features: Mapping[str, Path] | Path | None = None,
+    samples: Path | None = None,
+) -> None:
     """Write a dataset as one NetCDF file, a data set for each field and part; a file of that name is replaced.
 
     A set is called as its field, FIELD.validation or FIELD.heldout. What was read from NetCDF gets the kind, type, dimensions and
@@ -30,12 +40,18 @@ def export_data(data: Dataset | str | Path, out: Path | str, *, targets: Sequenc
     example, and its indices ascend.
     targets: fields that outputs are asked for. Example weights stand beside these alone; beside the sets that had them, or else beside
     all, if none is named: DSSTNE multiplies a sparse input by them too.
-    Raises DataError, OptionError.
+    features, samples: index files to write, of each field's features, or of those that all sparse fields have, and of the examples. Names
+    also stand in the file itself, where they are not mere numbers.
+    Raises DataError, FitError, OptionError; nothing is then written.
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     for name in targets:
         if name not in dataset.fields:
             raise OptionError(f"--targets must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}")
+    more = {f"--features {name}": path for name, path in features.items()} if isinstance(features, Mapping) else {"--features": features}
+    given = {"FILE": Path(out), **more, "--samples": samples}
+    check_places({option: path for option, path in given.items() if path is not None})
+    named = index_files(dataset, features, samples)
     written = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]
     with writing(Path(out)) as file:
         file.setncattr("datasets", np.uint32(len(written)))
@@ -46,6 +62,8 @@ def export_data(data: Dataset | str | Path, out: Path | str, *, targets: Sequenc
             for number, each in enumerate(written):
                 each.append(file, number, batch, start)
             start += batch.num_rows
+        write_names(file, dataset, {each.field.name: number for number, each in enumerate(written) if each.part == "train"})
+        write_indexes(named)
 
 
 @dataclass
@@ -113,7 +131,7 @@ class _Set:
         """The numbers as the file holds them."""
         kind = np.dtype(NUMPY_TYPES[self.data_type])
         if self.field.kind == "dense":
-            divisor, shift = byte_scale(self.data_type, self.is_target)
+            divisor, shift = scale_of(self.data_type, self.is_target)
             numbers = (numbers + np.float32(shift)) * np.float32(divisor)
         return numbers.astype(kind)
 
@@ -160,7 +178,7 @@ def _data_type(field: Field, before: object, is_target: bool) -> str:
     if not isinstance(before, str) or before not in TYPES:
         return "Float"
     kind = np.dtype(NUMPY_TYPES[before])
-    divisor, shift = byte_scale(before, is_target) if field.kind == "dense" else (1, 0.0)
+    divisor, shift = scale_of(before, is_target) if field.kind == "dense" else (1, 0.0)
     low, high = ((value + shift) * divisor for value in (field.min_value, field.max_value))
     holds = kind.kind == "f" or (np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
     return before if holds else "Float"

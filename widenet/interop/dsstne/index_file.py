@@ -1,6 +1,7 @@
 """DSSTNE's index files: a line for each name, `name<TAB>index`, in any order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from widenet.durable import appearing
@@ -41,7 +42,9 @@ def read_names(path: Path) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def write_index(path: Path, names: Sequence[str]) -> None:
-    """Write a line for each name, in order; the file appears whole, or stays as it was."""
-    with appearing(path) as file:
-        file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))
+def write_indexes(names_of: Mapping[Path, Iterable[str]]) -> None:
+    """Write index files, a line for each name, in order; all appear whole, or all stay as they were."""
+    with ExitStack() as stack:
+        for path, names in names_of.items():
+            file = stack.enter_context(appearing(path))
+            file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from widenet.durable import force_to_disk
 from widenet.errors import DataError
-from widenet.interop.dsstne.signature import begins_as_netcdf
+from widenet.interop.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.optional import optional
 
 with optional("netCDF4", "dsstne"):
     import netCDF4
+with optional("h5py", "dsstne"):
+    import h5py
+
+    from widenet.interop.hdf5 import outside
 
 AGAIN = "Write the file again."
 
@@ -131,6 +135,8 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
         raise DataError(f"{path}: must be a NetCDF file; it {what}. Check the path.")
     if not begins_as_netcdf(path):
         raise DataError(f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path.")
+    if begins_as_hdf5(path):
+        _check_alone(path)
     try:
         source = netCDF4.Dataset(path, "r")
     except OSError as error:
@@ -138,6 +144,17 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
     with source:
         source.set_auto_maskandscale(False)
         yield NetcdfFile(path, source)
+
+
+def _check_alone(path: Path) -> None:
+    """Raise DataError where a file takes something from other files: HDF5 would open any path that it names."""
+    try:
+        with h5py.File(path, "r") as file:
+            name = outside(file)
+    except (OSError, RuntimeError, TypeError) as error:
+        raise DataError(f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again.") from error
+    if name is not None:
+        raise DataError(f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}")
 
 
 @contextmanager

@@ -14,8 +14,17 @@ def is_netcdf(path: Path) -> bool:
 
 def begins_as_netcdf(path: Path) -> bool:
     """Whether a file begins as NetCDF files do."""
+    return _head(path).startswith(SIGNATURES)
+
+
+def begins_as_hdf5(path: Path) -> bool:
+    """Whether a file begins as HDF5 files do, NetCDF-4 among them."""
+    return _head(path).startswith(SIGNATURES[0])
+
+
+def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(8).startswith(SIGNATURES)
+            return file.read(8)
     except OSError:
-        return False
+        return b""

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data_set import Attribute
-from widenet.interop.dsstne.index_file import read_names, write_index
+from widenet.interop.dsstne.index_file import read_names, write_indexes
 from widenet.interop.dsstne.netcdf import writing
+from widenet.interop.dsstne.places import check_places
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as DSSTNE's layers were."""
@@ -45,7 +46,7 @@ def generate(
     """
     out, features, samples = Path(out), Path(features), Path(samples)
     tell = say or _in_silence
-    _check_places(out, features, samples)
+    check_places({"-o": out, "-f": features, "-s": samples})
     if new_features != "create" and not features.is_file():
         raise OptionError(f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f.")
     text = _Text(
@@ -61,24 +62,11 @@ def generate(
     with writing(out) as file:
         width = -(-max(1, len(text.index_of)) // WIDTH_STEP) * WIDTH_STEP
         num_entries = _write(file, name, width, text)
-        if new_features != "drop":
-            write_index(features, list(text.index_of))
-        write_index(samples, list(text.row_of))
+        write_indexes({samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of})
     for warning in text.warnings():
         tell(warning)
     counts = f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,}, {num_entries:,} entries"
     tell(f"{out}: data set {name!r}: {counts}.")
-
-
-def _check_places(out: Path, features: Path, samples: Path) -> None:
-    """Raise OptionError unless the files to be written are three, in folders that exist: all of them appear, or none."""
-    places = {"-o": out, "-f": features, "-s": samples}
-    for option, path in places.items():
-        if not path.parent.is_dir():
-            raise OptionError(f"{option} must be in a folder that exists; got {path}. Make {path.parent} first.")
-        for other, place in places.items():
-            if option < other and path.resolve() == place.resolve():
-                raise OptionError(f"{option} and {other} must be two files; got {path} twice. Name another.")
 
 
 @dataclass

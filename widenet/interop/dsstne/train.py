@@ -15,7 +15,7 @@ from widenet.parallel.group import by_leader
 from widenet.parallel.local import LocalExchange
 from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
-from widenet.spec.dsstne.network import is_dsstne, translation
+from widenet.spec.dsstne.network import Translation, is_dsstne, translation
 from widenet.spec.dsstne.settings import lowered
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -37,21 +37,15 @@ def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, 
     if out.exists():
         raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
     values = NetworkSpec.read_values(config)
-    if not is_dsstne(values):
-        raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for others.')
-    targets = [layer["field"] for layer in translation(values, str(config)).network["layers"] if layer.get("kind") == "output"]
+    targets = outputs_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
     teller = report if exchange.leads else Silence()
     with shared_folder(exchange, out, "-n") as folder:
         by_leader(exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data")
         dataset = Dataset.open(folder / "data")
-        found = translation(_with_dimensions(values, dataset.manifest), str(config))
+        network, found = network_of(values, config, dataset.manifest)
         for note in found.notes:
             teller.say(note)
-        for layer in found.network["layers"]:
-            if layer.get("kind") == "output" and is_listed_only(dataset.manifest, layer["field"]):
-                layer["others"] = "ignore"
-        network = NetworkSpec.of(found.network, f"{config}, in widenet's words")
         training = TrainingSpec.of(
             {"seed": SEED, "brake": True, "checkpoints": {"every_epochs": 10}, **found.training, **settings}, str(config)
         )
@@ -64,6 +58,22 @@ def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, 
         model = train_run(network, training, dataset, run, resume=goes_on, report=report)
     by_leader(model.network.exchange, lambda: export_model(_whole(run), out), "network")
     return model
+
+
+def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
+    """The data sets of the outputs of a DSSTNE network; raises DocumentError for another document."""
+    if not is_dsstne(values):
+        raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for others.')
+    return [layer["field"] for layer in translation(values, str(config)).network["layers"] if layer.get("kind") == "output"]
+
+
+def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tuple[NetworkSpec, Translation]:
+    """A DSSTNE network over its data sets, and what its translation says besides; raises DocumentError."""
+    found = translation(_with_dimensions(values, manifest), str(config))
+    for layer in found.network["layers"]:
+        if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
+            layer["others"] = "ignore"
+    return NetworkSpec.of(found.network, f"{config}, in widenet's words"), found
 
 
 def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, out: Path) -> None:

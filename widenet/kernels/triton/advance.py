@@ -8,7 +8,7 @@ import triton.language as tl
 def advance(weight, gradient, first, second, fade, penalties, constants, KIND: tl.constexpr):
     """Weight and states after a step, float32. fade: what the states are multiplied by before it.
 
-    penalties: `kernels.compiled.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
+    penalties: `kernels.compiled_steps.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
     """
     scale, l2, l1, keep = penalties
     gradient = scale * gradient
@@ -27,13 +27,14 @@ def _element(w, g, s, t, c, KIND: tl.constexpr):
         return w - c[2] * ahead, velocity, t
     elif KIND == "adagrad":
         total = s + g * g
-        return w - c[0] * tl.div_rn(g, tl.sqrt_rn(total) + c[1]), total, t
+        return w - c[0] * tl.div_rn(g, tl.sqrt_rn(tl.where(total < c[2], c[2], total)) + c[1]), total, t
     elif KIND == "rmsprop":
         square = c[0] * s + c[1] * (g * g)
-        return w - c[3] * tl.div_rn(g, tl.sqrt_rn(square) + c[2]), square, t
+        return w - c[3] * tl.div_rn(g, tl.sqrt_rn(tl.where(square < c[4], c[4], square)) + c[2]), square, t
     elif KIND == "adadelta":
         square = c[0] * s + c[1] * (g * g)
-        change = tl.div_rn(tl.sqrt_rn(t + c[2]), tl.sqrt_rn(square + c[2])) * g
+        step_held, held = tl.where(t < c[4], c[4], t), tl.where(square < c[4], c[4], square)
+        change = tl.div_rn(tl.sqrt_rn(step_held + c[2]), tl.sqrt_rn(held + c[2])) * g
         return w - c[3] * change, square, c[0] * t + c[1] * (change * change)
     else:
         tl.static_assert(KIND == "adam" or KIND == "adamw")

@@ -9,6 +9,7 @@ from widenet.model.activations import activate
 from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
 from widenet.model.limits import shortened
+from widenet.model.positions import Positions
 from widenet.spec.layers import HiddenLayer, Sparseness
 from widenet.spec.network import Dialect
 from widenet.spec.spatial import ConvolutionLayer
@@ -24,11 +25,13 @@ def forward(
     draws: Draws | None,
     dialect: Dialect = "widenet",
     normalized: Callable[[Tensor], Tensor] | None = None,
+    positions: Positions | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Activations float32 [E, H] and, where the layer has one, its penalty. Differentiable.
 
     sums: one product of a source and its weights a source, and the units of layers to add, float32 [E, H] each. bias: float32 [H].
     draws: the step's random numbers; None outside training. normalized: the batch normalization of the layer's sums.
+    positions: where the layer goes along a sequence; E is then their number.
     """
     total_EH = sums[0]
     for other in sums[1:]:
@@ -39,7 +42,7 @@ def forward(
         total_EH = normalized(total_EH)
     if draws is None:
         return activate(spec.activation, total_EH), None
-    total_EH = shortened(total_EH, spec.delta_norm)
+    total_EH = shortened(total_EH, spec.delta_norm, positions)
     a_EH = units_EH = activate(spec.activation, total_EH)
     if spec.dropout:
         kept_EH = draws.kept(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)

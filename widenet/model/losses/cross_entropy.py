@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from widenet.kernels.compiled import compiled_softplus_sum
 from widenet.model.losses.shape import UnitLoss
 from widenet.spec.activations import Activation
 from widenet.spec.losses import CrossEntropy
@@ -23,15 +22,6 @@ class _CrossEntropy(UnitLoss):
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         return softplus(z), a
-
-    def others_by_example(self, z_ET: Tensor, a_ET: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over the tile, which only the reported loss needs."""
-        add_up = compiled_softplus_sum() if z_ET.device.type == "cpu" else None
-        if add_up is None:
-            return softplus(z_ET).sum(dim=1, dtype=torch.float64), a_ET
-        total_E = torch.empty(len(z_ET), dtype=torch.float64)
-        add_up(z_ET.contiguous().numpy(), a_ET.contiguous().numpy(), total_E.numpy())
-        return total_E, a_ET
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
         pull_Z = share_Z if self.spec.targets == "share" else t_Z

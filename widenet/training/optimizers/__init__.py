@@ -8,17 +8,21 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
-from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
+from widenet.kernels.compiled import can_compile
+from widenet.kernels.compiled_steps import CompiledSteps, Penalties, compiled_steps
 from widenet.kernels.devices import has_triton, runs_triton
 from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 from widenet.training.optimizers.idled import Shrinkage
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
 
+DSSTNE_FLOOR = 1e-9
+"""Sums of squares below it count as so much in DSSTNE's AdaGrad, RMSProp and AdaDelta."""
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 
@@ -27,11 +31,16 @@ def is_compiled(device: str) -> bool:
     return can_compile() if device == "cpu" else has_triton()
 
 
+def guards(epsilon: float, dialect: Dialect) -> tuple[float, float]:
+    """What keeps a division by a root finite: a number added to the root, and a floor under what it is taken of, as DSSTNE has it."""
+    return (0.0, DSSTNE_FLOOR) if dialect == "dsstne" else (epsilon, 0.0)
+
+
 class Formula(Protocol):
     """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers, for the compiler."""
 
     def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
-        """See `kernels.compiled.Element`; a static method."""
+        """See `kernels.compiled_steps.Element`; a static method."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """What `element` takes as constants in step `number`."""
@@ -55,9 +64,9 @@ class Idling(Formula, Protocol):
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
 
-    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
+    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0, dialect: Dialect = "widenet") -> None:
         module = import_module(f"{__name__}.{spec.kind}")
-        formula = module.formula(spec)
+        formula = module.formula(spec, dialect)
         self.kind = spec.kind
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None
@@ -133,7 +142,7 @@ class Optimizer:
             return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
         return self.idling.fade(steps_U).float()
 
-    def _compiled_for(self, weight: Tensor) -> "Compiled | Steps | None":
+    def _compiled_for(self, weight: Tensor) -> "CompiledSteps | Steps | None":
         """The compiled steps, where the weight is one that they take."""
         if weight.dtype != torch.float32:
             return None
@@ -143,7 +152,7 @@ class Optimizer:
             return Steps(self.kind)
         if weight.device.type != "cpu":
             return None
-        return compiled(self.formula.element, len(self.state))
+        return compiled_steps(self.formula.element, len(self.state))
 
     def _penalties(self, step: StepNumbers) -> Penalties:
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
@@ -171,6 +180,11 @@ class Optimizer:
             multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)
+
+
+def held(squares: Tensor, floor: float) -> Tensor:
+    """Squares, none below the floor."""
+    return squares.clamp_min(floor) if floor else squares
 
 
 def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:

@@ -5,31 +5,35 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Adadelta
-from widenet.training.optimizers import Numbers, multiply_rows
+from widenet.training.optimizers import Numbers, guards, held, multiply_rows
 
 
 class _Adadelta:
     moves_weights = False
 
-    def __init__(self, spec: Adadelta) -> None:
+    def __init__(self, spec: Adadelta, dialect: Dialect) -> None:
         self.spec = spec
+        self.epsilon, self.floor = guards(spec.epsilon, dialect)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
         square = c[0] * s + c[1] * (g * g)
-        change = np.sqrt(t + c[2]) / np.sqrt(square + c[2]) * g
+        step_held, held = c[4] if t < c[4] else t, c[4] if square < c[4] else square
+        change = np.sqrt(step_held + c[2]) / np.sqrt(held + c[2]) * g
         return w - c[3] * change, square, c[0] * t + c[1] * (change * change)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number
-        return self.spec.decay, 1 - self.spec.decay, self.spec.epsilon, rate
+        return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         del number
-        decay, epsilon = self.spec.decay, self.spec.epsilon
+        decay, epsilon = self.spec.decay, self.epsilon
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
-        change = (state["step_square"] + epsilon).sqrt_().div_((square + epsilon).sqrt_()).mul_(gradient)
+        step_root, root = ((held(mean, self.floor) + epsilon).sqrt_() for mean in (state["step_square"], square))
+        change = step_root.div_(root).mul_(gradient)
         state["step_square"].mul_(decay).addcmul_(change, change, value=1 - decay)
         weight.add_(change, alpha=-rate)
 
@@ -45,6 +49,6 @@ class _Adadelta:
         return self.spec.decay**steps_U
 
 
-def formula(spec: Adadelta) -> _Adadelta:
+def formula(spec: Adadelta, dialect: Dialect) -> _Adadelta:
     """The formula of the spec."""
-    return _Adadelta(spec)
+    return _Adadelta(spec, dialect)

@@ -5,28 +5,32 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Adagrad
+from widenet.training.optimizers import guards, held
 
 
 class _Adagrad:
-    def __init__(self, spec: Adagrad) -> None:
+    def __init__(self, spec: Adagrad, dialect: Dialect) -> None:
         self.spec = spec
+        self.epsilon, self.floor = guards(spec.epsilon, dialect)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
         total = s + g * g
-        return w - c[0] * (g / (np.sqrt(total) + c[1])), total, t
+        held = c[2] if total < c[2] else total
+        return w - c[0] * (g / (np.sqrt(held) + c[1])), total, t
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number
-        return rate, self.spec.epsilon
+        return rate, self.epsilon, self.floor
 
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         del number
         total = state["square_sum"].addcmul_(gradient, gradient)
-        weight.addcdiv_(gradient, total.sqrt().add_(self.spec.epsilon), value=-rate)
+        weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
 
-def formula(spec: Adagrad) -> _Adagrad:
+def formula(spec: Adagrad, dialect: Dialect) -> _Adagrad:
     """The formula of the spec."""
-    return _Adagrad(spec)
+    return _Adagrad(spec, dialect)

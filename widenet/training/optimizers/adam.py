@@ -7,16 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Adam
 
 _LARGEST = torch.finfo(torch.float32).max
 
 
 class AdamFormula:
-    """Adam's step; the correction for the moments' start counts the training's steps."""
+    """Adam's step; the correction for the moments' start counts the training's steps, and one more in DSSTNE's dialect."""
 
-    def __init__(self, spec: Adam) -> None:
+    def __init__(self, spec: Adam, dialect: Dialect) -> None:
         self.spec = spec
+        self.ahead = int(dialect == "dsstne" and spec.kind == "adam")
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -28,18 +30,22 @@ class AdamFormula:
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """See `Formula.constants`."""
         beta1, beta2 = self.spec.beta1, self.spec.beta2
-        step = min(rate / (1 - beta1**number), _LARGEST)
-        return 1 - beta1, beta2, 1 - beta2, step, 1 / math.sqrt(1 - beta2**number), self.spec.epsilon
+        return 1 - beta1, beta2, 1 - beta2, *self._corrected(rate, number), self.spec.epsilon
 
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         """One step."""
         beta1, beta2 = self.spec.beta1, self.spec.beta2
         mean = state["mean"].lerp_(gradient, 1 - beta1)
         square = state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        divisor = square.sqrt().mul_(1 / math.sqrt(1 - beta2**number)).add_(self.spec.epsilon)
-        weight.addcdiv_(mean, divisor, value=-min(rate / (1 - beta1**number), _LARGEST))
+        length, factor = self._corrected(rate, number)
+        weight.addcdiv_(mean, square.sqrt().mul_(factor).add_(self.spec.epsilon), value=-length)
+
+    def _corrected(self, rate: float, number: int) -> tuple[float, float]:
+        """The rate for the mean, and the factor of the square's root, that make up for the moments' start at zero."""
+        times = number + self.ahead
+        return min(rate / (1 - self.spec.beta1**times), _LARGEST), 1 / math.sqrt(1 - self.spec.beta2**times)
 
 
-def formula(spec: Adam) -> AdamFormula:
+def formula(spec: Adam, dialect: Dialect) -> AdamFormula:
     """The formula of the spec."""
-    return AdamFormula(spec)
+    return AdamFormula(spec, dialect)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Momentum
 from widenet.training.optimizers import Numbers, multiply_rows
 from widenet.training.optimizers.idled import Roads
@@ -55,6 +56,7 @@ class Velocity:
         return self.momentum**steps_U
 
 
-def formula(spec: Momentum) -> Velocity:
+def formula(spec: Momentum, dialect: Dialect) -> Velocity:
     """The formula of the spec."""
+    del dialect
     return Velocity(spec.momentum, looks_ahead=False)

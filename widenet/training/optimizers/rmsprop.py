@@ -5,30 +5,33 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Rmsprop
-from widenet.training.optimizers import Numbers, multiply_rows
+from widenet.training.optimizers import Numbers, guards, held, multiply_rows
 
 
 class _Rmsprop:
     moves_weights = False
 
-    def __init__(self, spec: Rmsprop) -> None:
+    def __init__(self, spec: Rmsprop, dialect: Dialect) -> None:
         self.spec = spec
+        self.epsilon, self.floor = guards(spec.epsilon, dialect)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
         square = c[0] * s + c[1] * (g * g)
-        return w - c[3] * (g / (np.sqrt(square) + c[2])), square, t
+        held = c[4] if square < c[4] else square
+        return w - c[3] * (g / (np.sqrt(held) + c[2])), square, t
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number
-        return self.spec.decay, 1 - self.spec.decay, self.spec.epsilon, rate
+        return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
     def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
         del number
         decay = self.spec.decay
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
-        weight.addcdiv_(gradient, square.sqrt().add_(self.spec.epsilon), value=-rate)
+        weight.addcdiv_(gradient, held(square, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The mean square fades; the weight stands still."""
@@ -40,6 +43,6 @@ class _Rmsprop:
         return self.spec.decay**steps_U
 
 
-def formula(spec: Rmsprop) -> _Rmsprop:
+def formula(spec: Rmsprop, dialect: Dialect) -> _Rmsprop:
     """The formula of the spec."""
-    return _Rmsprop(spec)
+    return _Rmsprop(spec, dialect)

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Sgd
 
 
@@ -21,7 +22,8 @@ class _Sgd:
         weight.add_(gradient, alpha=-rate)
 
 
-def formula(spec: Sgd) -> _Sgd:
+def formula(spec: Sgd, dialect: Dialect) -> _Sgd:
     """The formula of the spec."""
     del spec
+    del dialect
     return _Sgd()

@@ -1,0 +1,73 @@
+"""Titles: read and guessed as sources are, or as options say."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.errors import DataError, OptionError
+
+
+@pytest.fixture
+def log(source):
+    return source("log.csv", "user,item\na,1\na,2\nb,1\n")
+
+
+def titles_of(folder):
+    return Dataset.open(folder).vocabulary("items").titles([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("t.csv", "id,title\n1,One\n2,Two\n", {}),
+        ("t.dat", "1::One::x\n2::Two::y\n", {}),
+        ("t.txt", gzip.compress(b"id|title\n1|One\n2|Two\n"), {}),
+        ("t.dat", "what|called\n1|One\n2|Two\n", {"title_id": "what", "title": "called"}),
+        ("t.dat", "1~One\n2~Two\n", {"titles_delimiter": "~", "titles_format": "csv"}),
+        ("t.csv", "0,One,1\n0,Two,2\n", {"titles_columns": ["kind", "title", "id"]}),
+        ("t.csv", "title,id\n1,One\n2,Two\n", {"titles_header": False}),
+        ("t.jsonl", '{"id": "1", "title": "One"}\n{"id": "2", "title": "Two"}\n', {}),
+    ],
+)
+def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, options):
+    ingest(log, tmp_path / "ds", titles=source(name, text), **options)
+    assert titles_of(tmp_path / "ds") == ["One", "Two"]
+
+
+def test_titles_may_be_a_table_in_memory(tmp_path, log):
+    manifest = ingest(log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]}))
+    assert titles_of(tmp_path / "ds") == ["One", "2"]
+    assert manifest.source["items_with_title"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"title": "x"}, "--title needs --titles. Name the file of titles."),
+        ({"titles_delimiter": "x"}, "--titles-delimiter needs --titles. Name the file of titles."),
+        ({"titles_header": False}, "--titles-header needs --titles. Name the file of titles."),
+    ],
+)
+def test_what_is_said_of_titles_needs_titles(tmp_path, log, options, message):
+    with pytest.raises(OptionError) as raised:
+        ingest(log, tmp_path / "ds", **options)
+    assert str(raised.value) == message
+
+
+def test_mistakes_name_the_option_of_titles(tmp_path, source, log):
+    with pytest.raises(DataError, match=r"Correct --titles-columns\."):
+        ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_columns=["id"])
+    with pytest.raises(OptionError, match=r'--titles-format must be one of csv, .*; got "cvs"\. Did you mean "csv"\?'):
+        ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_format="cvs")
+    with pytest.raises(OptionError, match="--titles-delimiter must be 1 to 4 bytes"):
+        ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_delimiter="")
+
+
+def test_a_pattern_that_means_several_files_is_no_source_of_titles(tmp_path, source, log):
+    for name in ("t1.csv", "t2.csv"):
+        source(name, "id,title\n1,One\n")
+    with pytest.raises(OptionError, match=r"t\?\.csv must mean one file; it means 2\. Name one\."):
+        ingest(log, tmp_path / "ds", titles=tmp_path / "t?.csv")

@@ -1,0 +1,133 @@
+"""Recommendations to somebody of whom more is known than items: categories, numbers, a sequence."""
+
+import pytest
+
+from tests.cli.conftest import widenet  # noqa: F401 a fixture
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, FitError, OptionError
+from widenet.runs import train
+
+COUNTRIES, NUM_ITEMS = ["0", "1"], 8
+ROWS = [[4 * (user % 2) + (user // 2 + step) % 4 for step in range(3)] for user in range(24)]
+"""Users of two countries in turn, each with three of the four items of the country."""
+INPUTS = [{"name": f"of {field}", "kind": "input", "field": field} for field in ("age", "items", "country")]
+OUTPUT = {"name": "next", "kind": "output", "field": "items"}
+TRAINING = {"epochs": 40, "batch_size": 8, "shards": 2, "optimizer": {"kind": "adam", "learning_rate": 0.05}}
+
+
+def network(inputs):
+    return {"layers": [*inputs, {"name": "taste", "source": [each["name"] for each in inputs], "units": 4, "activation": "tanh"}, OUTPUT]}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return dataset_from_lists(
+        tmp_path_factory.mktemp("person") / "data",
+        ROWS,
+        width=NUM_ITEMS,
+        titles=[f"Book {item}" for item in range(NUM_ITEMS)],
+        ids=[f"u{user}" for user in range(len(ROWS))],
+        sparse={"country": [[user % 2] for user in range(len(ROWS))]},
+        dense={"age": [[0.2 + user % 2 / 2, 0.5] for user in range(len(ROWS))]},
+    )
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory):
+    return train(network(INPUTS), TRAINING, data, tmp_path_factory.mktemp("person") / "run")
+
+
+def items(found):
+    return {int(one.item) // 4 for one in found}
+
+
+def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, data):
+    for user in (0, 1, 7):
+        fields = {"country": COUNTRIES[user % 2], "age": [0.2 + user % 2 / 2, 0.5]}
+        found = model.recommend([f"Book {item}" for item in ROWS[user]], k=5, fields=fields)
+        assert found == model.recommend_for(f"u{user}", data, k=5)
+        assert found == model.recommend(fields={**fields, "items": [str(item) for item in ROWS[user]]}, k=5)
+
+
+def test_a_country_alone_is_enough_for_somebody_without_items(data, tmp_path):
+    model = train(network(INPUTS[2:]), TRAINING, data, tmp_path / "run")
+    assert items(model.recommend(fields={"country": "0"}, k=4)) == {0}
+    assert items(model.recommend(fields={"country": ["1"]}, k=4)) == {1}
+    assert items(model.recommend_for("u0", data, k=1)) == {0}
+    assert items(model.recommend_for("u0", data, k=4, fields={"country": "1"})) == {1}
+    assert items(model.recommend(["0"], k=4)) == {0}
+
+
+def test_of_a_field_that_is_not_named_nothing_is_known(model):
+    assert model.recommend(["1"], k=3) == model.recommend(["1"], k=3, fields={"country": [], "age": [0.0, 0.0]})
+    assert model.recommend(["1"], k=3) != model.recommend(["1"], k=3, fields={"country": "1"})
+
+
+def test_a_sequence_stands_beside_other_fields(tmp_path):
+    rows = [[(user + step) % NUM_ITEMS for step in range(4)] for user in range(16)]
+    data = dataset_from_lists(
+        tmp_path / "data", rows, sequence=True, width=NUM_ITEMS, sparse={"country": [[user % 2] for user in range(16)]}
+    )
+    spec = {
+        "layers": [
+            {"name": "seen", "kind": "input", "field": "items"},
+            {"name": "item", "units": 4, "activation": "linear"},
+            {"name": "state", "kind": "recurrent", "cell": "gru", "units": 4},
+            {**OUTPUT, "predict": "next"},
+            {"name": "where", "kind": "input", "field": "country"},
+            {"name": "taste", "units": 4},
+            {"name": "again", "kind": "output", "field": "country"},
+        ]
+    }
+    model = train(spec, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
+    given = model.recommend(["0", "1", "2", "3"], k=3, output="next", fields={"country": "0"})
+    assert given == model.recommend_for("0", data, k=3, output="next")
+    assert given == model.recommend(k=3, output="next", fields={"items": ["0", "1", "2", "3"]})
+    assert given != model.recommend(["3", "2", "1", "0"], k=3, output="next")
+
+
+MISTAKES = {
+    "an unknown field": (
+        {"contry": "0"},
+        OptionError,
+        r'that the network reads \(age, items, country\); got "contry"\. Did you mean "country"',
+    ),
+    "an unknown category": ({"country": "XX"}, DataError, r"no id and no title matches 'XX'\. .* such as '0'"),
+    "a category that is a number": ({"country": 3}, OptionError, r'field "country" takes ids or titles, each as text; got 3\. Write \'3\''),
+    "a number too few": ({"age": 0.5}, OptionError, r'field "age" takes 2 numbers; got 1'),
+    "a number in quotes": ({"age": ["0.5", 1]}, DataError, r'field "age" takes finite numbers; got \'0\.5\''),
+    "no number": ({"age": [float("nan"), 1]}, DataError, r'field "age" takes finite numbers; got nan'),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_is_not_known_is_one_sentence(mistake, model):
+    fields, error, message = MISTAKES[mistake]
+    with pytest.raises(error, match=message):
+        model.recommend(["1"], fields=fields)
+
+
+def test_items_go_to_a_network_that_reads_some(data, tmp_path):
+    model = train(network([INPUTS[0], INPUTS[2]]), {"epochs": 1}, data, tmp_path / "run")
+    with pytest.raises(FitError, match=r"reads age, country, and no items of its output"):
+        model.recommend(["1"])
+    with pytest.raises(OptionError, match="at least one item"):
+        model.recommend()
+
+
+def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  # noqa: F811
+    run = model.run.path
+    ended = widenet("recommend", run, "book 1", "--field", "country=0", "--field", "age=0.7,9", "-k", 2)
+    assert ended.err == '"age" was 0.2 to 0.7 in training; got 9.\nFor somebody with items: Book 1\n  country: 0\n  age: 0.7; 9\n'
+    assert [line.split()[-1] for line in ended.out.splitlines()] == [
+        f"({one.item})" for one in model.recommend(["1"], k=2, fields={"country": "0", "age": [0.7, 9]})
+    ]
+    assert widenet("recommend", run, "1").err == "For somebody with items: Book 1\n  age: nothing\n  country: nothing\n"
+    ended = widenet("recommend", run, "--user", "u0", "--data", data.path, "--field", "country=1")
+    assert ended.err.endswith("\n  country, as given: 1\n")
+    for wrong, said in {
+        "country": 'FIELD=VALUE, such as country=NL; got "country"',
+        "age=young": 'commas between them; got "young"',
+    }.items():
+        ended = widenet("recommend", run, "1", "--field", wrong)
+        assert (ended.status, said in ended.err) == (2, True)

@@ -1,0 +1,216 @@
+"""A CUDA device that is none: its tensors hold numbers on a CPU, say that they are on "cuda:0", and refuse what CUDA refuses."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from tests.simulated import streams
+from tests.simulated.refusals import check_twice
+
+ROOT = str(Path(__file__).parent.parent.parent / "widenet")
+DEVICE = torch.device("cuda", 0)
+FACTORIES = ("zeros", "ones", "empty", "full", "arange", "tensor", "eye", "as_tensor")
+WAITING = {"_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select", "equal", "bincount"}
+
+waits: Counter[tuple[str, str]] = Counter()
+"""How often the host waited for the device: by the name of the stream that it waited for, and the place in widenet."""
+
+
+class OnDevice(Tensor):
+    """A tensor on the device.
+
+    Refused are operations on tensors of two devices, memory in the hands of code for a CPU, operations whose result CUDA does not
+    promise twice (`refusals`), and memory of another stream that nobody has waited for (`streams`).
+    """
+
+    held: Tensor
+    memory: streams.Memory
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> "OnDevice":
+        own = torch.Tensor._make_wrapper_subclass(
+            cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype, device="cpu"
+        )
+        own.held, own.memory = held, streams.memory_of(held)
+        return own
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        del types
+        return compute(func, args, kwargs or {})
+
+    @property
+    def device(self):
+        return DEVICE
+
+    @property
+    def is_cuda(self):
+        return True
+
+    def to(self, *args, **kwargs):
+        device, dtype, _, _ = parsed(*args, **kwargs)
+        found = self if dtype in (None, self.dtype) else PLAIN["to"](self, dtype)
+        return found if device is None or device.type == "cuda" else found.cpu().clone()
+
+    def cpu(self):
+        wait()
+        streams.read(self.memory)
+        return self.held.detach().clone()
+
+    def tolist(self):
+        return self.cpu().tolist()
+
+    def numpy(self, *_, **__):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    __array__ = numpy
+
+    def data_ptr(self):
+        raise RuntimeError("memory of a device in the hands of code for a CPU")
+
+    def new_tensor(self, data, **options):
+        return torch.tensor(data, **{"dtype": self.dtype, "device": DEVICE, **options})
+
+    def record_stream(self, stream):
+        self.memory.users.add(stream)
+
+    def __repr__(self, **_):
+        return f"OnDevice({self.held!r})"
+
+
+PLAIN: dict[str, Callable[..., Tensor]] = {name: getattr(torch, name) for name in FACTORIES}
+PLAIN |= {name: getattr(Tensor, name) for name in ("to", "pin_memory")}
+
+
+def parsed(*args, **kwargs):
+    """What `Tensor.to` is asked for: device, type, whether it need not wait."""
+    if args and isinstance(args[0], Tensor):
+        return args[0].device, args[0].dtype, False, None
+    return torch._C._nn._parse_to(*args, **kwargs)
+
+
+def wait() -> None:
+    """The host waits for the device, at the innermost place in widenet."""
+    frame = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.startswith(ROOT):
+        frame = frame.f_back
+    place = "" if frame is None else f"{frame.f_code.co_filename[len(ROOT) + 1 :]}:{frame.f_code.co_name}"
+    waits[streams.current().name, place] += 1
+
+
+def compute(func, args, kwargs):
+    """An operation of which some tensors are on the device."""
+    name, leaves = func._schema.name.removeprefix("aten::"), tree_leaves((args, kwargs))
+    if name.rstrip("_") == "copy":
+        return copied(func, args, kwargs)
+    given = [leaf for leaf in leaves if isinstance(leaf, OnDevice)]
+    check_devices(func, args, [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice)])
+    for tensor in given:
+        streams.read(tensor.memory)
+    own_args, own_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.held, (args, kwargs))
+    check_twice(func, own_args, own_kwargs)
+    masks = name.startswith("index") and any(leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor))
+    if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
+        wait()
+    found = func(*own_args, **own_kwargs)
+    known = {id(tensor.held): tensor for tensor in given}
+    for argument, value in zip(func._schema.arguments, args, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, OnDevice):
+            streams.write(value.memory)
+    for key in {"out", "self"} & set(kwargs):
+        streams.write(kwargs[key].memory)
+    return tree_map_only(Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found)
+
+
+def check_devices(func, args, strangers: list[Tensor]) -> None:
+    """Torch takes single numbers of a CPU into an operation on single numbers, as long as the result is not theirs."""
+    first_is_ours = not (args and isinstance(args[0], Tensor) and not isinstance(args[0], OnDevice) and func._schema.is_mutable)
+    takes = torch.Tag.pointwise in func.tags or func._schema.name in ("aten::index_put_", "aten::_index_put_impl_")
+    if strangers and not (first_is_ours and takes and all(tensor.dim() == 0 for tensor in strangers)):
+        raise RuntimeError(f"{func}: expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu")
+
+
+def copied(func, args, kwargs):
+    """A copy, which may go from one device to the other."""
+    target, source = args[0], args[1]
+    at_once = getattr(source, "pinned", False) and (*args, False)[2]
+    if not isinstance(target, OnDevice) or not (isinstance(source, OnDevice) or at_once):
+        wait()
+    for tensor in (target, source):
+        if isinstance(tensor, OnDevice):
+            streams.read(tensor.memory)
+    own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
+    func(*own, **kwargs)
+    if isinstance(target, OnDevice):
+        streams.write(target.memory)
+    return target
+
+
+def _factory(name: str) -> Callable[..., Tensor]:
+    def make(*args, **options):
+        device = options.get("device")
+        if device is None or torch.device(device).type != "cuda":
+            return PLAIN[name](*args, **options)
+        if name in ("tensor", "as_tensor") and not isinstance(args[0], OnDevice):
+            wait()
+        return OnDevice(PLAIN[name](*args, **{**options, "device": "cpu"}))
+
+    return make
+
+
+def _to(tensor: Tensor, *args, **kwargs) -> Tensor:
+    device, dtype, at_once, _ = parsed(*args, **kwargs)
+    if device is None or device.type != "cuda":
+        return PLAIN["to"](tensor, *args, **kwargs)
+    if not (at_once and getattr(tensor, "pinned", False)):
+        wait()
+    return OnDevice(PLAIN["to"](tensor, dtype or tensor.dtype, copy=True))
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    copy = tensor.clone()
+    copy.pinned = True
+    return copy
+
+
+@contextmanager
+def simulated() -> Iterator[Counter[tuple[str, str]]]:
+    """Torch sees the device within; gives the count of what the host waits for."""
+    waits.clear()
+    with pytest.MonkeyPatch.context() as patch, streams.simulated(patch):
+        for name in FACTORIES:
+            patch.setattr(torch, name, _factory(name))
+        patch.setattr(Tensor, "to", _to)
+        patch.setattr(Tensor, "pin_memory", _pinned)
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        patch.setattr(torch.cuda, "get_device_name", lambda _=None: "a simulated device")
+        patch.setattr(torch.cuda, "memory_reserved", lambda _=None: 0)
+        patch.setattr(torch.cuda, "memory_allocated", lambda _=None: 0)
+        patch.setattr(torch.cuda, "mem_get_info", lambda _=None: (2**34, 2**34))
+        with suppress(ImportError):
+            from triton.runtime.interpreter import GridExecutor
+
+            patch.setattr(GridExecutor, "__call__", _launched(GridExecutor.__call__))
+        yield waits
+
+
+def _launched(call: Callable[..., None]) -> Callable[..., None]:
+    def launch(kernel, *args, **options):
+        tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
+        if any(not isinstance(tensor, OnDevice) for tensor in tensors):
+            raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
+        for tensor in tensors:
+            streams.read(tensor.memory)
+            streams.write(tensor.memory)
+        return call(kernel, *tree_map_only(OnDevice, lambda tensor: tensor.held, args), **options)
+
+    return launch

@@ -1,0 +1,164 @@
+"""Trainings on a simulated CUDA device: nothing there is refused, and the numbers are those of a CPU."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import sequences
+from tests.simulated import kernels, streams
+from tests.simulated.cases import CASES, trained, weights_of
+from tests.simulated.device import OnDevice, simulated
+from tests.simulated.refusals import OrderError
+from tests.trainings import SETTINGS, WIDTH, books
+from widenet import Model, dataset_from_lists
+from widenet.kernels import devices
+from widenet.knn.neighbours import Neighbours
+from widenet.model.losses import cross_entropy
+from widenet.training import optimizers
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device is at hand")
+
+
+@pytest.fixture
+def torch_alone(monkeypatch):
+    """No Triton, and no Numba, so that a CPU computes as the simulated device does."""
+    for module in (devices, optimizers):
+        monkeypatch.setattr(module, "has_triton", lambda: False)
+    monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
+    monkeypatch.setattr(cross_entropy, "compiled_softplus_sum", lambda: None)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data", num_examples=12)
+
+
+@pytest.mark.usefixtures("torch_alone")
+@pytest.mark.parametrize("name", CASES)
+def test_a_training_has_the_bits_that_torch_gives_on_a_cpu(name, data, tmp_path):
+    expected = trained(CASES[name], data, tmp_path / "cpu", "cpu").fingerprint()
+    with simulated():
+        model = trained(CASES[name], data, tmp_path / "cuda", "cuda")
+        assert all(isinstance(part.weight, OnDevice) for weight in model.network.wide.values() for part in weight.parts.values())
+        assert model.fingerprint() == expected
+
+
+@pytest.mark.usefixtures("torch_alone")
+@pytest.mark.parametrize("name", ["gru with a layer above and a label, adamw", "embedded lstm over a sample, rmsprop"])
+def test_so_have_sequences(name, tmp_path):
+    written = sequences.write(tmp_path / "data", examples=9)
+    expected = trained(sequences.documents(name), written, tmp_path / "cpu", "cpu").fingerprint()
+    with simulated():
+        assert trained(sequences.documents(name), written, tmp_path / "cuda", "cuda").fingerprint() == expected
+
+
+PICTURES = {
+    "layers": [
+        {"name": "picture", "kind": "input", "field": "pixels", "shape": [1, 6, 6], "dropout": 0.1},
+        {"name": "edges", "kind": "convolution", "filters": 3, "kernel": 3, "activation": "relu", "batch_normalization": True},
+        {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
+        {"name": "mean", "kind": "pooling", "function": "average", "kernel": 2, "stride": 1},
+        {"name": "next", "kind": "output", "field": "items", "delta_norm": 0.5},
+    ]
+}
+
+
+@pytest.mark.usefixtures("torch_alone")
+def test_so_have_convolutions(tmp_path):
+    pixels = torch.rand(7, 36, generator=torch.Generator().manual_seed(0)).tolist()
+    written = dataset_from_lists(tmp_path / "data", [[row % 3] for row in range(7)], width=3, dense={"pixels": pixels})
+    documents = PICTURES, {"batch_size": 4, "shards": 2, "optimizer": "momentum", "l2": 0.01}
+    expected = trained(documents, written, tmp_path / "cpu", "cpu").fingerprint()
+    with simulated():
+        assert trained(documents, written, tmp_path / "cuda", "cuda").fingerprint() == expected
+
+
+@pytest.mark.usefixtures("torch_alone")
+def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path):
+    documents = SETTINGS["rmsprop, sampled"]
+    expected = trained(documents, data, tmp_path / "cpu", "cpu")
+    with simulated():
+        asked = iter([False, False, True])
+        with pytest.raises(KeyboardInterrupt):
+            trained(documents, data, tmp_path / "cuda", "cuda", interrupted=lambda: next(asked))
+        trained(documents, data, tmp_path / "cuda", "cuda", resume=True)
+        model = Model.load(tmp_path / "cuda", device="cuda")
+        assert model.fingerprint() == expected.fingerprint()
+        for each in (model, expected):
+            answers = (
+                each.evaluate(data, part="validation", ks=[3]),
+                each.recommend(["3", "5"], k=4),
+                each.recommend_for("2", data, k=WIDTH),
+                [(block.users, block.items, block.scores.tolist()) for block in each.predict(data, k=3)],
+            )
+            neighbours = Neighbours.of_model(each, "next")
+            answers += tuple(found.tolist() for found in neighbours.search(neighbours.vectors([0, 7]), k=5))
+            if each is model:
+                found = answers
+        assert found == answers
+
+
+@pytest.fixture(scope="module")
+def launched(data, tmp_path_factory):
+    """What came of the trainings through Triton's kernels, in its interpreter, which is chosen before Triton is imported."""
+    folder = tmp_path_factory.mktemp("launched")
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.simulated.kernels", str(data.path), str(folder)]
+    return [json.loads(line) for line in subprocess.run(command, env=own, cwd=ROOT, capture_output=True, check=True).stdout.splitlines()]
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_trainings_through_the_kernels_are_near_those_of_a_cpu(launched, data, tmp_path):
+    for name, found in zip(kernels.NEAR, launched, strict=False):
+        expected = weights_of(trained((CASES | SETTINGS)[name], data, tmp_path / name, "cpu", epochs=1))
+        assert found == pytest.approx(expected, rel=0.02 if name == "bfloat16" else 2e-5, abs=1e-4)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_a_device_with_room_for_logits_gives_the_bits_of_one_without(launched):
+    fingerprints = launched[len(kernels.NEAR) :]
+    assert [len(set(pair)) for pair in fingerprints] == [1] * len(kernels.ROOMS)
+    assert len({fingerprint for fingerprint, _ in fingerprints}) == len(kernels.ROOMS)
+
+
+def test_what_cuda_refuses_is_refused():
+    with simulated():
+        numbers, own = torch.zeros(3, device="cuda"), torch.zeros(3)
+        places = torch.zeros(2, dtype=torch.int64, device="cuda")
+        values = torch.tensor([1.0, 2.0], device="cuda")
+        assert (numbers + torch.tensor(1.0)).device.type == "cuda"
+        for strange in (lambda: numbers + own, lambda: own.add_(numbers), lambda: numbers.index_select(0, places.cpu())):
+            with pytest.raises(RuntimeError, match="same device"):
+                strange()
+        with pytest.raises(TypeError, match="cuda:0"):
+            numbers.numpy()
+        for adding in (
+            lambda: numbers.index_add_(0, places, values),
+            lambda: numbers.index_put_((places,), values),
+            lambda: numbers.cumsum(0),
+            lambda: numbers.sort(),
+        ):
+            with pytest.raises(OrderError):
+                adding()
+        assert numbers.long().index_add_(0, places, places + 1).tolist() == [2, 0, 0]
+
+
+def test_a_stream_that_has_not_waited_is_refused():
+    with simulated():
+        second = torch.cuda.Stream()
+        with torch.cuda.stream(second):
+            numbers = torch.zeros(3, device="cuda")
+        with pytest.raises(streams.StreamError, match="not waited"):
+            numbers + 1
+        torch.cuda.current_stream().wait_stream(second)
+        with pytest.raises(streams.StreamError, match="nobody has recorded"):
+            numbers + 1
+        numbers.record_stream(torch.cuda.current_stream())
+        assert (numbers + 1).tolist() == [1, 1, 1]

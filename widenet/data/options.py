@@ -1,0 +1,177 @@
+"""What may be said about an ingest: every option with its type and its default, and which of them go together."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from widenet.data.formats.source import Reading
+from widenet.data.known import KnownFeatures
+from widenet.data.manifest import Part
+from widenet.data.rules import check_field_name
+from widenet.data.selection import Duplicates, Moment, Selection, is_date, moment
+from widenet.data.side_fields import SideFields
+from widenet.data.sources import Roles
+from widenet.data.tables import OnRows
+from widenet.data.titles import Titles
+from widenet.errors import OptionError
+from widenet.plan.machine import available_threads
+
+_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": " "}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of an ingest, each right, and those that are given going together; docs/data.md says what they mean.
+
+    on_progress: is told each phase. on_rows: is told, within a phase, how many rows or examples are done, and of how many,
+        or None where that is not known yet.
+    Raises OptionError, or DataError for a field that cannot have its name.
+    """
+
+    user: str | None = None
+    item: str | None = None
+    value: str | None = None
+    time: str | None = None
+    min_value: float | None = None
+    keep_values: bool = False
+    users: Any = None
+    users_id: str | None = None
+    users_format: str | None = None
+    users_delimiter: str | None = None
+    users_header: bool | None = None
+    users_columns: Sequence[str] | None = None
+    sparse: Mapping[str, str] | None = None
+    dense: Mapping[str, Sequence[str]] | None = None
+    weight: str | None = None
+    titles: Any = None
+    title_id: str | None = None
+    title: str | None = None
+    titles_format: str | None = None
+    titles_delimiter: str | None = None
+    titles_header: bool | None = None
+    titles_columns: Sequence[str] | None = None
+    vocabulary: Path | str | None = None
+    grow: bool = False
+    heldout: Any = None
+    sequence: bool = False
+    heldout_last: int | None = None
+    heldout_since: Moment | None = None
+    validation_last: int | None = None
+    validation_since: Moment | None = None
+    duplicates: Duplicates | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    min_user_items: int = 0
+    min_item_users: int = 0
+    format: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    columns: Sequence[str] | None = None
+    skip_bad_lines: int = 0
+    field: str = "items"
+    name: str | None = None
+    memory: str | None = None
+    threads: int | None = None
+    on_progress: Callable[[str], None] | None = None
+    on_rows: OnRows | None = None
+
+    def __post_init__(self) -> None:
+        check_field_name(self.field)
+        selection = self.selection
+        if self.sequence and (self.keep_values or (self.value is not None and self.min_value is None)):
+            raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+        if self.sequence and self.duplicates is not None:
+            raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
+        if self.keep_values and not self.roles.numbers and selection.duplicates != "sum":
+            raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
+        if selection.needs_time and self.time is None:
+            raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
+        if self.heldout is not None and "heldout" in selection.divided:
+            raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
+        if self.grow and self.vocabulary is None:
+            raise OptionError("--grow needs --vocabulary: without one every feature is new. Name a run or a dataset.")
+        if self.skip_bad_lines < 0:
+            raise OptionError(f"--skip-bad-lines must be at least 0; got {self.skip_bad_lines}.")
+        self.known.check(self.field)
+        for made in (self.reading, self.side, self.naming):  # each checks what it is made of
+            assert made is not None
+
+    @cached_property
+    def selection(self) -> Selection:
+        """Which interactions are kept and set aside."""
+        last: dict[Part, int | None] = {"heldout": self.heldout_last, "validation": self.validation_last}
+        start: dict[Part, Moment | None] = {"heldout": self.heldout_since, "validation": self.validation_since}
+        moments = {"--since": self.since, "--until": self.until, **{f"--{part}-since": given for part, given in start.items()}}
+        return Selection(
+            self.duplicates or ("max" if self.time is None else "last"),
+            self.min_value,
+            moment("--since", self.since, -math.inf),
+            moment("--until", self.until, math.inf),
+            self.min_user_items,
+            self.min_item_users,
+            {part: number for part, number in last.items() if number is not None},
+            {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
+            self.sequence,
+            self.vocabulary is not None and not self.grow,
+            [option for option, given in moments.items() if is_date(given)],
+        )
+
+    @cached_property
+    def roles(self) -> Roles:
+        """The columns of the interactions."""
+        return Roles(self.user, self.item, self.value, self.time, self.min_value is not None and not self._counts_rows)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """How files of interactions are read."""
+        return _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
+
+    @cached_property
+    def side(self) -> SideFields:
+        """The further fields of users."""
+        sparse, dense = self.sparse or {}, self.dense or {}
+        named = [self.users_id, self.weight, *sparse.values(), *(column for columns in dense.values() for column in columns)]
+        reading = _reading("users-", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named)
+        return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
+
+    @cached_property
+    def naming(self) -> Titles:
+        """What names the items."""
+        named = [self.title_id, self.title]
+        reading = _reading("titles-", self.titles_format, self.titles_delimiter, self.titles_header, self.titles_columns, named)
+        return Titles(self.titles, self.title_id, self.title, reading)
+
+    @cached_property
+    def known(self) -> KnownFeatures:
+        """The vocabularies that are kept."""
+        return KnownFeatures(None if self.vocabulary is None else Path(self.vocabulary))
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the dataset stores values."""
+        return self.keep_values or ((self.value is not None or self._counts_rows) and self.min_value is None)
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that work at a time."""
+        return available_threads() if self.threads is None else self.threads
+
+    @property
+    def _counts_rows(self) -> bool:
+        return self.value is None and self.duplicates == "sum"
+
+
+def _reading(
+    whose: str,
+    file_format: str | None,
+    delimiter: str | None,
+    header: bool | None,
+    columns: Sequence[str] | None,
+    named: Iterable[str | None],
+) -> Reading:
+    delimiter = None if delimiter is None else _DELIMITER_WORDS.get(delimiter, delimiter)
+    names = None if columns is None else tuple(columns)
+    return Reading(file_format, delimiter, header, names, frozenset(name for name in named if name is not None), whose=whose)

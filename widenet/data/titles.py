@@ -1,0 +1,56 @@
+"""Titles of items: the table of a file that names them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from widenet.data.formats import sql
+from widenet.data.formats.columns import Columns, chosen
+from widenet.data.formats.source import Reading
+from widenet.data.sources import mistake, opened_one
+from widenet.data.tables import Tables
+from widenet.errors import DataError, OptionError
+
+
+@dataclass(frozen=True)
+class Titles:
+    """A source of titles, if there is one; raises OptionError for what was said of none.
+
+    given: a file or a table. item, title: its columns of ids and of titles. reading: how it is read.
+    """
+
+    given: Any = None
+    item: str | None = None
+    title: str | None = None
+    reading: Reading = field(default_factory=Reading)
+
+    def __post_init__(self) -> None:
+        given = {"--title-id": self.item, "--title": self.title}
+        for option in [*(name for name, value in given.items() if value), *self.reading.said]:
+            if self.given is None:
+                raise OptionError(f"{option} needs --titles. Name the file of titles.")
+
+    def read(self, tables: Tables, folder: Path) -> None:
+        """The table `titles`, perhaps empty; raises DataError when no id of the source is a feature. folder: for standard input."""
+        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+        if self.given is None:
+            return
+        source = opened_one(self.given, self.reading, folder)
+        key = chosen(source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.doubt)
+        text = chosen(source.name, source.columns, "title", self.title, source.roles.get("item"), source.doubt)
+        columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
+        try:
+            tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")  # noqa: S608
+        except duckdb.Error as error:
+            reason = str(error).split("\n", 1)[0].rstrip(".")
+            raise mistake([(source, Columns(key, text))], reason) from error
+        titled = tables.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL")
+        if not titled:
+            example = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
+            item = example[0] if example else ""
+            raise DataError(
+                f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name the column with --title-id.'
+            )
+        tables.facts |= {"titles": source.name.rpartition("/")[2], "items_with_title": titled}

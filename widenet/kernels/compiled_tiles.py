@@ -1,0 +1,327 @@
+"""A tile of an output on a CPU: logits to loss and slopes in one pass over them, compiled by Numba; import it where Numba is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba.extending import register_jitable
+from torch import Tensor
+
+from widenet.kernels.compiled import compile_for, made_once
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_PER_LOG_TWO, _LOG_TWO_HIGH, _LOG_TWO_LOW = np.float32(1.442695041), np.float32(0.693359375), np.float32(-2.12194440e-4)
+_TO_WHOLE = np.float32(1.5 * 2**23)
+_LEAST = np.float32(-87)
+_SERIES = tuple(
+    np.float32(c) for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+)
+_C0, _C1, _C2, _C3, _C4, _C5 = _SERIES
+"""Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| <= log(2) / 2. Adding _TO_WHOLE rounds to whole numbers; below _LEAST
+nothing falls any more. Neither fused nor reordered, it gives the same bits on every processor."""
+
+_PIECE, _PART, _FEW = 256, 64, 16
+"""Units whose factors are multiplied before a logarithm is taken, at most 2^256; examples whose slopes are added before the others'; and
+numbers that are folded no further."""
+
+Kernel = Callable[..., Any]
+
+
+@register_jitable(inline="always")
+def _exponential(x: Any) -> Any:
+    """exp(x) for x up to about 0, within 2 units of the last place; an undefined number stays one."""
+    x = _LEAST if x < _LEAST else x
+    shifted = np.float32(x * _PER_LOG_TWO + _TO_WHOLE)
+    whole = shifted - _TO_WHOLE
+    r = (x - whole * _LOG_TWO_HIGH) - whole * _LOG_TWO_LOW
+    series = (((((_C0 * r + _C1) * r + _C2) * r + _C3) * r + _C4) * r + _C5) * (r * r) + r + _ONE
+    return series * np.int32((shifted.view(np.int32) + 127) << 23).view(np.float32)
+
+
+@register_jitable(inline="always")
+def _same(number: Any) -> Any:
+    return number
+
+
+@register_jitable(inline="always")
+def _widened(half: Any) -> Any:
+    """The float32 of a bfloat16's bits."""
+    return np.int32(np.int32(half) << 16).view(np.float32)
+
+
+@register_jitable(inline="always")
+def _halved(number: Any) -> Any:
+    """The bits of the nearest bfloat16, of two equally near ones of the even one."""
+    bits = np.float32(number).view(np.int32)
+    return np.int16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+
+
+@register_jitable(inline="always")
+def _stays(z: Any, examples_Z: Any, units_Z: Any) -> Any:
+    """Whether an entry's slope counts: of a target that is named twice the last does."""
+    return z + 1 == len(units_Z) or units_Z[z + 1] != units_Z[z] or examples_Z[z + 1] != examples_Z[z]
+
+
+@register_jitable(inline="always")
+def _sum(number_N: Any) -> Any:
+    """The sum, by folding the numbers in half again and again, which overwrites them."""
+    count = len(number_N)
+    while count > _FEW:
+        half = (count + 1) >> 1
+        for n in range(count - half):
+            number_N[n] += number_N[n + half]
+        count = half
+    total = 0.0
+    for n in range(count):
+        total += np.float64(number_N[n])
+    return total
+
+
+@register_jitable(inline="always")
+def _peak(number_N: Any) -> Any:
+    """The largest of one or more numbers, which are overwritten."""
+    count = len(number_N)
+    while count > _FEW:
+        half = (count + 1) >> 1
+        for n in range(count - half):
+            low, high = number_N[n], number_N[n + half]
+            number_N[n] = high if high > low else low
+        count = half
+    peak = number_N[0]
+    for n in range(count):
+        peak = number_N[n] if number_N[n] > peak else peak
+    return peak
+
+
+@register_jitable(inline="always")
+def _log_of_product(x_V: Any, factor_V: Any) -> Any:
+    """The sum of log(1 + x) over a piece; overwrites the factors."""
+    count = _PIECE // 2
+    for v in range(count):
+        factor_V[v] = (1.0 + np.float64(x_V[v])) * (1.0 + np.float64(x_V[v + count]))
+    while count > _FEW:
+        count >>= 1
+        for v in range(count):
+            factor_V[v] *= factor_V[v + count]
+    product = 1.0
+    for v in range(count):
+        product *= factor_V[v]
+    return np.log(product)
+
+
+def _sigmoid(load: Any, store: Any) -> Kernel:
+    """See `CompiledTiles.sigmoid`, for the units as if none were a target."""
+
+    def sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
+        x_V, above_V, factor_V = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.float32), np.empty(_PIECE // 2, np.float64)
+        part_T, total = np.empty(len(sum_T), np.float32), 0.0
+        for first_example in range(0, len(other_E), _PART):
+            part_T[:] = _ZERO
+            for e in range(first_example, min(first_example + _PART, len(other_E))):
+                value, weight = 0.0, other_E[e]
+                for first in range(0, len(sum_T), _PIECE):
+                    logits_V, bias_V, part_V = (
+                        logits_ET[e, first : first + _PIECE],
+                        bias_T[first : first + _PIECE],
+                        part_T[first : first + _PIECE],
+                    )
+                    for v in range(len(part_V)):
+                        z = load(logits_V[v]) + bias_V[v]
+                        x = _exponential(-z if z > _ZERO else z)
+                        share = _ONE / (_ONE + x)
+                        slope = weight * (x * share if z < _ZERO else share)
+                        logits_V[v] = store(slope)
+                        part_V[v] += slope
+                        x_V[v], above_V[v] = x, _ZERO if z < _ZERO else z
+                    for v in range(len(part_V), _PIECE):
+                        x_V[v], above_V[v] = _ZERO, _ZERO
+                    value += _log_of_product(x_V, factor_V) + _sum(above_V)
+                total += value * np.float64(weight)
+            for t in range(len(sum_T)):
+                sum_T[t] += part_T[t]
+        return total
+
+    return sigmoid
+
+
+def _sigmoid_targets(store: Any) -> Kernel:
+    """Puts the targets' slopes in the place of those that `_sigmoid` gave; what that changes of the loss."""
+
+    def sigmoid_targets(
+        z_Z: Any, examples_Z: Any, units_Z: Any, values_Z: Any, target_E: Any, other_E: Any, slopes_ET: Any, sum_T: Any
+    ) -> float:
+        change = 0.0
+        for n in range(len(z_Z)):
+            z, e, t = z_Z[n], examples_Z[n], units_Z[n]
+            value = values_Z[n] if len(values_Z) > 0 else _ONE
+            other = other_E[e]
+            weight = target_E[e] if value > _ZERO else other
+            x = _exponential(-z if z > _ZERO else z)
+            share = _ONE / (_ONE + x)
+            a = x * share if z < _ZERO else share
+            softplus = np.log1p(np.float64(x)) + np.float64(_ZERO if z < _ZERO else z)
+            change += (softplus - np.float64(value) * np.float64(z)) * np.float64(weight) - softplus * np.float64(other)
+            if _stays(n, examples_Z, units_Z):
+                slope = (a - value) * weight
+                slopes_ET[e, t] = store(slope)
+                sum_T[t] += slope - a * other
+        return change
+
+    return sigmoid_targets
+
+
+def _softmax_sums(load: Any) -> Kernel:
+    """See `CompiledTiles.add_softmax_sums`."""
+
+    def softmax_sums(logits_ET: Any, bias_T: Any, peak_E: Any, total_E: Any) -> None:
+        z_T, fold_T = np.empty(len(bias_T), np.float32), np.empty(len(bias_T) + 1, np.float32)
+        for e in range(len(peak_E)):
+            for t in range(len(bias_T)):
+                z_T[t] = load(logits_ET[e, t]) + bias_T[t]
+                fold_T[t] = z_T[t]
+            fold_T[len(bias_T)] = peak_E[e]
+            peak = _peak(fold_T)
+            for t in range(len(bias_T)):
+                z_T[t] = _exponential(z_T[t] - peak)
+            total_E[e] = total_E[e] * np.exp(np.float64(peak_E[e]) - np.float64(peak)) + _sum(z_T)
+            peak_E[e] = peak
+
+    return softmax_sums
+
+
+def _softmax(load: Any, store: Any) -> Kernel:
+    """See `CompiledTiles.softmax`."""
+
+    def softmax(logits_ET: Any, bias_T: Any, log_sum_E: Any, coupling_E: Any, sum_T: Any) -> None:
+        part_T = np.empty(len(bias_T), np.float32)
+        for first_example in range(0, len(log_sum_E), _PART):
+            part_T[:] = _ZERO
+            for e in range(first_example, min(first_example + _PART, len(log_sum_E))):
+                log_sum, coupling = log_sum_E[e], coupling_E[e]
+                for t in range(len(bias_T)):
+                    delta = _exponential(load(logits_ET[e, t]) + bias_T[t] - log_sum) * coupling
+                    logits_ET[e, t] = store(delta)
+                    part_T[t] += delta
+            for t in range(len(bias_T)):
+                sum_T[t] += part_T[t]
+
+    return softmax
+
+
+def _softmax_pulls(store: Any) -> Kernel:
+    """Takes the targets' pulls from what `_softmax` gave."""
+
+    def softmax_pulls(
+        z_Z: Any, examples_Z: Any, units_Z: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, deltas_ET: Any, sum_T: Any
+    ) -> None:
+        for n in range(len(z_Z)):
+            e, t = examples_Z[n], units_Z[n]
+            if _stays(n, examples_Z, units_Z):
+                deltas_ET[e, t] = store(_exponential(z_Z[n] - log_sum_E[e]) * coupling_E[e] - pulls_Z[n])
+                sum_T[t] -= pulls_Z[n]
+
+    return softmax_pulls
+
+
+def _gather(load: Any) -> Kernel:
+    """The targets' logits."""
+
+    def gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, z_Z: Any) -> None:
+        for n in range(len(z_Z)):
+            z_Z[n] = load(logits_ET[examples_Z[n], units_Z[n]]) + bias_T[units_Z[n]]
+
+    return gather
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The targets in a tile in order of units, then examples: int64 [Z] each, units counted from the tile's first."""
+
+    examples_Z: Tensor
+    units_Z: Tensor
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """As kernels take them."""
+        return self.examples_Z.numpy(), self.units_Z.numpy()
+
+
+class CompiledTiles:
+    """What is computed of a tile's logits, float32 or bfloat16 [E, T], without the biases; the slopes take the logits' place.
+
+    bias_T: float32, or None. Sums over examples are added within parts of 64, then over these.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        """dtype: of the logits."""
+        half = dtype == torch.bfloat16
+        load, store, number = (_widened, _halved, "int16") if half else (_same, _same, "float32")
+        tile, row, wide, places = f"{number}[:, ::1]", "float32[::1]", "float64[::1]", "int64[::1]"
+        self._gather = compile_for(_gather(load), f"void({tile}, {row}, {places}, {places}, {row})")
+        self._sigmoid = compile_for(_sigmoid(load, store), f"float64({tile}, {row}, {row}, {row})")
+        self._targets = compile_for(_sigmoid_targets(store), f"float64({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
+        self._sums = compile_for(_softmax_sums(load), f"void({tile}, {row}, {row}, {wide})")
+        self._softmax = compile_for(_softmax(load, store), f"void({tile}, {row}, {row}, {row}, {row})")
+        self._pulls = compile_for(_softmax_pulls(store), f"void({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
+
+    def sigmoid(
+        self,
+        logits_ET: Tensor,
+        bias_T: Tensor | None,
+        entries: Entries,
+        values_Z: Tensor | None,
+        target_weight_E: Tensor,
+        other_weight_E: Tensor,
+    ) -> tuple[float, Tensor]:
+        """Cross-entropy under a sigmoid: the weighted loss and the slopes' sums over examples, float32 [T].
+
+        values_Z: float32, the targets; None: ones. An example's targets above zero count `target_weight_E`, all else `other_weight_E`.
+        """
+        tile, bias, sum_T = _array(logits_ET), _biases(bias_T, logits_ET), torch.zeros(logits_ET.shape[1])
+        targets, others = target_weight_E.numpy(), other_weight_E.numpy()
+        z_Z = self._logits(tile, bias, entries)
+        loss = self._sigmoid(tile, bias, others, sum_T.numpy())
+        values = np.zeros(0, np.float32) if values_Z is None else values_Z.numpy()
+        return loss + self._targets(z_Z, *entries.arrays, values, targets, others, tile, sum_T.numpy()), sum_T
+
+    def add_softmax_sums(self, logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, peak_E: Tensor, total_E: Tensor) -> Tensor:
+        """The targets' logits, float32 [Z]; the tile, which stays as it is, is counted in the running sums, in place.
+
+        peak_E: float32, the largest logit so far. total_E: float64, the sum so far of exp(z - peak).
+        """
+        tile, bias = _array(logits_ET), _biases(bias_T, logits_ET)
+        self._sums(tile, bias, peak_E.numpy(), total_E.numpy())
+        return torch.from_numpy(self._logits(tile, bias, entries))
+
+    def softmax(
+        self, logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, pulls_Z: Tensor, log_sum_E: Tensor, coupling_E: Tensor
+    ) -> Tensor:
+        """The slopes p * coupling, less the targets' pulls: their sums over examples, float32 [T]. log_sum_E: of the denominator of p."""
+        tile, bias, sum_T = _array(logits_ET), _biases(bias_T, logits_ET), torch.zeros(logits_ET.shape[1])
+        z_Z, rows = self._logits(tile, bias, entries), (log_sum_E.numpy(), coupling_E.numpy())
+        self._softmax(tile, bias, *rows, sum_T.numpy())
+        self._pulls(z_Z, *entries.arrays, pulls_Z.numpy(), *rows, tile, sum_T.numpy())
+        return sum_T
+
+    def _logits(self, tile: np.ndarray, bias: np.ndarray, entries: Entries) -> np.ndarray:
+        z_Z = np.empty(len(entries.units_Z), np.float32)
+        self._gather(tile, bias, *entries.arrays, z_Z)
+        return z_Z
+
+
+@made_once
+def compiled_tiles(dtype: torch.dtype) -> CompiledTiles:
+    """The passes over tiles of one type."""
+    return CompiledTiles(dtype)
+
+
+def _array(logits_ET: Tensor) -> np.ndarray:
+    """The same memory; of bfloat16, which numpy has not, the bits."""
+    bits = logits_ET.view(torch.int16) if logits_ET.dtype == torch.bfloat16 else logits_ET
+    return bits.numpy()
+
+
+def _biases(bias_T: Tensor | None, logits_ET: Tensor) -> np.ndarray:
+    return np.zeros(logits_ET.shape[1], np.float32) if bias_T is None else bias_T.numpy()

@@ -1,0 +1,65 @@
+"""What the activations that look at a whole layer divide by: sums over its units, a tile at a time and then over all shards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.kernels import exact_sum
+from widenet.model.exchange import Exchange
+
+
+@dataclass
+class RowSum:
+    """A shard's part of it, for E examples.
+
+    kind: the activation. sum_E: float64; under a softmax of exp(z - largest). peak_E: float32, the largest logit, which a softmax needs.
+    """
+
+    kind: str
+    peak_E: Tensor
+    sum_E: Tensor
+
+    @classmethod
+    def empty(cls, kind: str, num_examples: int, device: torch.device) -> "RowSum":
+        """The sum over no unit."""
+        peak_E = torch.full((num_examples,), -torch.inf, device=device)
+        return cls(kind, peak_E, torch.zeros_like(peak_E, dtype=torch.float64))
+
+    def add(self, logits_ET: Tensor) -> None:
+        """Count a tile's logits."""
+        if self.kind == "softmax":
+            self._raise_peak(logits_ET.amax(dim=1))
+            self.sum_E += torch.sub(logits_ET, self.peak_E[:, None]).exp_().sum(dim=1)
+        else:
+            self.sum_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
+
+    def add_shares(self, share_ET: Tensor, peak_E: Tensor) -> None:
+        """Count a tile of a softmax: exp(z - its largest logit), and that logit."""
+        self._raise_peak(peak_E)
+        self.sum_E += share_ET.sum(dim=1) * torch.exp((peak_E - self.peak_E).double())
+
+    def _raise_peak(self, peak_E: Tensor) -> None:
+        higher_E = torch.maximum(self.peak_E, peak_E)
+        self.sum_E *= torch.exp((self.peak_E - higher_E).double())
+        self.peak_E = higher_E
+
+
+def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:
+    """The sum over all units, float32 [E]; of a softmax its logarithm. sums: of every shard at hand."""
+    if sums[0].kind != "softmax":
+        return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()
+    both = exchange.gather([torch.stack([own.peak_E.double(), own.sum_E]) for own in sums], where)
+    peaks, totals = [peak_E.float() for peak_E, _ in both], [sum_E for _, sum_E in both]
+    peak_E = torch.stack(peaks).amax(dim=0)
+    scaled = [sum_E * torch.exp((own_E - peak_E).double()) for own_E, sum_E in zip(peaks, totals, strict=True)]
+    return (peak_E.double() + torch.log(exact_sum(scaled))).float()
+
+
+def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
+    """The activations of some logits [E, N]. total_E1: as of `over_shards`; where it is zero they are zero."""
+    if kind == "softmax":
+        return torch.exp(logits - total_E1)
+    parts = torch.relu(logits) if kind == "relu_max" else logits
+    return torch.where(total_E1 == 0, 0.0, parts / total_E1)

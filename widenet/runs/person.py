@@ -1,0 +1,125 @@
+"""What a network is told of one person: items by id or title, and what stands in its other fields."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet.errors import DataError, FitError, OptionError, did_you_mean
+from widenet.predict.arguments import checked_items, checked_values, named_history
+from widenet.sparse import SparseBatch
+from widenet.training.run_directory import RunDirectory
+
+Fields = Mapping[str, Any]
+"""By name of an input field: ids or titles of its features, or the numbers of a dense one; a single one need be no list."""
+
+_OTHERS_SHOWN = 5
+
+
+def item_field(run: RunDirectory, output: str) -> str | None:
+    """The input field of items that are named without one: that of an output, or else the only one; None where there is neither."""
+    read = [layer.field for layer in run.network.inputs]
+    asked = next(layer.field for layer in run.network.outputs if layer.name == output)
+    return asked if asked in read else read[0] if len(set(read)) == 1 else None
+
+
+def with_items(run: RunDirectory, output: str, items: Sequence[str], fields: Fields | None) -> dict[str, list[Any]]:
+    """What is said of a person, by field, items first where there are any; raises OptionError, FitError."""
+    said = {name: _listed(value) for name, value in (fields or {}).items()}
+    known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
+    if unknown := next((name for name in said if name not in known), None):
+        rule = f"a field must be one that the network reads ({', '.join(known)})"
+        raise OptionError(f'{rule}; got "{unknown}".{did_you_mean(unknown, known)}')
+    named = checked_items(items) if not said or not _is_empty(items) else []
+    if named:
+        field = item_field(run, output)
+        if field is None:
+            raise FitError(f"this network reads {', '.join(known)}, and no items of its output. Say what is known with --field, or fields.")
+        said = {field: [*named, *said.pop(field, [])], **said}
+    return said
+
+
+def told(
+    run: RunDirectory, said: Mapping[str, Sequence[Any]], item_values: Sequence[float] | None = None
+) -> dict[str, SparseBatch | Tensor]:
+    """What is said by field, each as a batch of one example.
+
+    item_values: one number for each feature of the first of these fields. Raises DataError, FitError, OptionError.
+    """
+    found: dict[str, SparseBatch | Tensor] = {}
+    for position, (name, values) in enumerate(said.items()):
+        record = run.fields[name]
+        if record.kind == "dense":
+            found[name] = torch.tensor([_numbers(name, values, record.width)])
+            continue
+        numbers = None if item_values is None or position else checked_values(item_values, len(values))
+        found[name] = named_history(run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence")
+    return found
+
+
+def nothing(run: RunDirectory, field: str) -> SparseBatch | Tensor:
+    """A field of somebody of whom nothing is known: no feature, or zeros; a batch of one example."""
+    record = run.fields[field]
+    return torch.zeros(1, record.width) if record.kind == "dense" else SparseBatch.from_lists([[]])
+
+
+def understood(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """By field, the titles of the features that are meant, or the numbers as text."""
+    found = {}
+    for name, values in said.items():
+        if run.fields[name].kind == "dense":
+            found[name] = [f"{value:g}" for value in values]
+        else:
+            vocabulary = run.vocabulary(name)
+            found[name] = vocabulary.titles([vocabulary.find(text)[0] for text in _names(name, values)])
+    return found
+
+
+def doubts(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Where something may be meant otherwise, a sentence each: a text that fits several features, a number unlike those trained with."""
+    told(run, said)  # refuses what is wrong
+    sentences = []
+    for name, values in said.items():
+        record = run.fields[name]
+        if record.kind == "dense":
+            low, high = record.min_value, record.max_value
+            odd = [value for value in values if not low <= np.float32(value) <= high]
+            sentences += [f'"{name}" was {low:g} to {high:g} in training; got {value:g}.' for value in odd]
+            continue
+        vocabulary = run.vocabulary(name)
+        for text in _names(name, values):
+            taken, *others = vocabulary.find(text)
+            if others:
+                shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
+                more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
+                [title] = vocabulary.titles([taken])
+                sentences.append(f'"{text}" is taken for {title} ({vocabulary.ids([taken])[0]}), the most popular; others: {shown}{more}.')
+    return sentences
+
+
+def _is_empty(items: object) -> bool:
+    return isinstance(items, list | tuple) and not items
+
+
+def _listed(value: object) -> list[Any]:
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+
+
+def _names(field: str, values: Sequence[Any]) -> list[str]:
+    wrong = [value for value in values if not isinstance(value, str)]
+    if wrong:
+        raise OptionError(f'field "{field}" takes ids or titles, each as text; got {wrong[0]!r}. Write {str(wrong[0])!r}.')
+    return list(values)
+
+
+def _numbers(field: str, values: Sequence[Any], width: int) -> list[float]:
+    if len(values) != width:
+        raise OptionError(f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.')
+    for value in values:
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise DataError(f'field "{field}" takes finite numbers; got {value!r}.')
+    return [float(value) for value in values]
