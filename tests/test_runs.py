@@ -230,10 +230,10 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads, data, undistur
 
 
 def test_predictions_are_computed_in_one_thread_an_operation_and_torch_has_its_threads_back_between_them(data, tmp_path, monkeypatch):
-    threads = []
+    threads, model = [], train(*SETTINGS["adam, tied"], data, tmp_path / "run")
     monkeypatch.setattr(rows, "top_k", lambda *inputs, top_k=rows.top_k: threads.append(torch.get_num_threads()) or top_k(*inputs))
     torch.set_num_threads(2)
-    blocks = train(*SETTINGS["adam, tied"], data, tmp_path / "run").predict(data, k=3)
+    blocks = model.predict(data, k=3)
     assert torch.get_num_threads() == 2
     next(blocks)
     assert (threads, torch.get_num_threads()) == ([1], 2)
