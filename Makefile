@@ -12,7 +12,7 @@ demo: .venv/.stamp
 	$(BIN)/widenet demo $(if $(DATA),--data '$(DATA)')
 
 test: .venv/.stamp
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
 test-gpu: .venv/.stamp

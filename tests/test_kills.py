@@ -5,8 +5,15 @@ import pytest
 from benchmarks.kills import disturbed, prepare
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A folder with documents and a dataset, and the fingerprint of the training that one process makes of them."""
+    folder = tmp_path_factory.mktemp("kills")
+    return folder, prepare(folder, epochs=16)
+
+
 @pytest.mark.parametrize(("launcher", "kills", "seed"), [("widenet train --processes 2", 3, 1), ("torchrun --max-restarts 3", 2, 3)])
-def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(launcher, kills, seed, tmp_path):
-    expected = prepare(tmp_path, epochs=16)
-    tally = disturbed(tmp_path, launcher, kills, seed)
+def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(launcher, kills, seed, undisturbed):
+    folder, expected = undisturbed
+    tally = disturbed(folder, launcher, kills, seed)
     assert (tally.kills, tally.fingerprint) == (kills, expected)

@@ -55,20 +55,28 @@ WITHOUT = """
 import json, sys
 
 class Missing:
+    names = []
+
+    def holds(self, name):
+        return any(name == each or name.startswith(each + ".") for each in self.names)
+
     def find_spec(self, name, path=None, target=None):
-        if any(name == each or name.startswith(each + ".") for each in {missing}):
+        if self.holds(name):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
-sys.meta_path.insert(0, Missing())
+missing = Missing()
+sys.meta_path.insert(0, missing)
 sys.path.insert(0, {folder!r})
 from widenet.cli import main
-for line in json.loads({lines!r}):
+for missing.names, line in json.loads({lines!r}):
+    for name in [name for name in sys.modules if missing.holds(name)]:
+        del sys.modules[name]
     try:
         main(line)
     except SystemExit as ended:
         print(f"ended {{ended.code or 0}}", file=sys.stderr)
 """
-"""Runs command lines where libraries are missing."""
+"""Runs command lines, each where some libraries are missing."""
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +120,9 @@ def installed(built, tmp_path_factory):
     return folder
 
 
-def isolated(folder, missing, *lines, cwd):
-    """What command lines of an installed package print and how they end, without some libraries, and without this checkout."""
-    code = WITHOUT.format(missing=sorted(missing), folder=str(folder), lines=json.dumps([line.split() for line in lines]))
+def isolated(folder, lines, cwd):
+    """What command lines of an installed package, each with the libraries that it lacks, print and how they end, without this checkout."""
+    code = WITHOUT.format(folder=str(folder), lines=json.dumps([(missing, line.split()) for missing, line in lines]))
     return called(["-I", "-W", "error", "-c", code], cwd=cwd)
 
 
@@ -138,7 +146,7 @@ def test_the_installed_package_works_without_any_extra(installed, tmp_path):
         "recommend run a --json --device cpu",
         "demo --help",
     ]
-    ended = isolated(installed, COMMANDS, *lines, cwd=tmp_path)
+    ended = isolated(installed, [(list(COMMANDS), line) for line in lines], cwd=tmp_path)
     assert [line for line in ended.stderr.splitlines() if line.startswith("ended")] == ["ended 0"] * len(lines)
     assert f"widenet {PROJECT['version']}\n" in ended.stdout
     assert '"$schema"' in ended.stdout
@@ -156,17 +164,15 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("library", COMMANDS)
-def test_a_missing_library_is_one_sentence_with_its_extra(library, folder):
+def test_a_missing_library_is_one_sentence_with_its_extra(folder):
     before = sorted(folder.rglob("*"))
-    ended = isolated(ROOT, [library], *[line.replace("OUT", "out") for line in COMMANDS[library]], cwd=folder)
-    extra, name = EXTRAS[library]
-    said = f"widenet: {name} must be installed for this; No module named '{library}"
-    lines = ended.stderr.splitlines()
-    assert len(lines) == 2 * len(COMMANDS[library])
-    assert lines[1::2] == ["ended 2"] * len(COMMANDS[library])
-    assert [line for line in lines[::2] if not line.startswith(said)] == []
-    assert {line.rpartition("`")[0].rpartition("`")[2] for line in lines[::2]} == {f"pip install 'widenet[{extra}]'"}
+    asked = [([library], line.replace("OUT", "out")) for library, lines in COMMANDS.items() for line in lines]
+    ended = isolated(ROOT, asked, cwd=folder).stderr.splitlines()
+    assert ended[1::2] == ["ended 2"] * len(asked)
+    for ((library,), line), said in zip(asked, ended[::2], strict=True):
+        extra, name = EXTRAS[library]
+        assert said.startswith(f"widenet: {name} must be installed for this; No module named '{library}"), line
+        assert said.rpartition("`")[0].rpartition("`")[2] == f"pip install 'widenet[{extra}]'", line
     assert sorted(folder.rglob("*")) == before
 
 

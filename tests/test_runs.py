@@ -230,10 +230,10 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads, data, undistur
 
 
 def test_predictions_are_computed_in_one_thread_an_operation_and_torch_has_its_threads_back_between_them(data, tmp_path, monkeypatch):
-    threads = []
+    threads, model = [], train(*SETTINGS["adam, tied"], data, tmp_path / "run")
     monkeypatch.setattr(rows, "top_k", lambda *inputs, top_k=rows.top_k: threads.append(torch.get_num_threads()) or top_k(*inputs))
     torch.set_num_threads(2)
-    blocks = train(*SETTINGS["adam, tied"], data, tmp_path / "run").predict(data, k=3)
+    blocks = model.predict(data, k=3)
     assert torch.get_num_threads() == 2
     next(blocks)
     assert (threads, torch.get_num_threads()) == ([1], 2)
@@ -373,10 +373,19 @@ def test_a_run_without_weights_cannot_be_loaded(data, tmp_path):
         Model.load(tmp_path / "run")
 
 
-@pytest.mark.parametrize("names", ["Model, train", "train, Model", "Dataset, Model, Network, Training, dataset_from_lists, train"])
-def test_the_public_train_is_the_function_whatever_is_imported_first(names):
-    code = f"from widenet import {names}\nimport widenet\nassert callable(train) and widenet.train is train and widenet.Model is Model"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+IMPORTS = ["Model, train", "train, Model", "Dataset, Model, Network, Training, dataset_from_lists, train"]
+AFRESH = """
+import sys, torch
+for names in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "widenet"]:
+        del sys.modules[name]
+    exec(f"from widenet import {names}; import widenet")
+    assert callable(train) and widenet.train is train and widenet.Model is Model, names
+"""
+
+
+def test_the_public_train_is_the_function_whatever_is_imported_first():
+    ended = subprocess.run([sys.executable, "-c", AFRESH, *IMPORTS], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

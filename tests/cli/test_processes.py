@@ -107,13 +107,6 @@ def test_two_processes_predict_as_one(place, widenet, monkeypatch):
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
 
 
-def test_torchrun_trains_the_same_bits(place):
-    status, out, err = ended(started(place, words(out="torchrun", more=[]), before=TORCHRUN))
-    assert (status, out) == (0, f"torchrun: trained. Fingerprint {Model.load(place / 'one-short').fingerprint()}\n"), err
-    assert err.count("epoch   1 ") == err.count("Next: widenet evaluate") == 1
-    assert outcome(place / "torchrun") == outcome(place / "one-short")
-
-
 USES = """
 def uses(model):
     recommended = [(one.item, one.score) for one in model.recommend(["1", "3"], k=3)]
@@ -198,15 +191,25 @@ def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment
     assert (found.status, found.err.count("\n")) == (2, said)
 
 
+AGAIN = "torchrun has started this training again"
+
+
 class Long:
     """A long training in two processes, stopped by what the test does not read: it is in the midst of its epochs, after some of them."""
 
-    def __init__(self, place, out, epochs=6, **how):
-        self.out = place / out
+    def __init__(self, place, out, **how):
+        self.out, self.said = place / out, ""
         self.process = started(place, words("long", out, **how), before=how.get("before", ()))
         fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        head = iter(self.process.stderr.readline, b"")
-        assert any(line.startswith(b"epoch %3d  " % epochs) for line in head)
+        self.read("epoch   6  ")
+
+    def read(self, *beginnings):
+        """Read on until a line has begun with each of these, one after the other; the processes are then those that train now."""
+        for beginning in beginnings:
+            while not (line := self.process.stderr.readline().decode()).startswith(beginning):
+                assert line, f"no {beginning!r} in:\n{self.said}"
+                self.said += line
+            self.said += line
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         self.children = {_rank(child): os.pidfd_open(int(child)) for child in children}
         assert sorted(self.children) == [0, 1]
@@ -264,21 +267,20 @@ def test_where_the_command_itself_is_killed_its_processes_save_and_end(how, plac
     assert long.go_on(place) == outcome(place / "one-long")
 
 
-@pytest.mark.parametrize(
-    ("killed", "epochs", "said"),
-    [
-        (0, 6, ["torchrun has started this training again; it begins anew, as there is no checkpoint yet."]),
-        (1, 31, ["torchrun has started this training again; it goes on from its newest checkpoint.", "Going on after epoch 30, step 0."]),
-    ],
-    ids=["before the first checkpoint", "after it"],
-)
-def test_torchrun_brings_a_training_back_after_a_process_was_killed(killed, epochs, said, place):
-    out = f"again-{killed}"
-    long = Long(place, out, epochs, before=TORCHRUN, more=[])
-    signal.pidfd_send_signal(long.children[killed], signal.SIGKILL)
+def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_first_checkpoint_and_after_it(place):
+    long = Long(place, "again", before=TORCHRUN, more=[])
+    signal.pidfd_send_signal(long.children[0], signal.SIGKILL)
+    long.read(AGAIN, "epoch  31  ")
+    signal.pidfd_send_signal(long.children[1], signal.SIGKILL)
     status, shown, err = ended(long.process)
     fingerprint, lines = outcome(place / "one-long")
-    assert (status, shown) == (0, f"{out}: trained. Fingerprint {fingerprint}\n"), err
-    assert [line for line in err.splitlines() if line in said or "started this training again" in line] == said
+    assert (status, shown) == (0, f"again: trained. Fingerprint {fingerprint}\n"), err
+    said = (long.said + err).splitlines()
+    assert [line for line in said if line.startswith((AGAIN, "Going on", "Next: "))] == [
+        f"{AGAIN}; it begins anew, as there is no checkpoint yet.",
+        f"{AGAIN}; it goes on from its newest checkpoint.",
+        "Going on after epoch 30, step 0.",
+        "Next: widenet evaluate again --data data, or widenet predict again --data data --out recommendations.parquet",
+    ]
     assert long.left(0) == []
     assert outcome(long.out) == (fingerprint, lines)
