@@ -23,6 +23,7 @@ from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import HiddenLayer
+from widenet.transfer import sent
 
 _BLOCK_ROWS = 16_384
 
@@ -253,7 +254,7 @@ class _Update:
                 gradient_TH += other_TH
             if touched is not None:
                 features_U = touched.features_U
-                low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
+                low, high = torch.searchsorted(features_U, sent(torch.tensor([start, stop]), features_U.device)).tolist()
                 gradient_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
             yield start, stop, gradient_TH, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
 
