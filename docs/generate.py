@@ -222,7 +222,12 @@ def commands_page() -> str:
     """The reference of the command line."""
     root: Any = typer.main.get_command(app)
     lines = [NOTICE, "", "# Command line", "", paragraph(root.help), ""]
-    lines += ["Errors that you can mend are one sentence on standard error and exit status 2; an interruption is 130.", "", "```text"]
+    lines += [
+        "Exit status 0 is success, 2 a mistake that you can mend (one sentence on standard error), 3 a lost process of a group, "
+        "130 an interruption; `widenet plan` ends with 1 where a training does not fit.",
+        "",
+        "```text",
+    ]
     lines += [" ".join(path) for path, command in walk(root, ("widenet",)) if not hasattr(command, "commands")]
     lines += ["```", "", "`-h` or `--help` after any command prints its help."]
     lines += [

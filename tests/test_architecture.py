@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ LEVELS = [
     {"data", "kernels", "metrics"},
     {"plan"},
     {"optional", "sparse", "spec"},
+    {"arguments"},
     {"durable", "errors", "pictures", "randomness", "tensor_file", "transfer"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
@@ -82,6 +84,7 @@ def python_files(*directories: str) -> list[str]:
 MODULES = python_files("widenet")
 
 
+@cache
 def parsed(path: str) -> ast.Module:
     return ast.parse((ROOT / path).read_text("utf-8"), path)
 

@@ -1,11 +1,12 @@
 """What must outlast a power cut: a file is there whole, or not at all."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from widenet.durable import appearing, force_all_to_disk
+from widenet.durable import appearing, force_all_to_disk, put_in_place
 
 
 def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
@@ -50,3 +51,15 @@ def test_a_folder_is_forced_to_disk_with_all_below_it(tmp_path, forced):
     (tmp_path / "inner" / "file").touch()
     force_all_to_disk(tmp_path)
     assert forced == [tmp_path / "inner", tmp_path / "inner" / "file", tmp_path]
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(earlier, tmp_path, forced, monkeypatch):
+    rmtree, dropped = shutil.rmtree, []
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **how: dropped.append((path.name, list(forced))) or rmtree(path, **how))
+    for name in ("beside", *["data"] * earlier):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    put_in_place(tmp_path / "beside", tmp_path / "data")
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("data"), Path("data/beside")]
+    assert dropped[-1] == (".data.old", [tmp_path / "beside", tmp_path])

@@ -7,7 +7,8 @@ import pytest
 
 from tests.pages import Page
 from widenet.errors import DataError, OptionError
-from widenet.metrics import Metrics, RankingMetrics, check_metric, metric_names
+from widenet.metrics import Metrics, RankingMetrics, metric_names
+from widenet.spec.metric_names import check_metric
 
 WIDTH = 60
 KS = [1, 5, 10]

@@ -58,6 +58,12 @@ def document(optimizer, **more):
     return {"epochs": 3, "batch_size": 5, "shards": 3, "optimizer": optimizer, "evaluation": EVALUATION, **more}
 
 
+STANDING = {
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
 SETTINGS = {
     "sgd, l2": (UNTIED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
     "momentum": (UNTIED, document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7})),
@@ -70,6 +76,8 @@ SETTINGS = {
     "momentum, sampled": (SAMPLED, document({"kind": "momentum", "learning_rate": 0.1}, schedule="cosine")),
     "rmsprop, sampled": (SAMPLED, document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5)),
     "sgd, l2, tied, sampled": (TIED_SAMPLED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
+    "momentum, on the input": (STANDING, document({"kind": "momentum", "learning_rate": 0.1}, l2=0.02)),
+    "rmsprop, on the input": (STANDING, document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5)),
     "adagrad, tied": (TIED, document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2})),
 }
 

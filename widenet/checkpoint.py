@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from widenet.durable import force_to_disk
+from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_leader
@@ -118,7 +118,7 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
             manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
             (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             force_to_disk(beside / _MANIFEST)
-            replace(beside, path)
+            put_in_place(beside, path)
 
     try:
         by_leader(exchange, begin, "checkpoint")
@@ -204,7 +204,7 @@ def fingerprint(network: Network) -> str:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def wide_file(number: int, shard: int, count: int) -> str:
@@ -241,17 +241,3 @@ def _without_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
     """What a manifest says of itself, so that no changed byte of it is believed."""
     return hashlib.sha256(json.dumps([files, facts], sort_keys=True).encode()).hexdigest()
-
-
-def replace(beside: Path, path: Path) -> None:
-    """Put a finished directory in its place; a crash leaves the earlier one, this one, or for a moment neither name."""
-    force_to_disk(beside)
-    if path.exists():
-        old = path.with_name(f".{path.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        path.rename(old)
-        beside.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        beside.rename(path)
-    force_to_disk(path.parent)

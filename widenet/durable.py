@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,3 +43,18 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
         force_to_disk(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def put_in_place(beside: Path, path: Path) -> None:
+    """Give a finished directory, which is on disk, the name of an earlier one or a new name.
+
+    A crash leaves the earlier one, this one, or for a moment neither of that name but both beside it. Raises OSError.
+    """
+    force_to_disk(beside)
+    old = path.with_name(f".{path.name}.old")
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+    beside.rename(path)
+    force_to_disk(path.parent)
+    shutil.rmtree(old, ignore_errors=True)

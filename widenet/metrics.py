@@ -1,23 +1,14 @@
 """Ranking metrics: how well the k best units of every example meet its true ones."""
 
-import re
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError
 from widenet.pictures.html import brief, table
-
-MEANS = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
-"""Metrics that are a mean over examples; each example's value lies in [0, 1]."""
-
-TOTALS = ("coverage", "popularity")
-"""Metrics of all recommendations together."""
-
-LARGER_IS_BETTER = (*MEANS, "coverage")
-"""Metrics that a training may be judged by."""
+from widenet.spec.metric_names import MEANS, TOTALS
 
 _ONE = 2**53
 """The number 1 in the fixed point of sums."""
@@ -29,17 +20,6 @@ _HALF_BITS = 26
 def metric_names(ks: Sequence[int]) -> list[str]:
     """The names of all metrics at every k, such as "ndcg@20", in the order of `ks`."""
     return [f"{metric}@{k}" for k in ks for metric in MEANS + TOTALS]
-
-
-def check_metric(name: str) -> int:
-    """The k of a metric's name: 20 for "ndcg@20". Raises OptionError for a name that no metric has."""
-    metric, at, k = name.partition("@")
-    if metric not in MEANS + TOTALS:
-        known = [f"{known}@{k or 10}" for known in MEANS + TOTALS]
-        raise OptionError(f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}')
-    if not re.fullmatch("[1-9][0-9]*", k):
-        raise OptionError(f'metric "{name}" must end with "@" and a whole number of at least 1. Write "{metric}@10", for instance.')
-    return int(k)
 
 
 def _is_length(k: object) -> bool:

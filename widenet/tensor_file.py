@@ -35,8 +35,9 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             file.write(piece)
             digest.update(piece)
         for tensor in tensors.values():
-            for block in torch.split(tensor.detach().reshape(-1), _BLOCK_BYTES // tensor.element_size()):
-                data = block.cpu().numpy().data
+            rows = max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))
+            for block in torch.split(tensor.detach(), rows):
+                data = block.reshape(-1).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
     return digest.hexdigest()

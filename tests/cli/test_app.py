@@ -106,7 +106,7 @@ DOCUMENTS = {
         {"layers": [{"name": "a", "kind": "input", "field": "item"}, {"name": "b", "kind": "output", "field": "items"}]}
     ),
     "direct.json": json.dumps(
-        {"layers": [{"name": "a", "kind": "input", "field": "items"}, {"name": "b", "kind": "output", "field": "items"}]}
+        {"layers": [{"name": "a", "kind": "input", "field": "items"}, {"name": "b", "kind": "output", "field": "items", "cosine": {}}]}
     ),
     "relu.json": json.dumps(
         {
@@ -146,7 +146,7 @@ MISTAKES = {
     "train network.json BAD/validated.json --data whole --out OUT": "has no validation part, only train. Set one aside with `widenet",
     "train network.json BAD/biased.json --data data --out OUT": "evaluation.metric must be one of which more is better",
     "train BAD/misspelt.json training.json --data data --out OUT": 'layers[0].field ("a"): the dataset has no field "item". Did',
-    "train BAD/direct.json training.json --data data --out OUT": "Put a hidden layer between them.",
+    "train BAD/direct.json training.json --data data --out OUT": "needs a hidden layer between the output and the sparse input",
     "train network.json training.json --data nowhere --out OUT": "nowhere: a dataset must be a directory; this does not exist",
     "train network.json training.json --data run --out OUT": "run: a dataset must hold dataset.json; it is missing",
     "train network.json training.json --data likes.csv --out OUT": "likes.csv: a dataset must be a directory; this is a file",

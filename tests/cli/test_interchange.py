@@ -1,5 +1,6 @@
 """Export and import from the command line, and the page about them: what it shows runs."""
 
+import json
 from pathlib import Path
 
 import onnxruntime
@@ -8,9 +9,10 @@ import pytest
 from tests.commands import blocks
 from tests.interop.dsstne.models import connected, fully, write_model
 from tests.interop.networks import dataset, model_of
+from widenet.runs import Model
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "interchange.md"
-SUFFIXES = ".onnx, .keras, .caffemodel, .prototxt, .nc"
+SUFFIXES = ".onnx, .keras, .h5, .hdf5, .caffemodel, .prototxt, .nc"
 LAYERS = [
     {"name": "history", "kind": "input", "field": "items", "values": "ignore"},
     {"name": "taste", "units": 6, "activation": "tanh"},
@@ -66,19 +68,20 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
     [
         (["nowhere.onnx"], "widenet: nowhere.onnx: no such file. Check the path.\n"),
         (
-            ["model.pt"],
-            f'widenet: model.pt: the suffix must be one of {SUFFIXES}; got ".pt". Rename the file.\n',
+            ["model.txt"],
+            f"widenet: model.txt: must be one of {SUFFIXES}; neither its first bytes nor its suffix are of these. Convert it to ONNX.\n",
         ),
-        (["model.pt", "--field", "items"], "widenet: --field must be NAME=FIELD, each name once; got 'items'.\n"),
+        (["model.onnx", "--field", "items"], "widenet: --field must be NAME=FIELD, each name once; got 'items'.\n"),
         (
-            ["model.pt", "--weights", "w.caffemodel"],
-            "widenet: weights belong to a .prototxt; got model.pt, which holds its own. Leave them out.\n",
+            ["model.onnx", "--weights", "w.caffemodel"],
+            "widenet: weights belong to a .prototxt; got model.onnx, which holds its own. Leave them out.\n",
         ),
     ],
 )
 def test_a_mistake_in_import_is_one_sentence(words, message, widenet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model.pt").touch()
+    for name in ("model.txt", "model.onnx"):
+        (tmp_path / name).touch()
     ended = widenet("import", *words, "--out", "run")
     assert (ended.status, ended.err) == (2, message)
 
@@ -97,10 +100,28 @@ def test_import_reads_what_dsstne_trained(widenet, tmp_path):
 
 
 @pytest.mark.usefixtures("model")
+def test_what_widenet_exported_comes_back_with_its_names(widenet):
+    assert widenet("export", "run", "--out", "all.onnx").status == 0
+    ended = widenet("import", "all.onnx", "--out", "imported", "--field", "items=books")
+    assert (ended.status, ended.err) == (0, "all.onnx: an ONNX model.\n")
+    before, after = Model.load("run").run.vocabulary("items"), Model.load("imported").run.vocabulary("books")
+    assert (after.ids(range(23)), after.titles(range(23))) == (before.ids(range(23)), before.titles(range(23)))
+    names = json.loads(Path("all.onnx.json").read_text("utf-8"))
+    names["items"]["ids"][1] = names["items"]["ids"][0]
+    for wrong, rule in ((names, "must have 23 ids, all different"), ({"items": {"ids": 3}}, "all.onnx.json is no whole file of names")):
+        Path("all.onnx.json").write_text(json.dumps(wrong), "utf-8")
+        ended = widenet("import", "all.onnx", "--out", "other")
+        assert (ended.status, rule in ended.err) == (2, True)
+    Path("all.onnx.json").unlink()
+    assert widenet("import", "all.onnx", "--out", "unnamed").status == 0
+    assert Model.load("unnamed").run.vocabulary("items").titles([1]) == ["1"]
+
+
+@pytest.mark.usefixtures("model")
 def test_fields_take_other_names(widenet):
     assert widenet("export", "run", "--out", "all.onnx").status == 0
     ended = widenet("import", "all.onnx", "--out", "imported", "--field", "items=books")
     assert ended.out.splitlines()[1] == '  field "books": sparse, 23'
     ended = widenet("import", "all.onnx", "--out", "other", "--field", "itens=books")
-    assert ended.err == 'widenet: all.onnx has no field "itens" to call otherwise. Did you mean "items"?\n'
+    assert ended.err.endswith('widenet: all.onnx has no field "itens" to call otherwise. Did you mean "items"?\n')
     assert not Path("other").exists()

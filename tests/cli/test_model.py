@@ -159,13 +159,36 @@ def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(wide
     assert ended.err == "run: 2 shards. Another number of shards gives other weights.\n"
 
 
+def pairs(data, part):
+    """The ids and features of all entries of a part."""
+    batch = data.sparse("items", slice(None), part)
+    return [data.ids(slice(None))[row] for row in batch.example_of_entry().tolist()], batch.indices.tolist()
+
+
 @pytest.mark.usefixtures("inside")
 def test_evaluate_says_that_other_examples_than_those_trained_on_may_hold_out_what_was_trained_on(widenet, tmp_path):
     other = tmp_path / "other"
     assert widenet("data", "split", "whole", "--out", other, "--heldout", 0.25, "--seed", 1).status == 0
     ended = widenet("evaluate", "run", "--data", other, "--json")
-    said = f"{other} does not hold the examples that run was trained on: what it holds out may have been trained on.\n"
-    assert (ended.status, ended.err) == (0, said)
+    first, second = Dataset.open("data"), Dataset.open(other)
+    kept, held = [set(zip(*pairs(one, part), strict=True)) for one, part in ((first, "train"), (second, "heldout"))]
+    number = len(kept & held)
+    said = f"{other} does not hold the examples that run was trained on: of the {len(held)} entries of its heldout part"
+    assert (ended.status, ended.err) == (0, f"{said}, {number} were trained on.\n")
+    assert 0 < number < len(held)
+
+
+@pytest.mark.usefixtures("inside")
+def test_evaluate_says_what_it_cannot_compare_and_nothing_of_users_that_were_set_aside_whole(widenet, tmp_path):
+    split = ["--heldout-users", 0.3, "--heldout", 0.3, "--users-out", tmp_path / "new"]
+    assert widenet("data", "split", "whole", "--out", tmp_path / "others", *split).status == 0
+    (tmp_path / "once.json").write_text('{"epochs": 1}')
+    assert widenet("train", "network.json", tmp_path / "once.json", "--data", tmp_path / "others", "--out", tmp_path / "run").status == 0
+    evaluate = ["evaluate", tmp_path / "run", "--data", tmp_path / "new", "--json"]
+    assert (widenet(*evaluate).status, widenet(*evaluate).err) == (0, "")
+    (tmp_path / "others").rename(tmp_path / "gone")
+    said = "which are not at hand to compare: what it holds out may have been trained on.\n"
+    assert widenet(*evaluate).err == f"{tmp_path / 'new'} does not hold the examples that {tmp_path / 'run'} was trained on, {said}"
 
 
 @pytest.mark.usefixtures("inside")

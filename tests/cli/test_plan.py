@@ -42,9 +42,23 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ],
 )
 def test_it_tells_how_many_devices_would_do(memory, end, plan):
-    said = plan("--width", "items=1000000000", "--processes", "2", "--device-memory", memory).out.splitlines()[-1]
+    ended = plan("--width", "items=1000000000", "--processes", "2", "--device-memory", memory)
+    said = ended.out.splitlines()[-1]
+    assert (ended.status, ended.err) == (0 if memory == "66GB" else 1, "")
     assert said.endswith(end)
     assert said.startswith("Fits: " if memory == "66GB" else "Does not fit: ")
+
+
+def test_it_refuses_a_metric_that_a_training_would_refuse(widenet, inside, tmp_path):
+    (tmp_path / "training.json").write_text('{"evaluation": {"metric": "recall@0"}}')
+    ended = widenet("plan", "network.json", tmp_path / "training.json", "--width", "items=10")
+    assert (ended.status, ended.out) == (2, "")
+    assert 'evaluation.metric: metric "recall@0" must end with "@"' in ended.err
+    assert (
+        ended.err.replace("plan", "train")
+        == widenet("train", "network.json", tmp_path / "training.json", "--data", "data", "--out", tmp_path / "run").err
+    )
+    del inside
 
 
 def test_a_dataset_gives_widths_and_entries(plan, world):

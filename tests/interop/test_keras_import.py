@@ -56,6 +56,58 @@ def save(path, kind, config, weights, names=True):
     return path
 
 
+def save_h5(path, kind, config, weights):
+    """weights: by layer, its arrays; as Keras writes models into HDF5 alone."""
+    with h5py.File(path, "w") as file:
+        file.attrs["model_config"] = json.dumps({"class_name": kind, "config": config})
+        for name in [each["config"]["name"] for each in config["layers"]]:
+            group, arrays = file.create_group(f"model_weights/{name}"), weights.get(name, [])
+            group.attrs["weight_names"] = [f"{name}/{name}/weight_{place}:0".encode() for place in range(len(arrays))]
+            for place, array in enumerate(arrays):
+                group[f"{name}/{name}/weight_{place}:0"] = array
+    return path
+
+
+def before_keras_3(kind, name, sources, **config):
+    """A layer of a functional model, as older files have it."""
+    return {"class_name": kind, "config": {"name": name, **config}, "name": name, "inbound_nodes": [[[each, 0, 0, {}] for each in sources]]}
+
+
+def test_a_sequential_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
+    w1, b1, w2 = numbers(5, 4), numbers(4), numbers(4, 2)
+    first = dense("first", activation="relu")
+    first["config"]["batch_input_shape"] = [None, 5]
+    layers = [first, dense("last", use_bias=False, activation="sigmoid")]
+    path = save_h5(tmp_path / "model.h5", "Sequential", {"layers": layers}, {"first": [w1, b1], "last": [w2]})
+    model = import_network(path, tmp_path / "run")
+    wanted = 1 / (1 + np.exp(-np.maximum(X @ w1 + b1, 0) @ w2))
+    assert np.allclose(scored(model, **{"first input": X})["last"], wanted, atol=1e-6)
+
+
+def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
+    w1, w2, w3 = numbers(5, 4), numbers(5, 3), numbers(7, 2)
+    layers = [
+        {**before_keras_3("InputLayer", "x", [], batch_input_shape=[None, 5]), "inbound_nodes": []},
+        before_keras_3("Dense", "left", ["x"], activation="linear", use_bias=False),
+        before_keras_3("LeakyReLU", "leaky", ["left"], alpha=0.25),
+        before_keras_3("Dense", "right", ["x"], activation="tanh", use_bias=False),
+        before_keras_3("Concatenate", "both", ["leaky", "right"], axis=-1),
+        before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
+    ]
+    config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["end", 0, 0]]}
+    model = import_network(save_h5(tmp_path / "m.h5", "Model", config, {"left": [w1], "right": [w2], "end": [w3]}), tmp_path / "run")
+    left = X @ w1
+    wanted = np.concatenate([np.where(left > 0, left, 0.25 * left), np.tanh(X @ w2)], axis=1) @ w3
+    assert np.allclose(scored(model, x=X)["end"], wanted, atol=1e-5)
+
+
+def test_weights_without_a_model_are_refused(tmp_path):
+    with h5py.File(tmp_path / "weights.h5", "w") as file:
+        file.attrs["layer_names"] = ["dense"]
+    with pytest.raises(DataError, match=r"must hold a whole model; it has weights alone. Save it by model.save, not save_weights"):
+        import_network(tmp_path / "weights.h5", tmp_path / "run")
+
+
 @pytest.mark.parametrize("names", [True, False])
 def test_a_sequential_model_scores_as_its_layers_do(names, tmp_path):
     w1, b1, w2, w3, b3 = numbers(5, 4), numbers(4), numbers(4, 3), numbers(3, 2), numbers(2)

@@ -102,6 +102,15 @@ def _first(batch):
     return SparseBatch(batch.indptr[-2:] - start, batch.indices[start:], values)
 
 
+@pytest.mark.parametrize("entry", [{}, {"scale": "unit"}, {"values": "ignore", "scale": "rsqrt"}], ids=str)
+def test_onnxruntime_gives_the_scores_of_an_output_on_a_sparse_input(entry, data, tmp_path):
+    layers = [{"name": "in", "kind": "input", "field": "items", **entry}, {"name": "next", "kind": "output", "field": "tags"}]
+    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
+    export_onnx(model, tmp_path / "model.onnx")
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6)
+
+
 def test_the_same_call_gives_the_same_bits(data, tmp_path):
     model, fields = model_of(random_layers(3), data, tmp_path / "run"), random_fields(0, 200)
     export_onnx(model, tmp_path / "model.onnx")

@@ -6,7 +6,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from widenet.kernels import row_gradient
-from widenet.kernels.compiled import Penalties
+from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton import running_top_k
 from widenet.kernels.triton.fixed_point import fixed_sum
 from widenet.kernels.triton.gather_sum import gather_sum

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from widenet.kernels import compiled
+from widenet.kernels import compiled, compiled_steps, fixed_point
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -46,13 +46,13 @@ def test_code_that_differs_in_anything_it_depends_on_has_another_name():
 
 STEPS = """
 import sys, torch
-from widenet.kernels import compiled
+from widenet.kernels.compiled_steps import Penalties, compiled_steps
 from widenet.training.optimizers import momentum, rmsprop, sgd
 known = {"sgd": (sgd._Sgd.element, 0), "momentum": (momentum.Velocity.element, 1), "rmsprop": (rmsprop._Rmsprop.element, 1)}
 for name in sys.argv[1:]:
     element, states = known[name]
     weight, gradient, state = torch.ones(1), torch.full((1,), 2.0), [torch.full((1,), 3.0)] * states
-    compiled.compiled(element, states).tile(weight, gradient, state, compiled.Penalties(), [0.5, 0.25, 0.125, 0.0625])
+    compiled_steps(element, states).tile(weight, gradient, state, Penalties(), [0.5, 0.25, 0.125, 0.0625])
     print(name, weight.item(), *(kept.item() for kept in state))
 """
 
@@ -73,6 +73,7 @@ def test_code_that_other_processes_kept_is_found_again_and_never_mistaken_for_an
 
 
 def test_without_numba_there_is_nothing_compiled(monkeypatch):
-    monkeypatch.setattr(compiled, "can_compile", lambda: False)
-    assert compiled.compiled_add.__wrapped__("float32") is None
-    assert compiled.compiled.__wrapped__(doubled, 0) is None
+    for module in (fixed_point, compiled_steps):
+        monkeypatch.setattr(module, "can_compile", lambda: False)
+    assert fixed_point.compiled_add.__wrapped__("float32") is None
+    assert compiled_steps.compiled_steps.__wrapped__(doubled, 0) is None

@@ -210,6 +210,30 @@ def test_a_dense_input_enters_as_its_settings_say(scale, dropout):
     assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
 
 
+STANDING = {
+    "softmax": {},
+    "sigmoid": {"activation": "sigmoid", "bias": False, "delta_boost": {"target": 2.0, "other": 0.5}},
+    "linear, l2": {"activation": "linear", "loss": "l2", "delta_norm": 0.3},
+    "linear_max, l1": {"activation": "linear_max", "loss": "l1"},
+    "hidden asked for": {"predict": "hidden"},
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize("output", STANDING.values(), ids=STANDING)
+def test_an_output_may_stand_directly_on_a_sparse_input(output, training):
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items", "scale": "unit", **({"denoise": 0.4} if "predict" in output else {})},
+            {"name": "out", "kind": "output", "field": "items", "values": "ignore", **output},
+            {"name": "h", "units": 6, "source": "in"},
+            {"name": "label", "kind": "output", "field": "label"},
+        ]
+    }
+    batch = {"items": items(values=True), "label": BATCH["label"]}
+    assert_step_matches_twin(document, TOWER_FIELDS, batch, training, torch.linspace(0.2, 2, 9))
+
+
 def test_an_output_may_stand_directly_on_a_dense_input():
     document = {"layers": [{"name": "age", "kind": "input", "field": "age"}, {"name": "out", "kind": "output", "field": "items"}]}
     assert_step_matches_twin(document, TOWER_FIELDS, BATCH)

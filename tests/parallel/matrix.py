@@ -88,6 +88,15 @@ DRIFTING = {
     "sample": None,
 }
 """A case that none of the others holds: too many of its settings must meet."""
+STANDING = [
+    {**DRIFTING, "output": output, "shape": "on the input", "data": data, "optimizer": optimizer, "limits": limits, "noise": noise}
+    for output, data, optimizer, limits, noise in (
+        ({}, "values", "momentum", {}, "none"),
+        ({"activation": "sigmoid"}, "ones", "rmsprop", {"gradient": 0.05}, "hidden asked for"),
+        ({"activation": "linear", "loss": "l2"}, "narrow", "sgd", {"delta": 0.05}, "denoise"),
+    )
+]
+"""Outputs on a sparse input, which have none of the settings that need hidden vectors."""
 
 
 def covering(settings, strength, seed=0):
@@ -111,8 +120,8 @@ def _parts(case, strength):
     return {frozenset(part) for part in itertools.combinations(case.items(), strength)}
 
 
-EVERY_VALUE, EVERY_PAIR = [DRIFTING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-SOME_VALUES = EVERY_VALUE[::3]
+EVERY_VALUE, EVERY_PAIR = [DRIFTING, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
+SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3]]
 
 
 def documents(case):
@@ -150,6 +159,7 @@ def documents(case):
             {"name": "g", "units": 6, "source": "wish", "activation": "relu", "weights": {"layer": "h"}},
             out | {"source": ["h", "g"]},
         ],
+        "on the input": [history, out | {"source": "in"}, h, {"name": "label", "kind": "output", "field": "label", "source": "h"}],
         "two outputs": [
             history,
             h,

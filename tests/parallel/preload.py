@@ -1,6 +1,9 @@
-"""What every worker would load before its first step, loaded once: the workers are copies of the process that imports this."""
+"""What every worker would load before its first step: one process imports this, and the workers are copies of it."""
 
-from widenet.kernels.compiled import compiled_add, compiled_softplus_sum
+import torch
 
-# Nothing here may start a thread: those of a copied process are gone.
-LOADED = [compiled_add("float32"), compiled_add("float64"), compiled_softplus_sum()]
+from widenet.kernels.compiled_tiles import compiled_tiles
+from widenet.kernels.fixed_point import compiled_add
+
+# Nothing here may start a thread: a copy of a process is without it.
+LOADED = [compiled_add("float32"), compiled_add("float64"), compiled_tiles(torch.float32)]

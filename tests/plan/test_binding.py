@@ -92,9 +92,21 @@ MISTAKES = {
         layers(out={"sample": {"kind": "popularity", "units": 31}}),
         'layers[2].sample.units ("out") must be at most the width, 30; got 31. Lower it, or remove "sample" to train on all units.',
     ),
-    "output on a sparse input": (
-        [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}],
-        'layers[1].source ("out"): an output cannot take the sparse input "in" directly. Put a hidden layer between them.',
+    "output on a sparse input beside others": (
+        layers(out={"source": ["in", "mid"]}),
+        'layers[2].source ("out"): an output cannot take the sparse input "in" directly beside other sources. Put a hidden layer between',
+    ),
+    "cosine on a sparse input": (
+        [*layers()[:1], {"name": "out", "kind": "output", "field": "items", "cosine": {}}],
+        'layers[1].cosine ("out") needs a hidden layer between the output and the sparse input "in". Add one, or remove it.',
+    ),
+    "a weight shared by an output on a sparse input": (
+        [
+            *layers()[:1],
+            {"name": "a", "kind": "output", "field": "items"},
+            {"name": "b", "kind": "output", "field": "items", "source": "in", "weights": {"layer": "a"}},
+        ],
+        'layers[1].source ("a") shares weights with others, and so needs a hidden layer between it and the sparse input "in". Add one.',
     ),
     "tied to another width": (
         layers(out={**TIED, "field": "tags"}),

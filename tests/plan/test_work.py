@@ -99,6 +99,17 @@ def test_products_are_those_that_torch_counts(case, kept, monkeypatch):
     assert work(asked).operations - sparse == counted(asked)
 
 
+def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_of_them():
+    layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}]
+    spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "adagrad"})
+    found = [
+        work(Job.of(NetworkSpec.of({"layers": layers}), spec, {"items": Width(width)}, {"items": 5.0}, num_processes=num))
+        for width, num in ((800, 1), (800, 2), (1600, 2))
+    ]
+    assert [each.operations for each in found] == [EXAMPLES * 5 * 4 * width for width in (800, 400, 800)]
+    assert found[1].sent_bytes == found[2].sent_bytes == 8 * EXAMPLES + 16 + 3 * 8 * EXAMPLES * 4
+
+
 @pytest.mark.parametrize("num_processes", [2, 4, 8])
 def test_processes_divide_the_wide_products_and_not_the_trunk(num_processes):
     alone, shared = work(job(hidden=[{"name": "next", "units": 9}])), work(replace(job(), num_processes=num_processes))

@@ -25,6 +25,20 @@ NETWORK_MISTAKES = [
     ({"layers": {}}, ": layers must be a list; got {}."),
     ({"layers": [3]}, ": layers[0] must be an object with named fields; got 3."),
     ({"name": 3, **network()}, ": name must be text in quotes; got 3."),
+    (
+        network(
+            more=[
+                {"name": "state", "kind": "recurrent", "units": 4, "source": "h"},
+                {"name": "again", "kind": "output", "field": "items", "weights": {"layer": "state"}},
+            ]
+        ),
+        ": layers[4].weights.layer must name another hidden or output layer; "
+        'got "state", a recurrent layer, whose gates share their weights with nobody. Known: h, out.',
+    ),
+    (
+        {"epochs": 3},
+        " is a training document and stands where the network document belongs. Give the network first, then the training.",
+    ),
     ({"nam": "x", **network()}, ': nam is not a known field. Did you mean "name"?'),
     ({"zzz": "x", **network()}, ": zzz is not a known field. Known: name, dialect, layers."),
     (network({"fild": "x"}), ': layers[0].fild is not a known field. Did you mean "field"?'),
@@ -207,6 +221,7 @@ TRAINING_MISTAKES = [
     (None, " must be a JSON object with named fields; got null."),
     ({"epochs": "3"}, ': epochs must be a whole number, without quotes; got "3".'),
     ({"epochs": 0}, ": epochs must be at least 1; got 0."),
+    (network(), " is a network document and stands where the training document belongs. Give the network first, then the training."),
     ({"epoch": 3}, ': epoch is not a known field. Did you mean "epochs"?'),
     ({"optimizer": "adm"}, ': optimizer must be a known name; got "adm". Did you mean "adam"?'),
     ({"optimizer": {"kind": "adam", "lerning_rate": 1}}, ': optimizer.lerning_rate is not a known field. Did you mean "learning_rate"?'),

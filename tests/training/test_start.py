@@ -157,6 +157,14 @@ def test_a_run_of_other_layers_is_refused_and_says_which_weight_differs(refused,
         begun(tmp_path, network, SETTINGS["momentum"][1], grown(tmp_path / "data", CATALOGUES["grown"]), before("momentum"))
 
 
+def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_features_alone(before, tmp_path):
+    run, (network, training) = before("momentum, on the input"), SETTINGS["momentum, on the input"]
+    net, _ = begun(tmp_path / "same", network, training, books(tmp_path / "data"), run)
+    assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
+    with pytest.raises(CheckpointError, match='output "next" stands on field "items", whose features must be the same in the same order'):
+        begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
+
+
 def test_features_of_which_none_is_known_are_refused(before, tmp_path):
     data = grown(tmp_path / "data", [f"other {index}" for index in range(WIDTH)])
     with pytest.raises(FitError, match=r'field "items" has no feature that .*momentum knows'):

@@ -1,6 +1,7 @@
 """The application: its commands, and how errors leave it."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -10,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, import_network, interchange, knn, model, new, plan, recommend, report, schema, train
+from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import speaks
-from widenet.errors import WidenetError
+from widenet.errors import WidenetError, did_you_mean
 
 app = typer.Typer(
     name="widenet",
@@ -36,11 +37,11 @@ app.command("export")(interchange.export)
 app.add_typer(knn.app, name="knn")
 app.command("import")(interchange.import_network)
 app.command("schema")(schema.schema)
-app.command("import-network")(import_network.import_network)
 app.command("demo")(demo.demo)
 app.command("new")(new.new)
 
 _INTERRUPTED = 130
+_CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line, of which it shows only one kind by name."""
 
@@ -128,8 +129,13 @@ def _show_usage(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    command, problem = error.ctx.command_path if error.ctx is not None else "widenet", error.format_message()
-    typer.echo(f"{command}: {problem if problem.endswith(('.', '?')) else f'{problem}.'} See `{command} --help`.", err=True)
+    command = error.ctx.command_path if error.ctx is not None else "widenet"
+    problem = " ".join(error.format_message().replace("Value error, ", "").split())
+    problem = problem if problem.endswith((".", "?")) else f"{problem}."
+    if (choice := _CHOICE.search(problem)) is not None:
+        near = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2]))
+        problem += near if near.startswith(" Did") else ""
+    typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -1,12 +1,15 @@
 """What a person sees of a dataset."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from widenet.data.manifest import Manifest
 
-def show(path: Path, manifest) -> None:  # type: ignore[no-untyped-def]
+
+def show(path: Path, manifest: "Manifest") -> None:
     """Say what a dataset holds."""
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():

@@ -80,7 +80,12 @@ def search(
     queries: Annotated[list[Path], typer.Option(help="A file of the vectors to search for; may be given several times.")],
     out: Annotated[Path | None, typer.Option(help="The file of JSON lines to write; standard output if not given.")] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each query, up to all.", min=1)] = 10,
-    measure: By = _Measure.dot,
+    measure: Annotated[
+        _Measure,
+        typer.Option(
+            help="What is near: a large product, a large cosine, a small distance. dot: of vectors in files the lengths may count."
+        ),
+    ] = _Measure.dot,
     stored: Annotated[_Stored, typer.Option(help="How vectors are kept; those of 2 bytes are rounded.")] = _Stored.float32,
     device: Device = None,
     processes: Processes = None,

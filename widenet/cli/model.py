@@ -45,7 +45,7 @@ def evaluate(
     ks = sorted(set(k)) if k else DEFAULT_KS
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
-    warn(model.caveats(dataset))
+    warn(model.caveats(dataset, part.value, output))
     if is_leader():
         typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
 

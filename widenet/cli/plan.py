@@ -13,6 +13,8 @@ from widenet.errors import OptionError, did_you_mean
 if TYPE_CHECKING:
     from widenet.spec.network import NetworkSpec
 
+_DOES_NOT_FIT = 1
+
 
 class _Kind(StrEnum):
     cpu = "cpu"
@@ -33,8 +35,12 @@ def plan(
     device: Annotated[_Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the fewest devices that hold it."""
+    """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the fewest devices that hold it.
+
+    The exit status is 0 where it fits, or the memory is not known, and 1 where it does not fit.
+    """
     from widenet.cli.plan_table import plan_table
+    from widenet.plan.evaluation import check_evaluation
     from widenet.plan.job import Job
     from widenet.plan.machine import available_memory, available_threads
     from widenet.plan.numbers import bytes_of
@@ -43,6 +49,7 @@ def plan(
     from widenet.spec.training import TrainingSpec
 
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
+    check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
     facts = _facts(data, width or [], documents[0])
@@ -53,6 +60,8 @@ def plan(
     memory = bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
     found = report(job, memory, more=device_memory is not None)
     typer.echo(json.dumps(found, indent=2) if as_json else plan_table(job, found, assumed=data is None))
+    if not found.get("fits", True):
+        raise typer.Exit(_DOES_NOT_FIT)
 
 
 def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict[str, Any]:

@@ -50,8 +50,7 @@ class Vocabulary:
     @property
     def counts(self) -> np.ndarray:
         """Interactions of each feature in the train part, int64 [width]."""
-        counts: np.ndarray = self._table.column("count").to_numpy()
-        return counts
+        return np.from_dlpack(self._table.column("count").combine_chunks())
 
     def record_batches(self, counts: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:
         """The rows as they are stored, with other counts (int64 [width]) if given; counts are read when asked for."""
@@ -82,7 +81,7 @@ class Vocabulary:
         for start, names in self._chunks("id"):
             place = pc.index_in(names, value_set=asked)
             found = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
-            index_of.update((str(name), start + int(row)) for row, name in zip(found, names.take(pa.array(found)).to_pylist(), strict=True))
+            index_of.update((str(name), start + int(row)) for row, name in zip(found, names.take(_arrow(found)).to_pylist(), strict=True))
         for name in ids:
             if name not in index_of:
                 raise DataError(f"{self.path}: the id {name!r} is not in the vocabulary of {len(self):,} features.")
@@ -147,7 +146,12 @@ def _take(column: pa.ChunkedArray, indices: Sequence[int] | np.ndarray) -> list[
     for owner in np.unique(owners):
         chunk = column.chunk(int(owner))
         places = np.flatnonzero(owners == owner)
-        names = chunk.take(pa.array(wanted[places] - (stops[owner] - len(chunk)))).to_pylist()
+        names = chunk.take(_arrow(wanted[places] - (stops[owner] - len(chunk)))).to_pylist()
         for place, name in zip(places.tolist(), names, strict=True):
             taken[place] = name
     return taken
+
+
+def _arrow(places: np.ndarray) -> pa.Array:
+    """int64 places as Arrow has them, not copied; `pa.array` would import pandas first, where it is installed."""
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])

@@ -21,12 +21,12 @@ _SOURCES = ("Input", "Data", "MemoryData", "HDF5Data", "ImageData", "DummyData")
 _TEST = 1
 
 
-def read_caffe(path: Path, weights: Path | None = None) -> Imported:
-    """The network of a .caffemodel, or of a .prototxt with its weights beside it, as it predicts (phase TEST).
+def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
+    """The network of a .caffemodel, or of a .prototxt (text) with its weights beside it, as it predicts (phase TEST).
 
     Raises DataError for a file that is damaged, or that holds what has no counterpart; OptionError where the weights are missing.
     """
-    if path.suffix == ".caffemodel":
+    if not is_text:
         net = trained = _binary(path)
     elif weights is None:
         raise OptionError(f"{path} holds no weights. Name the .caffemodel with --weights.")

@@ -1,16 +1,14 @@
-"""Networks of other programs, told apart by what their files are called."""
+"""Networks of other programs, told apart by what their files hold."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import DataError, OptionError
-from widenet.interop.dsstne.signature import is_netcdf
 from widenet.interop.imported import Imported, write_run
+from widenet.interop.recognition import Kind, kind_of
 from widenet.optional import optional
 from widenet.runs import Model
-
-_SUFFIXES = (".onnx", ".keras", ".caffemodel", ".prototxt", ".nc")
 
 
 def import_network(
@@ -19,44 +17,47 @@ def import_network(
     *,
     weights: str | Path | None = None,
     data: str | Path | None = None,
+    features: Mapping[str, Path] | Path | None = None,
     fields: Mapping[str, str] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Model:
     """A run that holds a network of another program: it predicts at once, and trainings may begin with its weights.
 
-    path: .onnx, .keras, .caffemodel, or .prototxt with `weights`, a .caffemodel; or a network that DSSTNE trained (NetCDF).
+    path: an ONNX, Keras or Caffe file, with `weights`, a .caffemodel, for a .prototxt; or a network that DSSTNE trained (NetCDF).
     fields: other names for its inputs and outputs, as the dataset calls them.
-    data: a dataset with those fields; without it, dense inputs stay dense, and features are named by their index.
+    data: a dataset with those fields; without it, dense inputs stay dense, and features are named as the file does, or by their index.
+    features: DSSTNE's index files, see `interop.dsstne.model.import_model`. say: told what the file is, and what is not what it seems.
     Raises DataError, which names every layer without a counterpart, OptionError, FitError, CheckpointError.
     """
     path, out = Path(path), Path(out)
     if not path.is_file():
         raise DataError(f"{path}: no such file. Check the path.")
-    if weights is not None and path.suffix != ".prototxt":
+    kind = kind_of(path)
+    if weights is not None and kind is not Kind.prototxt:
         raise OptionError(f"weights belong to a .prototxt; got {path}, which holds its own. Leave them out.")
-    if is_netcdf(path):
-        return _of_dsstne(path, out, data, fields)
-    imported = _read(path, None if weights is None else Path(weights)).with_fields(fields or {})
-    return write_run(imported, out, None if data is None else Dataset.open(data))
+    if features is not None and kind is not Kind.netcdf:
+        raise OptionError(f"--features are index files of DSSTNE's networks; {path} is {kind}. Give --data, a dataset with names.")
+    if kind is Kind.netcdf:
+        with optional("netCDF4", "dsstne"):
+            from widenet.interop.dsstne.model import import_model
+        model = import_model(path, out, data=data, features=features, fields=fields, say=say)
+    else:
+        imported = _read(path, kind, None if weights is None else Path(weights)).with_fields(fields or {})
+        model = write_run(imported, out, None if data is None else Dataset.open(data))
+    if say is not None:
+        say(f"{path}: {kind}.")
+    return model
 
 
-def _of_dsstne(path: Path, out: Path, data: str | Path | None, fields: Mapping[str, str] | None) -> Model:
-    with optional("netCDF4", "dsstne"):
-        from widenet.interop.dsstne.model import import_model
-    return import_model(path, out, data=data, fields=fields)
-
-
-def _read(path: Path, weights: Path | None) -> Imported:
-    match path.suffix:
-        case ".onnx":
-            with optional("onnx", "onnx"):
-                from widenet.interop.onnx_import import read_onnx
-            return read_onnx(path)
-        case ".keras":
-            with optional("h5py", "keras"):
-                from widenet.interop.keras_import import read_keras
-            return read_keras(path)
-        case ".caffemodel" | ".prototxt":
-            with optional("protobuf", "caffe"):
-                from widenet.interop.caffe_import import read_caffe
-            return read_caffe(path, weights)
-    raise OptionError(f'{path}: the suffix must be one of {", ".join(_SUFFIXES)}; got "{path.suffix}". Rename the file.')
+def _read(path: Path, kind: Kind, weights: Path | None) -> Imported:
+    if kind is Kind.onnx:
+        with optional("onnx", "onnx"):
+            from widenet.interop.onnx_import import read_onnx
+        return read_onnx(path)
+    if kind in (Kind.keras, Kind.keras_h5):
+        with optional("h5py", "keras"):
+            from widenet.interop.keras_import import read_keras, read_keras_h5
+        return read_keras(path) if kind is Kind.keras else read_keras_h5(path)
+    with optional("protobuf", "caffe"):
+        from widenet.interop.caffe_import import read_caffe
+    return read_caffe(path, kind is Kind.prototxt, weights)

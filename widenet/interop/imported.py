@@ -1,7 +1,7 @@
 """A network that was trained elsewhere, and the run that it becomes."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,13 +31,21 @@ _NAMES_A_BLOCK = 65_536
 _KINDS: dict[str, Literal["sparse", "sequence"]] = {"sparse": "sparse", "sequence": "sequence"}
 
 
+@dataclass(frozen=True)
+class Names:
+    """What the features of a field are called: ids, all different, and titles, which may be the ids."""
+
+    ids: list[str]
+    titles: list[str]
+
+
 @dataclass
 class Imported:
     """A network as its file describes it.
 
     layers: as in a network document. fields: what its inputs and outputs are, by name.
     weights: float32, by the names of `weights_of`; matrices are [units, inputs], biases [units]. factors: of an input's features.
-    settings: what the network document says beside its layers.
+    settings: what the network document says beside its layers. names: of the fields of which a file says them.
     """
 
     name: str
@@ -47,6 +55,7 @@ class Imported:
     factors: dict[str, np.ndarray] = field(default_factory=dict)
     training: TrainingSpec = field(default_factory=TrainingSpec)
     settings: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, Names] = field(default_factory=dict)
 
     def with_fields(self, names: Mapping[str, str]) -> "Imported":
         """The same network over fields of other names; raises OptionError for a field that it has not."""
@@ -61,18 +70,19 @@ class Imported:
                 raise OptionError(f'{self.name}: what is called "{chosen}" must be of one width; got two, {widths}. Give them two names.')
             fields[chosen] = facts if chosen not in fields or facts.kind == "sparse" else fields[chosen]
         layers = [{**layer, "field": names.get(layer["field"], layer["field"])} if "field" in layer else layer for layer in self.layers]
-        return replace(self, fields=fields, layers=layers)
+        called = {names.get(name, name): found for name, found in self.names.items()}
+        return replace(self, fields=fields, layers=layers, names=called)
 
 
 def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Model:
     """A run that holds an imported network, finished: it predicts at once, and trainings may begin with its weights.
 
-    data: the dataset whose fields, and names of features, are the network's; without it features are named by their index.
+    data: the dataset whose fields, and names of features, are the network's; without it features are named as its file does, or by index.
     Raises DataError, FitError, CheckpointError; then nothing is left.
     """
     spec = NetworkSpec.of({**imported.settings, "layers": imported.layers}, imported.name)
     with TemporaryDirectory() as folder:
-        dataset = data or _described(Path(folder) / "data", imported.fields)
+        dataset = data or _described(Path(folder) / "data", imported)
         for name, facts in imported.fields.items():
             found = dataset.fields.get(name)
             if found is not None and found.width != facts.width:
@@ -83,7 +93,7 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
         fill(network, imported, dataset.fields)
         with RunDirectory.begin(out, spec, imported.training, dataset) as run:
             try:
-                run.save_model("model", network, {"imported": imported.name})
+                run.save_model("model", network, {} if imported.names and data is None else {"imported": imported.name})
             except BaseException:
                 shutil.rmtree(out, ignore_errors=True)
                 raise
@@ -118,17 +128,21 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
     return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
-def _described(path: Path, fields: Mapping[str, Width]) -> Dataset:
-    """A dataset without examples, whose features are named by their index."""
+def _described(path: Path, imported: Imported) -> Dataset:
+    """A dataset without examples, whose features have the names that the file gives them, or their index."""
+    fields = imported.fields
     layouts = [FieldLayout(name, facts.width, _KINDS.get(facts.kind, "dense")) for name, facts in fields.items()]
-    names = {layout.name: _indices(layout.width) for layout in layouts if layout.kind != "dense"}
+    names = {layout.name: _rows(layout.width, imported.names.get(layout.name)) for layout in layouts if layout.kind != "dense"}
     write_dataset(path, layouts=layouts, batches=[], vocabularies=names)
     return Dataset.open(path)
 
 
-def _indices(width: int) -> Any:
+def _rows(width: int, names: Names | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a vocabulary; a title that is the id is none."""
     for start in range(0, width, _NAMES_A_BLOCK):
-        ids = [str(index) for index in range(start, min(start + _NAMES_A_BLOCK, width))]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(ids), pa.nulls(len(ids), pa.string()), pa.array(np.zeros(len(ids), np.int64))], schema=VOCABULARY_SCHEMA
-        )
+        stop = min(start + _NAMES_A_BLOCK, width)
+        ids = [str(index) for index in range(start, stop)] if names is None else names.ids[start:stop]
+        titles = ids if names is None else names.titles[start:stop]
+        shown = [None if title == name else title for name, title in zip(ids, titles, strict=True)]
+        columns = [pa.array(ids, pa.string()), pa.array(shown, pa.string()), pa.array(np.zeros(len(ids), np.int64))]
+        yield pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)

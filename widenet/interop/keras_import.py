@@ -1,9 +1,8 @@
-"""Keras models (.keras, the format of Keras 3) read: a zip of config.json and model.weights.h5. Nothing in it is run or unpickled."""
+"""Keras models read: .keras, a zip of config.json and model.weights.h5, and .h5. Nothing in them is run or unpickled."""
 
 import json
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ import numpy as np
 
 from widenet.errors import DataError
 from widenet.interop.folding import folded
-from widenet.interop.hdf5 import outside
 from widenet.interop.imported import Imported
+from widenet.interop.keras_weights import Weights
 from widenet.interop.operations import (
     Activate,
     Add,
@@ -45,33 +44,34 @@ def read_keras(path: Path) -> Imported:
         if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
             raise DataError(f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again.")
         config = json.loads(archive.read(_CONFIG))
-        with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as weights:
-            _check_alone(path, weights)
-            operations = _Reader(config, weights, archive.getinfo(_WEIGHTS).file_size).run()
-        return folded(str(path), operations)
+        with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as file:
+            weights = Weights.of_keras_3(path, file, config["config"]["layers"], archive.getinfo(_WEIGHTS).file_size)
+            return folded(str(path), _Reader(config, weights).run())
 
 
-def _check_alone(path: Path, weights: Any) -> None:
-    """Raise DataError where some weights are said to be in another file."""
-    name = outside(weights)
-    if name is not None:
-        raise DataError(f"{path}: all weights must lie in the model; {name!r} is in another file that it names. Save the model again.")
+def read_keras_h5(path: Path) -> Imported:
+    """The network of a .h5 file, as Keras 1 to 3 write models in HDF5 alone; raises DataError as `read_keras` does."""
+    with reading(path, "Keras model in HDF5"), h5py.File(path, "r") as file:
+        if "model_config" not in file.attrs:
+            raise DataError(f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not save_weights.")
+        config = json.loads(file.attrs["model_config"])
+        if isinstance(config["config"], list):  # a Sequential of Keras 1
+            config["config"] = {"layers": config["config"]}
+        return folded(str(path), _Reader(config, Weights.of_hdf5(path, file)).run())
 
 
 class _Reader:
-    def __init__(self, config: dict[str, Any], weights: Any, num_bytes: int) -> None:
-        self.num_bytes = num_bytes
+    def __init__(self, config: dict[str, Any], weights: Weights) -> None:
         self.kind, self.config, self.weights = config["class_name"], config["config"], weights
         self.layers: list[dict[str, Any]] = self.config["layers"]
-        self.groups = self._groups()
         self.channels_last = all(layer["config"].get("data_format") != "channels_first" for layer in self.layers)
         self.steps: list[Operation] = []
         self.bags: dict[str, np.ndarray] = {}
 
     def run(self) -> Operations:
-        if self.kind not in ("Sequential", "Functional"):
+        if self.kind not in ("Sequential", "Functional", "Model"):
             return Operations([Unknown(str(self.config.get("name", "model")), f"a model of the class {self.kind}")], {})
-        previous, ended = "", dict[str, str]()
+        previous, ended = self._first(), dict[str, str]()
         for layer in self.layers:
             name, before = layer["config"]["name"], len(self.steps)
             nodes = layer.get("inbound_nodes", [])
@@ -82,34 +82,17 @@ class _Reader:
                 self._read(name, layer, [ended.get(source, source) for source in sources])
             ended[name] = self.steps[-1].name if len(self.steps) > before else name
             previous = ended[name]
-        last = [name for name, _, _ in _triples(self.config["output_layers"])] if self.kind == "Functional" else [name]
+        last = [name for name, _, _ in _triples(self.config["output_layers"])] if self.kind != "Sequential" else [name]
         return Operations(self.steps, {each: ended[each] for each in last})
 
-    def _groups(self) -> dict[str, str]:
-        """Where each layer's weights are: a group is called by its class, and those of one class are numbered."""
-        seen: Counter[str] = Counter()
-        groups = {}
-        for layer in self.layers:
-            plain = re.sub(r"\W+", "", layer["class_name"])
-            snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", plain)).lower()
-            groups[layer["config"]["name"]] = f"layers/{snake}" + (f"_{seen[snake]}" if seen[snake] else "")
-            seen[snake] += 1
-        by_name = {
-            str(group["vars"].attrs.get("name", "")): f"layers/{key}" for key, group in self.weights["layers"].items() if "vars" in group
-        }
-        return {**groups, **{name: group for name, group in by_name.items() if name in groups}}
-
-    def _numbers(self, name: str, count: int) -> list[np.ndarray]:
-        """A layer's weights, in the order in which Keras made them."""
-        found = self.weights[f"{self.groups[name]}/vars"]
-        if len(found) != count:
-            raise DataError(f'{self.weights.filename}: layer "{name}" must have {count} weights; got {len(found)}.')
-        stored = [found[str(place)] for place in range(count)]
-        if sum(each.nbytes for each in stored) > self.num_bytes:
-            raise DataError(
-                f'{self.weights.filename}: the weights of layer "{name}" must not be larger than their file. Save the model again.'
-            )
-        return [np.asarray(each[()], np.float32) for each in stored]
+    def _first(self) -> str:
+        """The input of a model in a row whose first layer says its shape, as those before Keras 3 do."""
+        first = self.layers[0]
+        if self.kind != "Sequential" or first["class_name"] == "InputLayer" or "batch_input_shape" not in first["config"]:
+            return ""
+        name = f"{first['config']['name']} input"
+        self.steps.append(self._input(name, first["config"]["batch_input_shape"]))
+        return name
 
     def _read(self, name: str, layer: dict[str, Any], sources: list[str]) -> None:
         """Add what a layer does."""
@@ -138,7 +121,7 @@ class _Reader:
         if len(shape) != 2:
             self.steps.append(Unknown(name, f"Dense over {len(shape) - 1} axes"))
             return
-        kernel, *bias = self._numbers(name, 2 if config["use_bias"] else 1)
+        kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
         self.steps.append(Dense(name, source, kernel.T, bias[0] if bias else None))
         self._activate(name, config["activation"])
 
@@ -158,7 +141,7 @@ class _Reader:
         if any(step != 1 for step in config.get("dilation_rate", [])) or config.get("groups", 1) != 1 or config["padding"] == "causal":
             self.steps.append(Unknown(name, "a convolution with groups, dilations or another padding"))
             return
-        kernel, *bias = self._numbers(name, 2 if config["use_bias"] else 1)
+        kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
         weight = np.moveaxis(kernel, (-1, -2), (0, 1))
         padding = _padding(config["padding"], weight.ndim - 2)
         self.steps.append(Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding))
@@ -169,7 +152,7 @@ class _Reader:
         if config.get("mask_zero") or not isinstance(given, Input):
             self.steps.append(Unknown(name, "Embedding with mask_zero" if config.get("mask_zero") else "Embedding of other than an input"))
             return
-        (self.bags[name],) = self._numbers(name, 1)
+        (self.bags[name],) = self.weights.of(name, 1)
         self.steps[self.steps.index(given)] = Input(source, len(self.bags[name]), is_sparse=True, scale="mean")
         self.steps.append(Same(name, source))
 
@@ -180,7 +163,7 @@ class _Reader:
         if (axis[0] if isinstance(axis, list) else axis) not in (channels, channels % len(shape)):
             self.steps.append(Unknown(name, "BatchNormalization of other than the channels"))
             return
-        numbers = iter(self._numbers(name, 2 + config["scale"] + config["center"]))
+        numbers = iter(self.weights.of(name, 2 + config["scale"] + config["center"]))
         scale = next(numbers) if config["scale"] else np.float32(1)
         shift = next(numbers) if config["center"] else np.float32(0)
         mean, variance = numbers
@@ -219,7 +202,7 @@ def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], cha
         case "ReLU" if not config.get("max_value") and not config.get("threshold"):
             return leaky(name, source, float(config.get("negative_slope", 0)))
         case "LeakyReLU":
-            return leaky(name, source, float(config["negative_slope"]))
+            return leaky(name, source, float(config.get("negative_slope", config.get("alpha", 0.3))))
         case "ELU":
             return Activate(name, source, {"kind": "elu", "alpha": float(config["alpha"])})
         case "Softmax" if config.get("axis", -1) in (-1, 1):
@@ -245,6 +228,8 @@ def _tensors(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for inner in value.values():
             yield from _tensors(inner)
+    elif isinstance(value, list) and len(value) > 2 and isinstance(value[0], str) and isinstance(value[1], int):
+        yield value[0]  # before Keras 3: layer, node, tensor
     elif isinstance(value, list):
         for inner in value:
             yield from _tensors(inner)

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_to_disk
 from widenet.errors import OptionError
-from widenet.interop.onnx_graph import IR_VERSION, OPSET, Graph, weight_name
+from widenet.interop.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.interop.onnx_layers import EXAMPLES, Layers, SparseField
 from widenet.metrics import checked_k
 from widenet.model.layers.output import SHORTEST
@@ -43,7 +43,7 @@ def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude
         raise OptionError(f'out must be a path that ends in .onnx; got "{out}". Rename it.')
     if not out.parent.is_dir():
         raise OptionError(f"{out}: the directory {out.parent} must exist. Make it, or choose another place.")
-    names = {_names_path(out): _vocabularies(model)}
+    names = {names_path(out): _vocabularies(model)}
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
     files = [*([_data_path(out)] if large else []), *(path for path, found in names.items() if found), out]
     taken = next((path for path in files if path.exists()), None)
@@ -66,10 +66,6 @@ def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return files
-
-
-def _names_path(out: Path) -> Path:
-    return out.with_name(f"{out.name}.json")
 
 
 def _data_path(out: Path) -> Path:

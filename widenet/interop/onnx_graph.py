@@ -1,6 +1,7 @@
 """An ONNX graph under construction."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ _END = 2**62
 def weight_name(name: str) -> str:
     """What a weight of the network is called among a model's initializers."""
     return f"weights/{name}"
+
+
+def names_path(model: Path) -> Path:
+    """The file beside a model that holds the names of its features."""
+    return model.with_name(f"{model.name}.json")
 
 
 class Graph:

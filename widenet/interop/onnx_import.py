@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
+from widenet.errors import DataError
 from widenet.interop.folding import folded
-from widenet.interop.imported import Imported
-from widenet.interop.onnx_graph import weight_name
+from widenet.interop.imported import Imported, Names
+from widenet.interop.onnx_graph import names_path, weight_name
 from widenet.interop.onnx_windows import spatial
 from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown, leaky
 from widenet.interop.reading import reading
@@ -54,8 +55,26 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
             weights[name] = found.T if is_turned else found
     factors = {f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
     known = {name.removesuffix(" damping"): found for name, found in factors.items() if found is not None}
-    layers = spec.model_dump(mode="json")["layers"]
-    return Imported(str(path), layers, fields, weights, known, training)
+    document = spec.model_dump(mode="json")
+    settings = {key: value for key, value in document.items() if key != "layers"}
+    return Imported(str(path), document["layers"], fields, weights, known, training, settings, _names(path, fields))
+
+
+def _names(path: Path, fields: Mapping[str, Width]) -> dict[str, Names]:
+    """The names of features that stand beside a network that widenet wrote; none where that file is gone."""
+    beside = names_path(path)
+    if not beside.is_file():
+        return {}
+    with reading(beside, "file of names"):
+        found = {name: Names(**each) for name, each in json.loads(beside.read_text("utf-8")).items() if name in fields}
+    for name, each in found.items():
+        texts = [*each.ids, *each.titles]
+        if not len(each.ids) == len(each.titles) == len(set(each.ids)) == fields[name].width or any(
+            type(text) is not str for text in texts
+        ):
+            rule = f"must have {fields[name].width:,} ids, all different, and as many titles"
+            raise DataError(f'{beside}: field "{name}" {rule}. Export the network again, or move the file away.')
+    return found
 
 
 def _shapes(model: Any) -> dict[str, tuple[int | None, ...]]:

@@ -169,25 +169,33 @@ class Layers:
         if isinstance(value, SequenceValue):
             rows = self.graph.op("Gather", weight_name(link.weight), value.features)
             return str(rows if value.values is None else self.graph.op("Mul", rows, self.graph.column(value.values)))
-        total = self.graph.per_example(value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight_name(link.weight)))
+        return self._gathered(value, weight_name(link.weight))
+
+    def _gathered(self, value: SparseValue, weight: str, axis: int = 0) -> str:
+        """The sums of every example's weight rows, or columns with axis 1, times their values, [E, H]."""
+        total = self.graph.per_example(value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight, axis))
         return total if value.factor is None else str(self.graph.op("Mul", total, value.factor))
 
-    def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str) -> str:
-        """The sum of an example's weight rows, times their values: [H]."""
-        rows = inner.op("Gather", weight, own(value.field.indices))
+    def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str, axis: int) -> str:
+        """The sum of an example's weight rows, or columns, times their values: [H]."""
+        taken = inner.op("Gather", weight, own(value.field.indices), axis=axis)
         if value.values is not None:
-            rows = inner.op("Mul", rows, inner.column(own(value.values)))
-        return str(inner.op("ReduceSum", rows, inner.whole(0), keepdims=0))
+            taken = inner.op("Mul", taken, own(value.values) if axis else inner.column(own(value.values)))
+        return str(inner.op("ReduceSum", taken, inner.whole(axis), keepdims=0))
 
     def logits(self, output: OutputLayer) -> str:
         """What an output's units have before the activation, [E, L]."""
         graph, weight = self.graph, weight_name(self.links[output.name, ""].weight)
+        bias = weight_name(f"{output.name} bias")
+        features = self.values[self.spec.sources(output)[0]]
+        if isinstance(features, SparseValue):
+            gathered = self._gathered(features, weight, axis=1)
+            return str(graph.op("Add", gathered, bias)) if output.bias else gathered
         sources = [str(self.values[source]) for source in self.spec.sources(output)]
         incoming = sources[0] if len(sources) == 1 else graph.op("Concat", *sources, axis=1)
         if output.name in self.along:
             width = sum(self.units[source] for source in self.spec.sources(output))
             incoming = newest(graph, incoming, self.positions[self.along[output.name]], width)
-        bias = weight_name(f"{output.name} bias")
         if output.cosine is None:
             return str(graph.op("Gemm", incoming, weight, *[bias][: output.bias], transB=1))
         length = graph.op("ReduceL2", incoming, graph.whole(1))

@@ -1,7 +1,4 @@
-"""Sequences as ONNX computes them: positions padded to one length, side by side in time, and states one after the other."""
-
-# Values along a sequence flow as rows [T * E, H]: those of the first position of every example, then those of the second, and so on.
-# What stands beyond an example's end is computed and never looked at.
+"""Sequences as ONNX computes them: positions padded to one length, side by side in time."""
 
 from dataclasses import dataclass
 
@@ -18,6 +15,8 @@ _FLOAT = TensorProto.FLOAT
 class Padded:
     """The newest positions of E sequences, T of each.
 
+    Values along them flow as rows [T * E, H]: those of the first position of every example, then those of the second, and so on. What
+    stands beyond an example's end is computed and never looked at.
     entries: int64 [T * E], the entry of the field that stands at each place; the number of entries where none does.
     ends: int64 [E], the row of each sequence's newest position; T * E of a sequence without any. num_examples: int64 [1].
     """

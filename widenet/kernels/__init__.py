@@ -2,7 +2,19 @@
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient
 from widenet.kernels.fixed_point import exact_sum, sum_by
+from widenet.kernels.order import stable_sort
 from widenet.kernels.pages import roomy
 from widenet.kernels.running_top_k import RunningTopK, running_top_k
 
-__all__ = ["RowGradient", "RunningTopK", "Touched", "exact_sum", "gather_sum", "roomy", "row_gradient", "running_top_k", "sum_by"]
+__all__ = [
+    "RowGradient",
+    "RunningTopK",
+    "Touched",
+    "exact_sum",
+    "gather_sum",
+    "roomy",
+    "row_gradient",
+    "running_top_k",
+    "stable_sort",
+    "sum_by",
+]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
+from widenet.kernels.order import stable_sort
 from widenet.sparse import SparseBatch, indptr_of
 
 
@@ -88,10 +89,10 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
 
 
 def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None) -> Touched:
-    sorted_Z, order_Z = torch.sort(features_Z, stable=True)
+    sorted_Z, order_Z = stable_sort(features_Z)
     features_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
     values_Z = None if values_Z is None else values_Z[order_Z]
-    return Touched(features_U.long(), indptr_of(counts_U), examples_Z[order_Z], values_Z)
+    return Touched(features_U, indptr_of(counts_U), examples_Z[order_Z], values_Z)
 
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:

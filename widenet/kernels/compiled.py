@@ -1,71 +1,14 @@
-"""What Numba compiles, where it can be imported: one pass over the numbers where torch's operations take many."""
+"""Compiling by Numba, where it can be imported: code that makes one pass over numbers where torch's operations make many."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache, partial, wraps
 from hashlib import sha256
-from inspect import getsource
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
-import numpy as np
-from torch import Tensor
-
-from widenet.kernels.bags import RowGradient
-
 T = TypeVar("T")
 _COMPILING = RLock()
-
-_ROWS_AHEAD, _CACHE_LINE = 4, 16
-"""How many rows before its turn a row is fetched, and the float32 numbers that come at once."""
-
-Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
-"""One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second state), all float32.
-
-A state that an optimizer has not comes and goes as it is. `constants` is an array. Only arithmetic, numpy.sqrt and conditions may be used.
-"""
-
-
-@dataclass(frozen=True)
-class Penalties:
-    """What comes before an optimizer's own step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w."""
-
-    scale: float = 1.0
-    l2: float = 0.0
-    l1: float = 0.0
-    keep: float = 1.0
-
-    def numbers(self) -> np.ndarray:
-        """float32, with a zero and a one for the compiled code, which must not meet wider numbers."""
-        return np.array([self.scale, self.l2, self.l1, self.keep, 0.0, 1.0], dtype=np.float32)
-
-
-class Compiled:
-    """An optimizer's step on a CPU."""
-
-    def __init__(self, tile: Callable[..., None], rows: Callable[..., None]) -> None:
-        self._tile, self._rows = tile, rows
-
-    def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
-        """One step of a contiguous weight, in place; gradient and states are shaped like it."""
-        flat = [tensor.view(-1).numpy() for tensor in (weight, gradient.contiguous(), *_two(states, weight))]
-        self._tile(*flat, penalties.numbers(), np.array(constants, dtype=np.float32))
-
-    def rows(
-        self,
-        weight_RH: Tensor,
-        touched: RowGradient,
-        states: Sequence[Tensor],
-        fade_U: Tensor,
-        penalties: Penalties,
-        constants: Sequence[float],
-    ) -> None:
-        """One step of the touched rows of a weight, in place. fade_U: float32 [U], what the states are multiplied by before it."""
-        values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
-        entries = [tensor.long().contiguous().numpy() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)]
-        arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
-        self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), np.array(constants, dtype=np.float32))
 
 
 def made_once(make: Callable[..., T]) -> Callable[..., T]:
@@ -90,64 +33,12 @@ def can_compile() -> bool:
     return True
 
 
-@made_once
-def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
-    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one; None without Numba.
-
-    The same integers as `fixed_point.to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
-    """
-    if not can_compile():
-        return None
-
-    def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
-        for e in range(total_EH.shape[0]):
-            scale = scale_E1[e, 0]
-            for h in range(total_EH.shape[1]):
-                total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
-
-    return compile_for(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
-
-
-def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
-    """The states, and the weight itself in place of those that there are not."""
-    return [*states, *[weight] * (2 - len(states))]
-
-
-@made_once
-def compiled(element: Element, num_states: int) -> Compiled | None:
-    """The float32 step of an optimizer with so many states; None without Numba."""
-    if not can_compile():
-        return None
-    from numba.extending import register_jitable
-
-    advance: Any = register_jitable(_named(_advance(register_jitable(element), num_states), getsource(element), str(num_states)))
-    row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
-    tile = compile_for(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
-    rows = compile_for(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
-    return Compiled(tile, rows)
-
-
-def _named(function: Callable[..., Any], *within: str) -> Callable[..., Any]:
-    """The function under a name that tells all that its code depends on: this file, what it calls, the processor, Numba.
-
-    By a function's name Numba keeps what it compiled on disk, and finds code in memory. It does not look at what is called within,
-    and two codes of one name, compiled by two processes, are mistaken for each other.
-    """
-    import numba
-    from llvmlite import binding  # type: ignore[import-untyped]
-
-    machine = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), numba.__version__]
-    digest = sha256("\0".join([Path(__file__).read_text(encoding="utf-8"), *within, *machine]).encode()).hexdigest()
-    function.__qualname__ = f"{function.__name__}_{digest[:32]}"
-    return function
-
-
 def compile_for(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
-    """The function compiled for one signature, and kept on disk where there is a folder to write. within: names what it calls."""
+    """The function compiled for one signature, and kept on disk where there is a folder to write. within: what it calls in other files."""
     from numba import njit
 
     compile_: Any = partial(njit, signature, nogil=True, error_model="numpy")
-    named = _named(function, signature, *within)
+    named = named_for(function, signature, *within)
     try:
         kept: Callable[..., Any] = compile_(cache=True)(named)
     except (OSError, RuntimeError):
@@ -155,107 +46,17 @@ def compile_for(function: Callable[..., Any], signature: str, *within: str) -> C
     return kept
 
 
-def _advance(element: Any, num_states: int) -> Callable[..., None]:
-    """One step of a row of numbers, in place."""
+def named_for(function: Any, *within: str) -> Any:
+    """The function under a name that tells all that its code depends on: its file and this one, what it calls, the processor, Numba.
 
-    def advance(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, fade: Any, penalties: Any, constants: Any) -> None:
-        scale, l2, l1, keep, zero, one = penalties
-        for n in range(len(weight_N)):
-            weight, gradient = weight_N[n], scale * gradient_N[n]
-            sign = (one if weight > zero else zero) - (one if weight < zero else zero)
-            gradient = gradient + (l2 * weight if l2 > zero else zero) + l1 * sign
-            first = fade * first_N[n] if num_states > 0 else zero
-            second = fade * second_N[n] if num_states > 1 else zero
-            weight_N[n], first, second = element(keep * weight, gradient, first, second, constants)
-            if num_states > 0:
-                first_N[n] = first
-            if num_states > 1:
-                second_N[n] = second
+    By a function's name Numba keeps what it compiled on disk, and finds code in memory. It does not look at what is called within,
+    and two codes of one name, compiled by two processes, are mistaken for each other.
+    """
+    import numba
+    from llvmlite import binding
 
-    return advance
-
-
-def _tile(advance: Any) -> Callable[..., None]:
-    """See `Compiled.tile`."""
-
-    def tile(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any) -> None:
-        advance(weight_N, gradient_N, first_N, second_N, penalties[5], penalties, constants)
-
-    return tile
-
-
-@made_once
-def _fetching() -> Any:
-    """Asks the processor for a number of an array [R, H], so that its part of a cache is at hand when it is read and written."""
-    from llvmlite import ir
-    from numba import types
-    from numba.core import cgutils
-    from numba.extending import intrinsic
-
-    def fetch(typing: Any, array_RH: Any, row: Any, column: Any) -> Any:
-        del typing, row, column
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            unpack: Any = cgutils.unpack_tuple
-            _, columns = unpack(builder, array.shape, 2)
-            place = builder.gep(array.data, [builder.add(builder.mul(arguments[1], columns), arguments[2])])
-            pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-            shape = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-            prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], shape)
-            to_write, to_keep, of_data = number(1), number(3), number(1)
-            builder.call(prefetch, [builder.bitcast(place, pointer), to_write, to_keep, of_data])
-            return context.get_dummy_value()
-
-        return types.void(array_RH, types.int64, types.int64), generate
-
-    return intrinsic(fetch)
-
-
-_fetch: Any = None
-"""What `_fetching` gives. Numba finds code on disk by what a function encloses, and an intrinsic is another in every process: a global
-is not enclosed."""
-
-
-def _rows(advance: Any, num_states: int) -> Callable[..., None]:
-    """See `Compiled.rows`. The gradient of a row is summed in the order of its entries. Rows are fetched some ahead."""
-    global _fetch
-    _fetch = _fetching()
-
-    def rows(
-        weight_RH: Any,
-        first_RH: Any,
-        second_RH: Any,
-        gradient_EH: Any,
-        rows_U: Any,
-        indptr: Any,
-        examples_Z: Any,
-        values_Z: Any,
-        fade_U: Any,
-        penalties: Any,
-        constants: Any,
-    ) -> None:
-        gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
-        for u in range(len(rows_U)):
-            row = rows_U[u]
-            if u + _ROWS_AHEAD < len(rows_U):
-                later = rows_U[u + _ROWS_AHEAD]
-                for h in range(0, len(gradient_H), _CACHE_LINE):
-                    _fetch(weight_RH, later, h)
-                    if num_states > 0:
-                        _fetch(first_RH, later, h)
-                    if num_states > 1:
-                        _fetch(second_RH, later, h)
-            gradient_H[:] = penalties[4]
-            for z in range(indptr[u], indptr[u + 1]):
-                example_H = gradient_EH[examples_Z[z]]
-                if len(values_Z):
-                    value = values_Z[z]
-                    for h in range(len(gradient_H)):
-                        gradient_H[h] += value * example_H[h]
-                else:
-                    for h in range(len(gradient_H)):
-                        gradient_H[h] += example_H[h]
-            advance(weight_RH[row], gradient_H, first_RH[row], second_RH[row], fade_U[u], penalties, constants)
-
-    return rows
+    machine = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), numba.__version__]
+    texts = [Path(path).read_text(encoding="utf-8") for path in (__file__, function.__code__.co_filename)]
+    digest = sha256("\0".join([*texts, *within, *machine]).encode()).hexdigest()
+    function.__qualname__ = f"{function.__name__}_{digest[:32]}"
+    return function

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -260,12 +259,12 @@ class CompiledTiles:
         half = dtype == torch.bfloat16
         load, store, number = (_widened, _halved, "int16") if half else (_same, _same, "float32")
         tile, row, wide, places = f"{number}[:, ::1]", "float32[::1]", "float64[::1]", "int64[::1]"
-        self._gather = _compiled(_gather(load), f"void({tile}, {row}, {places}, {places}, {row})")
-        self._sigmoid = _compiled(_sigmoid(load, store), f"float64({tile}, {row}, {row}, {row})")
-        self._targets = _compiled(_sigmoid_targets(store), f"float64({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
-        self._sums = _compiled(_softmax_sums(load), f"void({tile}, {row}, {row}, {wide})")
-        self._softmax = _compiled(_softmax(load, store), f"void({tile}, {row}, {row}, {row}, {row})")
-        self._pulls = _compiled(_softmax_pulls(store), f"void({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
+        self._gather = compile_for(_gather(load), f"void({tile}, {row}, {places}, {places}, {row})")
+        self._sigmoid = compile_for(_sigmoid(load, store), f"float64({tile}, {row}, {row}, {row})")
+        self._targets = compile_for(_sigmoid_targets(store), f"float64({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
+        self._sums = compile_for(_softmax_sums(load), f"void({tile}, {row}, {row}, {wide})")
+        self._softmax = compile_for(_softmax(load, store), f"void({tile}, {row}, {row}, {row}, {row})")
+        self._pulls = compile_for(_softmax_pulls(store), f"void({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
 
     def sigmoid(
         self,
@@ -316,10 +315,6 @@ class CompiledTiles:
 def compiled_tiles(dtype: torch.dtype) -> CompiledTiles:
     """The passes over tiles of one type."""
     return CompiledTiles(dtype)
-
-
-def _compiled(function: Kernel, signature: str) -> Kernel:
-    return compile_for(function, signature, Path(__file__).read_text(encoding="utf-8"))
 
 
 def _array(logits_ET: Tensor) -> np.ndarray:

@@ -1,11 +1,13 @@
 """Sums whose result does not depend on the order of addition: 64-bit fixed point, with a scale of its own for every row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled import compiled_add
+from widenet.kernels.compiled import can_compile, compile_for, made_once
 from widenet.kernels.devices import runs_triton
 from widenet.plan.tiles import blocks
 
@@ -20,6 +22,8 @@ def peaks_of(term: Tensor) -> Tensor:
 
     A row is what the last dimension holds, [E, 1] of a term [E, H]; of a term with fewer dimensions, each number.
     """
+    if term.dim() >= 2 and not term.shape[-1]:
+        return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
     magnitude = term.abs() if term.dim() < 2 else term.abs().amax(dim=-1, keepdim=True)
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
@@ -56,6 +60,24 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
         for term_BH in terms_BH:
             add(total_BH, term_BH, scale_B1)
     return total
+
+
+@made_once
+def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
+    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one; None without Numba.
+
+    The same integers as `to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
+    """
+    if not can_compile():
+        return None
+
+    def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
+        for e in range(total_EH.shape[0]):
+            scale = scale_E1[e, 0]
+            for h in range(total_EH.shape[1]):
+                total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
+
+    return compile_for(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
 
 
 def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:

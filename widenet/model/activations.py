@@ -1,6 +1,7 @@
 """Activations and their slopes."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,6 +11,17 @@ from widenet.spec.activations import Activation, Elu, LeakyRelu
 
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
+
+_OF_UNITS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "selu": functional.selu,
+    "softplus": functional.softplus,
+    "softsign": functional.softsign,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+}
 
 
 def activate(spec: Activation, logits: Tensor) -> Tensor:
@@ -30,12 +42,8 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
             return _share(positive, positive.sum(dim=-1, keepdim=True))
         case "linear_max":
             return _share(logits, logits.abs().sum(dim=-1, keepdim=True))
-        case "gelu" | "silu" | "selu" | "softplus" | "softsign":
-            function = getattr(functional, spec.kind)
-            return function(logits)  # type: ignore[no-any-return]
-        case _:
-            function = getattr(torch, spec.kind)
-            return function(logits)  # type: ignore[no-any-return]
+        case kind:
+            return _OF_UNITS[kind](logits)
 
 
 def _share(parts: Tensor, total: Tensor) -> Tensor:

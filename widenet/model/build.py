@@ -60,7 +60,7 @@ def build(
             bias=wide.get(f"{output.name} bias"),
             exchange=exchange,
             owns_weight=not layout.is_shared(output.name),
-            half=training.precision == "bfloat16",
+            half=training.precision == "bfloat16" and not layout.of_output(output.name).by_columns,
         )
         if drifts(output, training, layout, fields[output.field].kind == "sparse"):
             outputs[output.name].drift = _drift(outputs[output.name], training, device)
@@ -105,12 +105,20 @@ class _First:
         """A wide weight or bias, the shards at hand."""
         layer = self._layer(weight)
         shards = Shards(weight.rows, self.training.shards)
-        parts = exchange.each(lambda shard: (shard, Part(self._tensor(name, weight, shards.size(shard), shard))))
+        parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
         if weight.columns is None:
             assert isinstance(layer, OutputLayer)
             return WideWeight(shards, dict(parts), l2=layer.bias_l2, by_rows=not weight.by_tiles)
         limit = layer.weight_norm if isinstance(layer, OutputLayer) else None
         return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
+
+    def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
+        if not weight.by_columns:
+            return Part(self._tensor(name, weight, rows, shard))
+        turned_HR = roomy((weight.row_length, rows), device=self.device)
+        if not self.blank:
+            turned_HR.copy_(self._tensor(name, weight, rows, shard).T)
+        return Part(turned_HR.T, by_columns=True)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
         """A weight or bias of a layer between inputs and outputs."""

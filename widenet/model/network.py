@@ -1,7 +1,7 @@
 """A network: its weights, shard by shard, and what flows forward through them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import torch
@@ -35,8 +35,6 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
-_BLOCK_ROWS = 16_384
-
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
 Key = tuple[str, str]
@@ -47,7 +45,8 @@ Key = tuple[str, str]
 class Prepared:
     """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
 
-    positions: of every input of a sequence. taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
+    features: of every output on a sparse input, all that the batch has of it. positions: of every input of a sequence.
+    taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
     asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
     has one, else as the tiles need them.
     touched: in training on CUDA, what `Network.touched` gives.
@@ -56,6 +55,7 @@ class Prepared:
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
     asked: dict[str, SparseBatch | Choice | Targets]
+    features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
     touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Prepared:
 class Activity:
     """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the penalties, and a batch's statistics.
 
-    Along a sequence values are [N, units], a vector a position; taken: as of `Prepared`.
+    Along a sequence values are [N, units], a vector a position; taken, features: as of `Prepared`.
     """
 
     values: dict[str, Tensor]
@@ -73,6 +73,7 @@ class Activity:
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
+    features: dict[str, SparseBatch] = field(default_factory=dict)
 
 
 @dataclass
@@ -124,7 +125,10 @@ class Network:
                 prepared.positions[layer.name] = Positions.of(values, layer.newest, draws is not None and self._ends_ask(layer))
                 values = prepared.positions[layer.name].features
             batch = scaled(layer, values, self.damping.get(layer.name))
-            prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
+            standing = [name for name, output in self.outputs.items() if self.spec.sources(output.spec) == (layer.name,)]
+            prepared.features |= dict.fromkeys(standing, batch)
+            if any(source == layer.name for _, source in self.links):
+                prepared.sparse[layer.name] = split(batch, self.shards(layer.name))
         for name, output in self.outputs.items():
             positions = prepared.positions.get(self.positions.get(name, ""))
             asks_next = draws is not None and output.spec.predict == "next"
@@ -147,8 +151,14 @@ class Network:
         return uses
 
     def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
-        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together."""
-        return {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
+        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together.
+
+        Of an output on a sparse input the columns, the same in each shard.
+        """
+        found = {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
+        for name, features in prepared.features.items():
+            found[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
+        return found
 
     def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
         """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
@@ -159,7 +169,7 @@ class Network:
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
         """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
-        activity = Activity(dict(prepared.dense), taken=prepared.taken)
+        activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
         travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
         for layer in self.spec.hidden:
             skips = [activity.values[name] for name in layer.skip or ()]
@@ -193,13 +203,25 @@ class Network:
             self._running(name).follow(found, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
-        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken."""
+        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken.
+
+        Of an output on a sparse input [E, 0]: the features meet its units.
+        """
+        if output.spec.name in activity.features:
+            return torch.zeros(activity.features[output.spec.name].num_examples, 0, device=self.device)
         sources = [activity.values[source] for source in self.spec.sources(output.spec)]
         hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
         taken = activity.taken.get(output.spec.name)
         if taken is not None:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH)
+
+    def met(self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None) -> WideOutput:
+        """An output as a batch meets it: with the features, where it stands on a sparse input. touched: in training."""
+        features = activity.features.get(name)
+        if features is None:
+            return self.outputs[name]
+        return replace(self.outputs[name], features=features, touched=None if touched is None else touched[name])
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
@@ -221,8 +243,7 @@ class Network:
             if not bool(torch.isfinite(trunk.tensor).all()):
                 return name
         for name, weight in self.wide.items():
-            blocks = (block for part in weight.parts.values() for block in torch.split(part.weight, _BLOCK_ROWS))
-            if not all(bool(torch.isfinite(block).all()) for block in blocks):
+            if not all(bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()):
                 return name
         return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
 

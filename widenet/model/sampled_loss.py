@@ -73,7 +73,8 @@ class SampledLoss(WideLoss):
     def _stands(self, shard: int, index: int) -> Tensor:
         return self.choice.stands[shard][slice(*self.tiles[shard][index])]
 
-    def _collect(self, shard: int, start: int, stop: int, weight_gradient: Tensor, bias_gradient: Tensor) -> None:
+    def _collect(self, shard: int, start: int, stop: int, weight_gradient: Tensor | RowGradient, bias_gradient: Tensor) -> None:
+        assert isinstance(weight_gradient, Tensor)
         self.rows_of_weight[shard].gradient_EH[start:stop] = weight_gradient
         if self.rows_of_bias is not None:
             self.rows_of_bias[shard].gradient_EH[start:stop, 0] = bias_gradient

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.kernels import stable_sort
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, indptr_of
 
@@ -13,7 +14,7 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
     """The batch cut by units: for every shard its entries, in storage order, with units counted from the shard's start."""
     starts = torch.tensor([shards.start(shard) for shard in range(1, shards.count)], dtype=batch.indices.dtype, device=batch.indices.device)
     shard_Z = torch.bucketize(batch.indices, starts, right=True)
-    order_Z = torch.argsort(shard_Z, stable=True)
+    order_Z = stable_sort(shard_Z)[1]
     num = batch.num_examples
     counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=shards.count * num)
     bounds = indptr_of(counts)
@@ -42,8 +43,8 @@ class ByUnit:
     @classmethod
     def of(cls, part: SparseBatch) -> "ByUnit":
         """The entries of one shard's part of a batch."""
-        units_Z, order_Z = torch.sort(part.indices, stable=True)
-        units_Z, values_Z = units_Z.long(), None if part.values is None else part.values[order_Z]
+        units_Z, order_Z = stable_sort(part.indices)
+        values_Z = None if part.values is None else part.values[order_Z]
         return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z.cpu())
 
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:

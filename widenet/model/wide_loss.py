@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from widenet.kernels import exact_sum
+from widenet.kernels import RowGradient, exact_sum
 from widenet.model.activations import activate, slope
 from widenet.model.exchange import Pending
 from widenet.model.fused_tiles import passes
@@ -16,7 +16,7 @@ from widenet.model.targets import Targets, TileEntries
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
-OnTile = Callable[[int, int, int, Tensor, Tensor], None]
+OnTile = Callable[[int, int, int, Tensor | RowGradient, Tensor], None]
 """Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
 
 
@@ -41,6 +41,8 @@ class WideLoss:
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]
+        if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
+            self.tiles = [[(0, shards.size(shard))] for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
         self.rows: RowActivation | None = None
         self.fused = passes(self)
@@ -61,7 +63,7 @@ class WideLoss:
         found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
         return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
 
-    def gradient(self, shard: int, index: int) -> tuple[Tensor, Tensor]:
+    def gradient(self, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
         tile = self.tile(shard, index)
         kept = self.deltas.pop((shard, index), None)

@@ -1,5 +1,6 @@
 """A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by touched rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +13,9 @@ from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 
+_BLOCK_NUMBERS = 2**21
+"""Numbers of a weight that are looked at together."""
+
 
 @dataclass
 class Part:
@@ -20,17 +24,26 @@ class Part:
     weight: float32 [R, H], or [R] for biases.
     state: the optimizer's tensors, each shaped like the weight; where the rows drift, what `Drift` keeps of each; empty outside training.
     moved: int32 [R], the step that moved each row last; None unless the optimizer's idle rows move.
+    by_columns: what a batch touches are columns, which lie together in memory; `moved` is then [H].
     """
 
     weight: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
     moved: Tensor | None = None
+    by_columns: bool = False
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """Weight and state as [R, H], of biases as [R, 1]; the same memory."""
+        """Weight and state as [R, H], a row what a batch may touch; of biases as [R, 1], by columns as [H, R]. The same memory."""
+        if self.by_columns:
+            return self.weight.T, {name: tensor.T for name, tensor in self.state.items()}
         if self.weight.dim() == 2:
             return self.weight, self.state
         return self.weight[:, None], {name: tensor[:, None] for name, tensor in self.state.items()}
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The weight in pieces that are small beside it."""
+        weight_RH, _ = self.by_rows()
+        return iter(torch.split(weight_RH, max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))))
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint holds of this shard."""
@@ -59,12 +72,17 @@ class WideWeight:
     def prepare(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
         for part in self.parts.values():
-            part.state = rule.state_for(part.weight)
+            weight = part.weight.T if part.by_columns else part.weight
+            state = rule.state_for(weight)
+            part.state = {name: tensor.T for name, tensor in state.items()} if part.by_columns else state
             if self.by_rows and rule.idles:
-                part.moved = roomy(part.weight.shape[:1], torch.int32, part.weight.device)
+                part.moved = roomy(weight.shape[:1], torch.int32, weight.device)
 
-    def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor, rule: Rule, step: StepNumbers) -> None:
-        """One step of the rows [start, stop) of a shard."""
+    def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers) -> None:
+        """One step of the rows [start, stop) of a shard; by columns, of all of them, by what a batch touches."""
+        if isinstance(gradient, RowGradient):
+            self.update_rows(shard, gradient, rule, step)
+            return
         part = self.parts[shard]
         weight = part.weight[start:stop]
         state = {name: tensor[start:stop] for name, tensor in part.state.items()}
@@ -101,6 +119,7 @@ class WideWeight:
     def wake_all(self, rule: Rule, step: StepNumbers) -> None:
         """`wake` for every row at hand, a block at a time."""
         for shard, part in self.parts.items():
-            for start in range(0, len(part.weight), 65_536):
-                rows = torch.arange(start, min(start + 65_536, len(part.weight)), device=part.weight.device)
+            count = len(part.by_rows()[0])
+            for start in range(0, count, 65_536):
+                rows = torch.arange(start, min(start + 65_536, count), device=part.weight.device)
                 self.wake(shard, rows, rule, step)

@@ -105,9 +105,8 @@ def _join(device: torch.device) -> None:
     store: Store | None = None
     if lent or LAUNCHER in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        socket.create_connection(
-            (host, port), TIMEOUT_SECONDS
-        ).close()  # where the launcher is gone this fails at once, TCPStore in the end
+        # Where the launcher is gone this fails at once, TCPStore only in the end.
+        socket.create_connection((host, port), TIMEOUT_SECONDS).close()
         store = TCPStore(host, port, timeout=timeout)
         store = part_of_this_attempt(store, rank, size, timeout) if lent else store
     backend = "nccl" if device.type == "cuda" else "gloo"

@@ -1,12 +1,21 @@
 """Boxes and arrows from top to bottom, as SVG without a script."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from widenet.pictures.curves import picture
 from widenet.pictures.html import Html, tag
 
 _BOX, _LINE, _ROWS, _COLUMNS, _EDGE = 236, 17, 30, 24, 8
 _MOST_LETTERS = 36
+
+
+class _Place(NamedTuple):
+    """The upper left corner of a box, and how high it is."""
+
+    x: float
+    y: float
+    height: float
 
 
 def graph(title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Sequence[tuple[str, str]]) -> Html:
@@ -22,11 +31,11 @@ def graph(title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Se
     widest = max((len(floor) for floor in floors), default=0)
     aside = 48.0 if any(depth[end] - depth[start] > 1 for start, end in arrows) else 0.0
     width = widest * (_BOX + _COLUMNS) - _COLUMNS + 2 * _EDGE + aside
-    places: dict[str, tuple[float, float, float]] = {}
+    places: dict[str, _Place] = {}
     top = float(_EDGE)
     for floor, height in zip(floors, heights, strict=True):
         left = (width - aside - len(floor) * (_BOX + _COLUMNS) + _COLUMNS) / 2
-        places |= {name: (left + place * (_BOX + _COLUMNS), top, height) for place, name in enumerate(floor)}
+        places |= {name: _Place(left + column * (_BOX + _COLUMNS), top, height) for column, name in enumerate(floor)}
         top += height + _ROWS
     drawn = [_arrow(places[start], places[end], depth[end] - depth[start]) for start, end in arrows]
     drawn += [piece for name, (stroke, lines) in boxes.items() for piece in _box(name, stroke, lines, places[name])]
@@ -37,7 +46,7 @@ def _height(lines: Sequence[str]) -> float:
     return _LINE * (len(lines) + 1) + 14
 
 
-def _box(name: str, stroke: str, lines: Sequence[str], place: tuple[float, float, float]) -> Iterator[Html]:
+def _box(name: str, stroke: str, lines: Sequence[str], place: _Place) -> Iterator[Html]:
     x, y, height = place
     yield tag("rect", x=x, y=y, width=_BOX, height=height, rx=8, fill=stroke, fill_opacity="0.12", stroke=stroke, stroke_width="1.5")
     yield _words(name, x + 12, y + 20, font_weight="bold", font_size=13)
@@ -51,15 +60,15 @@ def _words(text: str, x: float, y: float, **look: object) -> Html:
     return tag("text", short, *([tag("title", text)] if short != text else []), x=x, y=y, fill="currentColor", **look)
 
 
-def _arrow(start: tuple[float, float, float], end: tuple[float, float, float], floors: int) -> Html:
+def _arrow(start: _Place, end: _Place, floors: int) -> Html:
     """To the next floor straight down; past other floors around them, on the right."""
     line: dict[str, object] = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.6", "stroke_width": "1.5"}
     if floors == 1:
-        x1, y1, x2, y2 = start[0] + _BOX / 2, start[1] + start[2], end[0] + _BOX / 2, end[1]
+        x1, y1, x2, y2 = start.x + _BOX / 2, start.y + start.height, end.x + _BOX / 2, end.y
         middle = (y1 + y2) / 2
         path = f"M{x1:g},{y1:g} C{x1:g},{middle:g} {x2:g},{middle:g} {x2:g},{y2:g} m-4,-6 l4,6 l4,-6"
     else:
-        x1, y1, x2, y2 = start[0] + _BOX, start[1] + start[2] / 2, end[0] + _BOX, end[1] + end[2] / 2
+        x1, y1, x2, y2 = start.x + _BOX, start.y + start.height / 2, end.x + _BOX, end.y + end.height / 2
         far = max(x1, x2) + 52
         path = f"M{x1:g},{y1:g} C{far:g},{y1:g} {far:g},{y2:g} {x2:g},{y2:g} m6,-4 l-6,4 l6,4"
     return tag("path", d=path, **line)

@@ -122,14 +122,37 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
 
 
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
-    """Refuse a sparse input where it is wanted unit by unit."""
-    unable = {} if isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(spec.sources(layer), "source")
+    """Refuse a sparse input where it is wanted unit by unit. An output may stand on one of a sparse field, and on nothing else then."""
+    sources = spec.sources(layer)
+    stands = isinstance(layer, OutputLayer) and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
+    if isinstance(layer, OutputLayer) and stands:
+        _check_standing(layer, sources[0], spec)
+    unable = {} if stands or isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(sources, "source")
     unable |= dict.fromkeys(() if isinstance(layer, InputLayer | OutputLayer) else layer.skip or (), "skip")
     what = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
     for source, key in unable.items():
         if is_sparse_input(spec, source, fields):
-            cannot = f'{what} cannot take the sparse input "{source}" directly'
+            beside = " beside other sources" if isinstance(layer, OutputLayer) and len(sources) > 1 else ""
+            cannot = f'{what} cannot take the sparse input "{source}" directly{beside}'
             raise FitError(f"{Place.find(spec, layer).of(key)}: {cannot}. Put a hidden layer between them.")
+
+
+def _field_kind(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> str | None:
+    layer = spec.layer(name)
+    return fields[layer.field].kind if isinstance(layer, InputLayer) else None
+
+
+def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
+    """Refuse what an output cannot do straight on a sparse input."""
+    place = Place.find(spec, layer)
+    for name in ("cosine", "sample", "weight_norm", "weights"):
+        if getattr(layer, name) is not None:
+            raise FitError(
+                f'{place.of(name)} needs a hidden layer between the output and the sparse input "{source}". Add one, or remove it.'
+            )
+    if any(getattr(other, "weights", None) is not None and other.weights.layer == layer.name for other in spec.layers):  # type: ignore[union-attr]
+        rule = f'shares weights with others, and so needs a hidden layer between it and the sparse input "{source}"'
+        raise FitError(f"{place.of('source')} {rule}. Add one.")
 
 
 def _check_share(

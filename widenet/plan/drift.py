@@ -26,7 +26,14 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
     plain = plain and layer.sample is None and layer.delta_boost is None and layer.delta_norm is None and layer.others == "use"
     plain = plain and layer.predict != "next"
     steady = training.optimizer.kind == "sgd" and training.l1 == 0 and training.gradient_norm_limit is None and not training.brake
-    if not (is_sparse and plain and steady and training.precision == "float32" and weights.owns(layer.name)):
+    if not (
+        is_sparse
+        and plain
+        and steady
+        and training.precision == "float32"
+        and weights.owns(layer.name)
+        and not weights.of_output(layer.name).by_columns
+    ):
         return False
     num, width, columns = training.batch_size, weights.units[layer.name], drift_columns(layer, weights)
     return 2 * drift_operations(num, num * _ASSUMED_ENTRIES, width, columns) <= 6 * num * width * columns

@@ -18,7 +18,6 @@ DeviceKind = Literal["cpu", "cuda"]
 ASSUMED_ENTRIES = 100.0
 """Stored entries of an example where no dataset says how many there are."""
 
-
 BATCHES_AHEAD = 3
 """Batches that are read while one is at work."""
 
@@ -49,7 +48,11 @@ class Job:
         fields: Mapping[str, FieldFacts],
         entries: Mapping[str, float] | None = None,
         num_examples: int | None = None,
-        **machines: int | DeviceKind,
+        *,
+        num_processes: int = 1,
+        device: DeviceKind = "cpu",
+        num_threads: int = 1,
+        kept_bytes: int | None = None,
     ) -> "Job":
         """The job of two documents over a dataset's fields; raises FitError, OptionError for a number of processes that does not divide.
 
@@ -57,9 +60,9 @@ class Job:
         """
         found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind != "dense"}
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
-        job = cls(network, training, weights_of(network, fields), found, batch, **machines)  # type: ignore[arg-type]
-        check_processes(training.shards, job.num_processes)
-        return job
+        weights = weights_of(network, fields)
+        check_processes(training.shards, num_processes)
+        return cls(network, training, weights, found, batch, num_processes, device, num_threads, kept_bytes)
 
     def shards(self, weight: Weight) -> Shards:
         """How a wide weight is cut."""

@@ -55,10 +55,10 @@ def _of_machine(meminfo: Path) -> int | None:
 def _groups(memberships: Path, cgroup: Path) -> Iterator[tuple[Path, str, str, str]]:
     """The control groups that this process is in, each within the next; as a container sees it, its own may be the outermost."""
     paths = {line.split(":")[1]: Path(line.split(":", 2)[2]) for line in _text(memberships).splitlines() if line.count(":") >= 2}
-    for controller, *names in _CONTROLLERS:
+    for controller, limit, used, whole in _CONTROLLERS:
         path = next((path for known, path in paths.items() if controller in known.split(",")), Path("/"))
         for inner in (path, *path.parents):
-            yield (cgroup / controller / str(inner).strip("/"), *names)  # type: ignore[misc]
+            yield cgroup / controller / str(inner).strip("/"), limit, used, whole
 
 
 def _of_group(folder: Path, limit: str, used: str, whole: str) -> int | None:

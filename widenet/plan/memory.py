@@ -47,7 +47,7 @@ def memory(job: Job, process: int = -1) -> Memory:
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
     optimizer = job.training.optimizer
-    moved = sum(4 * job.rows(weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
+    moved = sum(4 * _touchable(job, weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     return Memory(
         weights=sum(held.values()) + counted,
         state=trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
@@ -60,6 +60,11 @@ def memory(job: Job, process: int = -1) -> Memory:
 def _remembers_moves(job: Job, weight: Weight) -> bool:
     """Whether rows of a weight note the step that moved them last."""
     return job.training.idles and weight.wide and not weight.by_tiles
+
+
+def _touchable(job: Job, weight: Weight, process: int) -> int:
+    """Rows of a process that a batch may touch; of a weight by columns these, in each shard."""
+    return weight.row_length * job.shards_each if weight.by_columns else job.rows(weight, process)
 
 
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
@@ -155,10 +160,20 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         return _drifting(job, layer)
     weight = job.weights.of_output(layer.name)
     num, columns = job.vectors(layer.name), weight.row_length
+    if weight.by_columns:
+        return _standing(job, layer, weight)
     shard = job.shards(weight).size(job.training.shards - 1)
     units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, columns)
+
+
+def _standing(job: Job, layer: OutputLayer, weight: Weight) -> int:
+    """Of an output on a sparse input: whole shards of logits at work, and the batch's entries in order of features."""
+    units, entries = job.shards(weight).size(job.training.shards - 1), job.num_examples * job.entries_of(job.network.sources(layer)[0])
+    block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (3 + len(job.training.optimizer.state))
+    at_work = min(job.num_threads, job.shards_each) * (4 * 4 * job.num_examples * units + 32 * round(entries) + block)
+    return at_work + _exact_sum(job, layer.name, 0)
 
 
 def _drifting(job: Job, layer: OutputLayer) -> int:

@@ -62,12 +62,7 @@ def _check(place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fie
         raise FitError(f'{place.of("predict")}: "next" belongs to a sequence field, and to no other; "{layer.field}" is {kind}. {remedy}')
     if not is_sequence:
         return
-    read = None if along is None else _field_of(spec.layer(along))
+    read = next((each.field for each in spec.inputs if each.name == along), None)
     if read != layer.field:
         got = "no sequence" if read is None else f'the sequence "{read}"'
         raise FitError(f'{place.of("predict")}: "next" must follow an input of the same field, "{layer.field}"; its sources read {got}.')
-
-
-def _field_of(layer: Layer) -> str:
-    assert isinstance(layer, InputLayer)
-    return layer.field

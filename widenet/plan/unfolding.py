@@ -54,7 +54,7 @@ def shares(
     if with_inputs:
         products.append((inner_of_inputs(windows, filters), num_examples, 4 * inputs))
     for inner, rows, row_bytes in products:
-        if count > 1 and num_processes > 1 and dividing_pays(inner, num_processes, device):
+        if count > 1 and dividing_pays(inner, num_processes, device):
             yield whole * most_rows(num_examples, count, num_processes), row_bytes * most_rows(rows, count, num_processes)
         else:
             yield whole * num_examples, 0

@@ -35,6 +35,7 @@ class Weight:
     places: of a convolution's kernel; a row is a filter, a column one of its numbers, channel by channel.
     by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise, where it is wide, only rows that
         a batch touches or an output's sample holds.
+    by_columns: of an output on a sparse input. Its columns are the input's features, and only those that a batch has are touched.
     """
 
     layer: str
@@ -44,6 +45,12 @@ class Weight:
     by_tiles: bool = False
     trained: bool = True
     places: int = 1
+    by_columns: bool = False
+
+    @property
+    def incoming(self) -> int:
+        """Numbers of a vector that meets the rows; none where a batch's features do."""
+        return 0 if self.by_columns else self.row_length
 
     @property
     def row_length(self) -> int:
@@ -124,8 +131,9 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
     for output in spec.outputs:
         links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
         if link.weight == output.name:
-            columns = sum(units[source] for source in spec.sources(output))
-            found[output.name] = Weight(output.name, units[output.name], columns, wide=True)
+            sources = spec.sources(output)
+            columns, by_columns = sum(units[source] for source in sources), is_sparse_input(spec, sources[0], fields)
+            found[output.name] = Weight(output.name, units[output.name], columns, wide=True, by_columns=by_columns)
         if output.bias:
             found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
     stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
@@ -134,7 +142,7 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         shapes,
         windows,
         links,
-        {name: replace(weight, by_tiles=weight.by_tiles or name in stepped) for name, weight in found.items()},
+        {name: replace(weight, by_tiles=not weight.by_columns and (weight.by_tiles or name in stepped)) for name, weight in found.items()},
         positions_of(spec, fields),
     )
 

@@ -49,6 +49,9 @@ def _products(job: Job, process: int) -> Iterator[int]:
         if job.drifts(output):
             columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
+        elif weight.by_columns:
+            entries = num * job.entries_of(job.network.sources(output)[0])
+            yield round(2 * (_passes(job, output) - 1) * entries * rows)
         else:
             yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * weight.row_length
 
@@ -72,7 +75,7 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
         shapes += [(num // times, units, inputs)] * times
     for rows, inner, columns in shapes:
         count = num_blocks(rows, inner, columns, most, job.device)
-        divided = count > 1 and job.num_processes > 1 and dividing_pays(inner, job.num_processes, job.device)
+        divided = count > 1 and dividing_pays(inner, job.num_processes, job.device)
         own = most_rows(rows, count, job.num_processes) if divided else rows
         yield 2 * own * inner * columns, 4 * own * columns * divided
 
@@ -100,7 +103,7 @@ def _added_up(job: Job) -> Iterator[int]:
             columns = drift_columns(output, job.weights)
             yield 16 * num * (columns + 1)
             continue
-        yield 8 * num * (job.weights.of_output(output.name).row_length + 1) + 16
+        yield 8 * num * (job.weights.of_output(output.name).incoming + 1) + 16
     if job.training.gradient_norm_limit is not None:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (samples + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values()))

@@ -69,9 +69,9 @@ def top_k(
     scores: False leaves logits in their place where those give the same ranking, which a softmax makes much cheaper.
     """
     with torch.no_grad():
-        output = network.outputs[output_name]
-        prepared = network.prepare(fields, None)
-        direct_EH = network.direct(output, network.forward(prepared, None))
+        activity = network.forward(network.prepare(fields, None), None)
+        output = network.met(output_name, activity)
+        direct_EH = network.direct(output, activity)
         return _Ranking(output, direct_EH, min(k, output.width), excluded, allowed or Filter(), scores).run()
 
 

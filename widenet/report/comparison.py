@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from widenet.metrics import LARGER_IS_BETTER
 from widenet.pictures.curves import curves, legend
 from widenet.pictures.html import Html, brief, table, tag
 from widenet.report.sections import duration, note, section
 from widenet.report.subject import Subject
+from widenet.spec.metric_names import LARGER_IS_BETTER
 from widenet.training.log_curves import grid, metric_names, points
 
 _ABSENT = "\u2013"

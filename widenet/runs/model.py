@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import FitError
+from widenet.data.overlap import trained_on
+from widenet.errors import FitError, WidenetError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
@@ -52,6 +54,7 @@ class Model:
         self.run, self.network, self.facts = run, network, facts or {}
 
     @classmethod
+    @typed
     def load(cls, run: str | Path, device: str | None = None) -> "Model":
         """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
 
@@ -82,11 +85,11 @@ class Model:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
 
-    def caveats(self, data: Dataset | None = None) -> list[str]:
+    def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended; that its loss ended far above its start; that a dataset does not hold the examples it was
-        trained on, where that was saved.
+        That its training has not ended; that its loss ended far above its start; how much of what a dataset holds out for an output
+        was trained on, where it is not the dataset of the training.
         """
         found = []
         if "state" in self.facts:
@@ -96,10 +99,24 @@ class Model:
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
         if data is not None and self.facts.get("examples") not in (None, data.digest):
-            warning = "what it holds out may have been trained on"
-            found.append(f"{data.path} does not hold the examples that {self.run.path} was trained on: {warning}.")
+            found += self._seen_before(data, part, self.network.outputs[output_name(self.network, output)].spec.field)
         return found
 
+    def _seen_before(self, data: Dataset, part: Part, field: str) -> list[str]:
+        """What a dataset of other examples holds out that was trained on; that it may be, where the dataset of the training is gone."""
+        other = f"{data.path} does not hold the examples that {self.run.path} was trained on"
+        try:
+            training = Dataset.open(str(self.run.machine["data"]))
+            at_hand = training.digest == self.facts["examples"]
+        except (KeyError, WidenetError, OSError):
+            at_hand = False
+        if not at_hand:
+            return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
+        number = trained_on(data, field, part, training)
+        held = data.field(field).num_entries[part]
+        return [f"{other}: of the {held:,} entries of its {part} part, {number:,} were trained on."] if number else []
+
+    @typed
     def evaluate(
         self,
         data: Dataset | str | Path,
@@ -115,6 +132,7 @@ class Model:
         with one_thread_an_operation():
             return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
 
+    @typed
     def recommend(
         self,
         items: Sequence[str] = (),
@@ -149,6 +167,7 @@ class Model:
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
 
+    @typed
     def recommend_for(
         self,
         user: str,
@@ -175,6 +194,7 @@ class Model:
         titles = names.titles(names.index_of(block.items))
         return [Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)]
 
+    @typed
     def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
         """The titles of what `recommend_for` gives the network of a user, of its first field that has names; none where none has."""
         dataset = dataset_of(data)
@@ -193,6 +213,7 @@ class Model:
         """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""
         return person.understood(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
 
+    @typed
     def predict(
         self,
         data: Dataset | str | Path,

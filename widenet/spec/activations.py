@@ -1,11 +1,13 @@
 """Activations: what a layer makes of the sum of its inputs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from widenet.spec.document import Spec
 from widenet.spec.named import named
+
+_Plain = Literal["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
 
 
 class PlainActivation(Spec):
@@ -15,7 +17,7 @@ class PlainActivation(Spec):
     linear_max x / sum |x|; where the sum is zero, the activations are zero.
     """
 
-    kind: Literal["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
+    kind: _Plain
     """Its name."""
 
 
@@ -46,4 +48,4 @@ SIGNED = ("tanh", "selu", "softsign", "linear", "gelu", "silu", "linear_max", "l
 """The activations that can be below 0."""
 
 Activation = PlainActivation | LeakyRelu | Elu
-ActivationField = named(Activation, *PlainActivation.model_fields["kind"].annotation.__args__, "leaky_relu", "elu")  # type: ignore[union-attr]
+ActivationField = named(Activation, *get_args(_Plain), "leaky_relu", "elu")

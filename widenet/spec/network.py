@@ -12,6 +12,9 @@ from widenet.spec.rules import check_layers
 from widenet.spec.samples import PopularitySample
 from widenet.spec.wiring import check_wiring, in_order, sources_of
 
+_OF_TRAININGS = ("epochs", "batch_size", "optimizer", "schedule", "evaluation", "seed")
+"""Fields that only training documents have, of which one at least is in most."""
+
 Dialect = Literal["widenet", "dsstne"]
 
 
@@ -19,6 +22,7 @@ class NetworkSpec(Document):
     """What is trained: layers from sparse or dense inputs over hidden layers to outputs."""
 
     usual_name: ClassVar[str] = "network.json"
+    other_name: ClassVar[str] = "training"
     name: str = ""
     """A name for people."""
     dialect: Dialect = "widenet"
@@ -42,6 +46,11 @@ class NetworkSpec(Document):
         document = super().of(found.network, f"{where}, in widenet's words")
         document._notes = (*found.notes, *_left_to_training(found.training))
         return document
+
+    @classmethod
+    def is_other(cls, values: dict[str, Any]) -> bool:
+        """Whether plain values are a training document."""
+        return "layers" not in values and not values.keys().isdisjoint(_OF_TRAININGS)
 
     @property
     def notes(self) -> tuple[str, ...]:

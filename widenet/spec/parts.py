@@ -1,4 +1,4 @@
-"""What layers of several kinds are described by: names, sources, shared weights, batch normalization."""
+"""What several specs are made of: names and counts, sources, shared weights, batch normalization."""
 
 from typing import Annotated
 

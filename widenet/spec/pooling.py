@@ -1,11 +1,13 @@
 """Pooling functions: what a layer without weights makes of its sources."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from widenet.spec.document import Spec
 from widenet.spec.named import named
+
+_Plain = Literal["max", "average", "maxout", "dot_product", "cosine"]
 
 
 class PlainPooling(Spec):
@@ -16,7 +18,7 @@ class PlainPooling(Spec):
     and cosine n units <x0, xi> / ((|x0| + 1e-8) (|xi| + 1e-8)).
     """
 
-    kind: Literal["max", "average", "maxout", "dot_product", "cosine"]
+    kind: _Plain
     """Its name."""
 
 
@@ -42,4 +44,4 @@ COMPARING = ("maxout", "dot_product", "cosine")
 """The functions of several sources."""
 
 Pooling = PlainPooling | LocalResponseNormalization
-PoolingField = named(Pooling, *PlainPooling.model_fields["kind"].annotation.__args__, "lrn")  # type: ignore[union-attr]
+PoolingField = named(Pooling, *get_args(_Plain), "lrn")

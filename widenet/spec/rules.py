@@ -7,6 +7,7 @@ from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CrossEntropy
 from widenet.spec.parts import Share
+from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.spatial_rules import check_spatial
 from widenet.spec.wiring import feeding, sources_of
@@ -93,7 +94,9 @@ def _check_share(place: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
         rule = "name another convolution" if is_convolution else "name another hidden or output layer"
-        raise ValueError(f'{place}.weights.layer must {rule}; got "{share.layer}".{did_you_mean(share.layer, known)}')
+        is_recurrent = any(isinstance(other, RecurrentLayer) and other.name == share.layer for other in layers)
+        got = f'"{share.layer}", a recurrent layer, whose gates share their weights with nobody' if is_recurrent else f'"{share.layer}"'
+        raise ValueError(f"{place}.weights.layer must {rule}; got {got}.{did_you_mean(share.layer, known)}")
     if is_convolution and share.transposed:
         raise ValueError(f"{place}.weights.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from widenet.spec.document import Spec
 from widenet.spec.named import named
-
-Draws = Annotated[int, Field(ge=1, le=2**31 - 1)]
+from widenet.spec.parts import Count
 
 
 class UniformSample(Spec):
@@ -15,7 +14,7 @@ class UniformSample(Spec):
 
     kind: Literal["uniform"]
     """Its name."""
-    units: Draws = 10_000
+    units: Count = 10_000
     """Draws in a step, at most the width, shared by the examples of the batch."""
 
 
@@ -24,7 +23,7 @@ class PopularitySample(Spec):
 
     kind: Literal["popularity"]
     """Its name."""
-    units: Draws = 10_000
+    units: Count = 10_000
     """Draws in a step, at most the width, shared by the examples of the batch."""
     power: Annotated[float, Field(gt=0, le=2)] = 0.75
     """The larger, the oftener popular units are drawn."""

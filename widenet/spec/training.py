@@ -1,14 +1,14 @@
 """training.json: how a network is trained."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from widenet.spec.document import Document, Spec
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
+from widenet.spec.parts import Count
 
 MOST_SHARDS = 1024
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Strength = Annotated[float, Field(ge=0)]
 
 
@@ -42,6 +42,7 @@ class TrainingSpec(Document):
     """How it is trained: optimizer, schedule, batches, epochs, seed."""
 
     usual_name: ClassVar[str] = "training.json"
+    other_name: ClassVar[str] = "network"
     epochs: Count = 10
     """Passes over the training examples."""
     batch_size: Count = 256
@@ -77,6 +78,11 @@ class TrainingSpec(Document):
     """Which weights the run ends with: the last, or those of the best evaluation."""
     checkpoints: Checkpoints = Checkpoints()
     """When the whole state is saved, and how many of those stay."""
+
+    @classmethod
+    def is_other(cls, values: dict[str, Any]) -> bool:
+        """Whether plain values are a network document, DSSTNE's too."""
+        return any(str(name).lower() == "layers" for name in values)
 
     @property
     def waits(self) -> bool:

@@ -5,8 +5,6 @@ from torch import Tensor
 
 from widenet.model.network import Network
 
-_BLOCK_ROWS = 65_536
-
 
 def regularization(network: Network, l1: float, l2: float) -> float:
     """The sum of l2 w^2 / 2 + l1 |w| over all weights, one that several layers share once; of biases "bias_l2" b^2 / 2 alone.
@@ -23,7 +21,7 @@ def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=network.device)
     for weight in network.wide.values():
         own = (0.0, weight.l2) if weight.is_bias else (l1, l2)
-        for block in torch.split(weight.parts[shard].weight, _BLOCK_ROWS) if any(own) else ():
+        for block in weight.parts[shard].blocks() if any(own) else ():
             total += _cost(block, *own)
     return total
 

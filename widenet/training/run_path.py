@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from widenet.checkpoint import replace, writing
-from widenet.durable import force_to_disk
+from widenet.checkpoint import writing
+from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 
 LAUNCH, START = ".torchrun", "start"
@@ -56,7 +56,7 @@ def put(beside: Path, path: Path) -> None:
     if _holds_no_work(path):
         with locked(path):
             check_free(path)  # another training of it may have begun and ended meanwhile
-            replace(beside, path)
+            put_in_place(beside, path)
     else:
         beside.rename(path)  # which takes the place of an empty directory, and of no other
         force_to_disk(path.parent)

@@ -33,6 +33,7 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     check_finished(run.start)
     before, model = RunDirectory.open(run.start), Checkpoint.open(run.start / "model")
     _check_layers(before, run)
+    _check_columns(before, run)
     known = {name: _known(before, run, name, "imported" in model.facts) for name in run.fields}
     last = _last_checkpoint(before, run, model)
     by_all(network.exchange, lambda: _Start(before, run, network, known).load(model, last), "checkpoint")
@@ -53,11 +54,24 @@ def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
             raise CheckpointError(f'{before.path}: weight "{name}" is {there}, here {here}: it is of another network. {remedy}')
 
 
+def _check_columns(before: RunDirectory, run: RunDirectory) -> None:
+    """Raise where an output stands on a sparse input whose features are not the same in both runs."""
+    for output in run.network.outputs:
+        source = run.network.layer(run.network.sources(output)[0])
+        if not isinstance(source, InputLayer) or run.fields[source.field].kind == "dense":
+            continue
+        old, new = before.fields[source.field], run.fields[source.field]
+        if (old.width, old.vocabulary_digest) != (new.width, new.vocabulary_digest):
+            rule = f'output "{output.name}" stands on field "{source.field}", whose features must be the same in the same order'
+            raise CheckpointError(f"{before.path}: {rule}; they differ. Train without --from, or put a hidden layer between them.")
+
+
 def _sizes(run: RunDirectory) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Every weight of a run, and what must be equal of it."""
     for name, weight in weights_of(run.network, run.fields).weights.items():
         rows = f"units of {field_of(run.network, name, weight)}" if weight.wide else weight.rows
-        yield name, (rows,) if weight.columns is None else (rows, weight.columns)
+        columns = "features" if weight.by_columns else weight.columns
+        yield name, (rows,) if weight.columns is None else (rows, columns)
 
 
 def field_of(spec: NetworkSpec, name: str, weight: Weight) -> str:

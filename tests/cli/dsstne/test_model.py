@@ -1,4 +1,4 @@
-"""Trained networks go in by `dsstne import-model`, and out by `dsstne export-model`."""
+"""Trained networks go in by `import`, and out by `dsstne export-model`."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from widenet.cli import main
 
 def command(*arguments):
     with pytest.raises(SystemExit) as ended:
-        main(["dsstne", *arguments])
+        main(list(arguments))
     return ended.value.code or 0
 
 
@@ -22,12 +22,12 @@ def test_a_network_goes_in_and_out(tmp_path, monkeypatch, capsys):
     write_model("x.nc", layers, connected(1, layers))
     (tmp_path / "names").write_text("a\t0\nb\t1\nc\t2\n")
     renamed = ["--field", "gl_input=items", "--field", "gl_output=items"]
-    assert command("import-model", "x.nc", "--out", "run", "--features", "names", *renamed) == 0
+    assert command("import", "x.nc", "--out", "run", "--features", "names", *renamed) == 0
     assert "Input 5, Hidden 2, Output 5" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["recommend", "run", "a", "-k", "5"])
     assert {line.split()[-1] for line in capsys.readouterr().out.splitlines() if line.split()[:1] in (["1"], ["2"])} == {"b", "c"}
-    assert command("export-model", "run", "y.nc") == 0
+    assert command("dsstne", "export-model", "run", "y.nc") == 0
     assert capsys.readouterr().out == "y.nc: written.\n"
-    assert command("import-model", "y.nc", "--out", "again", "--field", "items") == 2
-    assert "--field must be SET=FIELD, each set once; got 'items'." in capsys.readouterr().err
+    assert command("import", "y.nc", "--out", "again", "--field", "items") == 2
+    assert "--field must be NAME=FIELD, each name once; got 'items'." in capsys.readouterr().err

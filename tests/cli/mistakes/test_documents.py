@@ -103,7 +103,7 @@ DSSTNE = {
 TABLES = [
     ("plan bad/a.json training.json --width items=9", NETWORKS),
     ("plan network.json bad/a.json --width items=9", TRAININGS),
-    ("import-network bad/a.json", DSSTNE),
+    ("dsstne translate bad/a.json", DSSTNE),
 ]
 
 

@@ -67,6 +67,19 @@ def test_a_softmax_output_gives_the_scores_of_its_formula(tmp_path):
     assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)})
 
 
+@pytest.mark.parametrize("output", ["Sigmoid", "SoftMax"])
+def test_an_output_straight_on_a_sparse_input_is_taken_and_written_back(output, tmp_path):
+    layers = [
+        fully("Input", "Input", 10, data="gl_input", attributes=SPARSE),
+        fully("Output", "Output", 12, ["Input"], activation=output, data="gl_output"),
+    ]
+    inputs = {"Input": random_rows(2, 7, 10)}
+    model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), inputs)
+    export_model(model, tmp_path / "back.nc")
+    again = import_model(tmp_path / "back.nc", tmp_path / "again")
+    assert scores(again, inputs).tolist() == scores(model, inputs).tolist()
+
+
 def test_several_inputs_sources_and_outputs(tmp_path):
     layers = [
         fully("Items", "Input", 9, data="items", attributes=SPARSE),

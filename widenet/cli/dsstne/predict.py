@@ -34,8 +34,18 @@ def predict(
     if not re.fullmatch(r"[0-9]{0,3}(\.[0-9]{1,3})?[efg]", precision):
         raise OptionError(f'-p must be a width, a point and digits, and one of e, f, g, as 4.3f; got "{precision}".')
     run_in_processes(context, processes, None)
-    features = features_in, features_out
-    options = {"k": k, "batch_size": batch_size, "score_format": precision, "layer": layer}
-    count = run(model, data_set, features, rows, filters, out, **options, say=lambda text: typer.echo(text, err=True))  # type: ignore[arg-type]
+    count = run(
+        model,
+        data_set,
+        (features_in, features_out),
+        rows,
+        filters,
+        out,
+        k=k,
+        batch_size=batch_size,
+        score_format=precision,
+        layer=layer,
+        say=lambda text: typer.echo(text, err=True),
+    )
     if is_leader():
         typer.echo(f"{out}: {count:,} samples.", err=True)

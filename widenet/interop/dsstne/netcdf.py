@@ -14,9 +14,10 @@ from widenet.errors import DataError
 from widenet.interop.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.optional import optional
 
-with optional("netCDF4 and h5py", "dsstne"):
-    import h5py
+with optional("netCDF4", "dsstne"):
     import netCDF4
+with optional("h5py", "dsstne"):
+    import h5py
 
     from widenet.interop.hdf5 import outside
 
@@ -151,7 +152,7 @@ def _check_alone(path: Path) -> None:
         with h5py.File(path, "r") as file:
             name = outside(file)
     except (OSError, RuntimeError, TypeError) as error:
-        raise DataError(f"{path}: must be a whole NetCDF file; {error}. Copy or write it again.") from error
+        raise DataError(f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again.") from error
     if name is not None:
         raise DataError(f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}")
 

@@ -127,9 +127,9 @@ def layer_values(network: Network, fields: Mapping[str, SparseBatch], layer: str
     """The values float32 [E, units] of a layer outside training; every process must ask."""
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
-        output = network.outputs.get(layer)
-        if output is None:
+        if layer not in network.outputs:
             return activity.values[layer]
+        output = network.met(layer, activity)
         direct_EH, shards = network.direct(output, activity), output.weight.shards
         sizes = [shards.size(shard) for shard in range(shards.count)]
 

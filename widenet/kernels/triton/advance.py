@@ -25,7 +25,7 @@ def advance_at(weight, first, second, place, inside, gradient, fade, penalties, 
 def advance(weight, gradient, first, second, fade, penalties, constants, KIND: tl.constexpr):
     """Weight and states after a step, float32. fade: what the states are multiplied by before it.
 
-    penalties: `kernels.compiled.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
+    penalties: `kernels.compiled_steps.Penalties`. constants: of `Formula.constants`. A state that an optimizer has not is any number.
     """
     scale, l2, l1, keep = penalties
     gradient = scale * gradient

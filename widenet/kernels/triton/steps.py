@@ -1,4 +1,4 @@
-"""An optimizer's steps on CUDA, as `kernels.compiled.Compiled` has them on a CPU."""
+"""An optimizer's steps on CUDA, as `kernels.compiled_steps.CompiledSteps` has them on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.compiled import Penalties
+from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton.row_step import row_step
 from widenet.kernels.triton.tile_step import tile_step
 
@@ -18,7 +18,7 @@ class Steps:
     kind: str
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
-        """See `Compiled.tile`."""
+        """See `CompiledSteps.tile`."""
         tile_step(self.kind, weight, gradient, states, penalties, constants)
 
     def rows(
@@ -30,5 +30,5 @@ class Steps:
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
-        """See `Compiled.rows`."""
+        """See `CompiledSteps.rows`."""
         row_step(self.kind, weight_RH, touched, states, fade_U, penalties, constants)

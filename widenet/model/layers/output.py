@@ -1,17 +1,20 @@
 """The output layer: a wide weight, its biases, and the logits of a tile."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from widenet.kernels import RowGradient, Touched, gather_sum
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import add_product, rounded
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
+from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 
 SHORTEST = 1e-12
@@ -27,6 +30,8 @@ class WideOutput:
     drift: how its rows move, where a step can do without the logits; None where it cannot.
     sampler: what draws the units of a step; None where all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
+    features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0]. touched: in training, the
+        same by feature, for every shard at hand.
     """
 
     spec: OutputLayer
@@ -38,6 +43,8 @@ class WideOutput:
     drift: Drift | None = None
     sampler: Sampler | None = None
     kept_bytes: int | None = None
+    features: SparseBatch | None = None
+    touched: Mapping[int, Touched] | None = None
 
     @property
     def width(self) -> int:
@@ -68,6 +75,8 @@ class WideOutput:
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
         weight_TH = self.weight.parts[shard].weight[start:stop]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
+        if self.features is not None:
+            return FeatureTile(weight_TH, bias_T, None, False, self.features, None if self.touched is None else self.touched[shard])
         length_T1 = None if self.spec.cosine is None else _length(weight_TH)
         return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, half)
 
@@ -110,10 +119,37 @@ class Tile:
         """Add the gradient to the incoming vectors to a running total."""
         add_product(total_EH, delta_ET, self.operand)
 
-    def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor:
+    def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor | RowGradient:
         """float32 [T, H], the gradient to the units' own weights, through the division by their length under "cosine"."""
         gradient_TH = (delta_ET.T @ direct_EH).float()
         if self.length_T1 is not None:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
             gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
         return gradient_TH
+
+
+@dataclass
+class FeatureTile(Tile):
+    """Some units of an output on a sparse input: a weight float32 [T, F] whose columns lie together, and the batch's features."""
+
+    features: SparseBatch
+    touched: Touched | None
+
+    def products(self, direct_EH: Tensor) -> Tensor:
+        """The logits without the biases, float32 [E, T]."""
+        del direct_EH
+        return gather_sum(self.features, self.vector_TH.T)
+
+    def logits(self, direct_EH: Tensor) -> Tensor:
+        """float32 [E, T]."""
+        logits_ET = self.products(direct_EH)
+        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
+
+    def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
+        """Nothing: no hidden vector comes in."""
+
+    def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> RowGradient:
+        """The gradient to the columns that the batch touches, as rows [T]."""
+        del direct_EH
+        assert self.touched is not None
+        return self.touched.by(delta_ET)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
-from widenet.kernels.compiled import Compiled, Penalties, can_compile, compiled
+from widenet.kernels.compiled import can_compile
+from widenet.kernels.compiled_steps import CompiledSteps, Penalties, compiled_steps
 from widenet.kernels.devices import has_triton, runs_triton
 from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
@@ -40,7 +41,7 @@ class Formula(Protocol):
     """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers, for the compiler."""
 
     def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
-        """See `kernels.compiled.Element`; a static method."""
+        """See `kernels.compiled_steps.Element`; a static method."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """What `element` takes as constants in step `number`."""
@@ -142,7 +143,7 @@ class Optimizer:
             return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
         return self.idling.fade(steps_U).float()
 
-    def _compiled_for(self, weight: Tensor) -> "Compiled | Steps | None":
+    def _compiled_for(self, weight: Tensor) -> "CompiledSteps | Steps | None":
         """The compiled steps, where the weight is one that they take."""
         if weight.dtype != torch.float32:
             return None
@@ -152,7 +153,7 @@ class Optimizer:
             return Steps(self.kind)
         if weight.device.type != "cpu":
             return None
-        return compiled(self.formula.element, len(self.state))
+        return compiled_steps(self.formula.element, len(self.state))
 
     def _penalties(self, step: StepNumbers) -> Penalties:
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)

@@ -1,4 +1,4 @@
-"""`widenet import-network`."""
+"""`widenet dsstne translate`."""
 
 import json
 from enum import StrEnum
@@ -15,14 +15,17 @@ class _Dialect(StrEnum):
     widenet = "widenet"
 
 
-def import_network(
+def translate(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="DSSTNE's network document.")],
     out: Annotated[Path | None, typer.Option(help="The network.json to write. Printed if not given.")] = None,
     dialect: Annotated[
         _Dialect, typer.Option(help="dsstne does what DSSTNE's code does; widenet takes its names by what they say.")
     ] = _Dialect.dsstne,
 ) -> None:
-    """Say a DSSTNE network in widenet's words; what belongs in training.json is told on standard error."""
+    """Say a DSSTNE network document in widenet's words; what belongs in training.json is told on standard error.
+
+    A document has no weights: `widenet import` reads networks that DSSTNE trained.
+    """
     from widenet.errors import DocumentError
     from widenet.spec.dsstne.network import is_dsstne, translation
     from widenet.spec.network import NetworkSpec

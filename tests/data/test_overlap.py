@@ -1,0 +1,23 @@
+"""What a dataset holds out that another trains on."""
+
+import pytest
+
+from widenet.data import overlap
+from widenet.data.lists import dataset_from_lists
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 16_384])
+def test_entries_count_where_user_and_item_are_trained_on(rows_at_once, monkeypatch, tmp_path):
+    monkeypatch.setattr(overlap, "_ROWS_AT_ONCE", rows_at_once)
+    training = dataset_from_lists(tmp_path / "training", [[0, 1, 2], [3], [0, 4]], ids=["a", "b", "c"], width=5)
+    data = dataset_from_lists(
+        tmp_path / "data",
+        [[3], [0], [0], [2]],
+        heldout=[[0, 4], [1, 2], [1, 2, 3], []],
+        validation=[[3], [3, 4], [3], [0]],
+        ids=["c", "new", "a", "b"],
+        width=5,
+    )
+    assert overlap.trained_on(data, "items", "heldout", training) == 4
+    assert overlap.trained_on(data, "items", "validation", training) == 0
+    assert overlap.trained_on(data, "items", "train", training) == 1

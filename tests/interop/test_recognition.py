@@ -1,0 +1,62 @@
+"""Files of networks are known by what they hold, whatever they are called."""
+
+import json
+
+import pytest
+
+from tests.interop.dsstne.files import sparse_set, write_netcdf
+from tests.interop.dsstne.models import connected, fully, write_model
+from tests.interop.networks import dataset, model_of, random_layers
+from tests.interop.test_caffe_import import trained
+from tests.interop.test_keras_import import dense, layer, numbers, save, save_h5
+from widenet.errors import DataError, OptionError
+from widenet.interop.import_network import import_network
+from widenet.interop.onnx_export import export_onnx
+from widenet.interop.recognition import Kind, kind_of
+
+LAYERS = [layer("InputLayer", "x", batch_shape=[None, 5]), dense("end")]
+END = {"dense": ("end", [numbers(5, 2), numbers(2)])}
+
+
+def written(folder):
+    """A file of every kind, called by nothing that says so."""
+    dsstne = [fully("Input", "Input", 4, data="in", attributes=1), fully("Output", "Output", 4, ["Input"], data="out")]
+    write_model(folder / "netcdf", dsstne, connected(0, dsstne))
+    export_onnx(model_of(random_layers(1), dataset(folder / "data"), folder / "run"), folder / "model.onnx")
+    (folder / "model.onnx").rename(folder / "onnx")
+    save(folder / "keras", "Sequential", {"layers": LAYERS}, END)
+    save_h5(folder / "keras_h5", "Sequential", {"layers": LAYERS}, {"end": END["dense"][1]})
+    (folder / "prototxt").write_text("# a net\nname: 'n'\nlayer { name: 'x' type: 'Input' top: 'x' }")
+    trained(folder / "caffemodel")
+
+
+def test_every_kind_is_known_by_its_content(tmp_path):
+    written(tmp_path)
+    assert {kind.name: kind_of(tmp_path / kind.name) for kind in Kind} == {kind.name: kind for kind in Kind}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", json.dumps({"Layers": []}), "a JSON document has no weights. Train it as it is, or say it in widenet's words by"),
+        ("config", '  {"Layers": []}', "`widenet dsstne translate`"),
+        ("model.pt", "pickled", "must be no pickle, which would run whatever it holds. Write the network as ONNX, by torch.onnx.export"),
+        ("model.txt", "hello", r"must be one of .onnx, .keras, .h5, .hdf5, .caffemodel, .prototxt, .nc; neither"),
+    ],
+)
+def test_other_files_are_told_what_to_do_with_them(name, content, message, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(OptionError, match=message):
+        kind_of(tmp_path / name)
+
+
+def test_what_a_file_is_is_said_and_data_are_no_network(tmp_path):
+    said = []
+    import_network(save(tmp_path / "x.bin", "Sequential", {"layers": LAYERS}, END), tmp_path / "run", say=said.append)
+    assert said == [f"{tmp_path}/x.bin: a Keras 3 model."]
+    attributes, dimensions, variables = sparse_set(0, "items", [[1]])
+    write_netcdf(tmp_path / "data.nc", {"datasets": 1, **attributes}, dimensions, variables)
+    with pytest.raises(DataError, match=r"must hold a trained network; attribute 'layers' is missing. Import data with `data ingest`."):
+        import_network(tmp_path / "data.nc", tmp_path / "other")
+    with pytest.raises(OptionError, match=r"--features are index files of DSSTNE's networks; .*x.bin is a Keras 3 model."):
+        import_network(tmp_path / "x.bin", tmp_path / "other", features=tmp_path / "names")

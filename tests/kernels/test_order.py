@@ -1,0 +1,32 @@
+"""Sorting by digits gives what torch's stable sort gives."""
+
+import pytest
+import torch
+
+from widenet.kernels import order
+
+
+@pytest.mark.parametrize("numba", [True, False])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("most", [1, 2, 4096, 4097, 2**24 + 1, 2**31 - 1])
+@pytest.mark.parametrize("number", [0, 1, 5000])
+def test_equal_keys_stay_in_their_order(number, most, dtype, numba, monkeypatch):
+    if not numba:
+        monkeypatch.setattr(order, "_sort", lambda: None)
+    keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number), dtype=dtype)
+    before_Z = keys_Z.clone()
+    sorted_Z, order_Z = order.stable_sort(keys_Z)
+    expected_Z, expected_order_Z = torch.sort(keys_Z, stable=True)
+    assert torch.equal(sorted_Z, expected_Z.long())
+    assert torch.equal(order_Z, expected_order_Z)
+    assert torch.equal(keys_Z, before_Z)
+
+
+def test_keys_of_more_than_32_bits_are_sorted():
+    keys_Z = torch.randint(2**62, (3000,), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(order.stable_sort(keys_Z)[0], keys_Z.sort().values)
+
+
+def test_without_numba_there_is_nothing_compiled(monkeypatch):
+    monkeypatch.setattr(order, "can_compile", lambda: False)
+    assert order._sort.__wrapped__() is None

@@ -1,0 +1,25 @@
+"""The names of the ranking metrics, and what a document may ask for."""
+
+import re
+
+from widenet.errors import OptionError, did_you_mean
+
+MEANS = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
+"""Metrics that are a mean over examples; each example's value lies in [0, 1]."""
+
+TOTALS = ("coverage", "popularity")
+"""Metrics of all recommendations together."""
+
+LARGER_IS_BETTER = (*MEANS, "coverage")
+"""Metrics that a training may be judged by."""
+
+
+def check_metric(name: str) -> int:
+    """The k of a metric's name: 20 for "ndcg@20". Raises OptionError for a name that no metric has."""
+    metric, at, k = name.partition("@")
+    if metric not in MEANS + TOTALS:
+        known = [f"{known}@{k or 10}" for known in MEANS + TOTALS]
+        raise OptionError(f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}')
+    if not re.fullmatch("[1-9][0-9]*", k):
+        raise OptionError(f'metric "{name}" must end with "@" and a whole number of at least 1. Write "{metric}@10", for instance.')
+    return int(k)
