@@ -31,7 +31,7 @@ def torch_alone(monkeypatch):
     """No Triton, and no Numba, so that a CPU computes as the simulated device does."""
     for module in (devices, optimizers):
         monkeypatch.setattr(module, "has_triton", lambda: False)
-    monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
+    monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
     monkeypatch.setattr(compiled_tiles, "can_compile", lambda: False)
 
 
