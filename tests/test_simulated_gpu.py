@@ -123,9 +123,14 @@ def test_trainings_through_the_kernels_are_near_those_of_a_cpu(launched, data, t
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 def test_a_device_with_room_for_logits_gives_the_bits_of_one_without(launched):
-    fingerprints = launched[len(kernels.NEAR) :]
+    fingerprints = launched[len(kernels.NEAR) : -len(kernels.WAITS)]
     assert [len(set(pair)) for pair in fingerprints] == [1] * len(kernels.ROOMS)
     assert len({fingerprint for fingerprint, _ in fingerprints}) == len(kernels.ROOMS)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_a_step_waits_for_the_device_once(launched):
+    assert launched[-len(kernels.WAITS) :] == [{"training/step.py:train_step": 1}] * len(kernels.WAITS)
 
 
 def test_what_cuda_refuses_is_refused():

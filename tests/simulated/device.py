@@ -94,7 +94,7 @@ def parsed(*args, **kwargs):
     """What `Tensor.to` is asked for: device, type, whether it need not wait."""
     if args and isinstance(args[0], Tensor):
         return args[0].device, args[0].dtype, False, None
-    return torch._C._nn._parse_to(*args, **kwargs)
+    return torch._C._nn._parse_to(*args, **{name: value for name, value in kwargs.items() if name != "copy"})
 
 
 def wait() -> None:

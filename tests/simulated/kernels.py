@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +10,26 @@ import pytest
 
 from tests.simulated.cases import CASES, trained, weights_of, with_loss
 from tests.simulated.device import simulated
-from tests.trainings import SETTINGS, document
+from tests.simulated.streams import DEFAULT
+from tests.trainings import SAMPLED, SETTINGS, UNTIED, document
 from widenet.data.dataset import Dataset
 from widenet.parallel import group
 from widenet.plan import tiles
+from widenet.training import loop
 
 NEAR = ("adam, tied", "rmsprop", "cross_entropy", "bfloat16")
 ROOMS = [(activation, limit) for activation in ("softmax", "sigmoid") for limit in (None, 0.1)]
 
 
+WAITS = {"dropout": UNTIED, "sample": SAMPLED}
+
+
 def main(data, folder):
-    """A line of numbers a setting of NEAR; then a line of fingerprints, with and without room for logits, for each of ROOMS."""
+    """Lines of what came of NEAR, ROOMS and WAITS.
+
+    Numbers of a setting of NEAR; fingerprints with and without room for logits of one of ROOMS; for one of WAITS the places where a
+    second step waited for the device.
+    """
     from widenet.kernels.triton import running_top_k
 
     running_top_k.LEAST = 2  # a larger sort is interpreted for long
@@ -29,6 +39,24 @@ def main(data, folder):
     for activation, limit in ROOMS:
         documents = with_loss(activation, "cross_entropy"), document("sgd", evaluation=None, gradient_norm_limit=limit, batch_size=12)
         print(json.dumps([_with_room(documents, data, folder / f"{activation} {limit} {room}", room) for room in (0, 2**30)]))
+    for name, network in WAITS.items():
+        print(json.dumps(_waits(network, data, folder / name)))
+
+
+def _waits(network, data, out):
+    """Where the host waits, in a step of a training, for the stream that trains."""
+    steps = []
+    with pytest.MonkeyPatch.context() as patch, simulated() as waits:
+
+        def counted(*arguments, step=loop.train_step):
+            before = Counter(waits)
+            loss = step(*arguments)
+            steps.append({place: number for (stream, place), number in (waits - before).items() if stream == DEFAULT})
+            return loss
+
+        patch.setattr(loop, "train_step", counted)
+        trained((network, document("adam", evaluation=None, batch_size=12)), data, out, "cuda")
+    return steps[-1]
 
 
 def _with_room(documents, data, out, room):

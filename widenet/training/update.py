@@ -16,6 +16,7 @@ from widenet.model.wide_loss import WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
 from widenet.spec.layers import HiddenLayer
+from widenet.transfer import sent
 
 _BLOCK_ROWS = 16_384
 
@@ -147,7 +148,7 @@ def _summed(gradients: list[Tensor | RowGradient], touched: RowGradient | None, 
         total_TH += other_TH
     if touched is not None:
         features_U = touched.features_U
-        low, high = torch.searchsorted(features_U, torch.tensor([start, stop], device=features_U.device)).tolist()
+        low, high = torch.searchsorted(features_U, sent(torch.tensor([start, stop]), features_U.device)).tolist()
         total_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
     return total_TH
 

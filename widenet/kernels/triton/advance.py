@@ -5,6 +5,23 @@ import triton.language as tl
 
 
 @triton.jit
+def advance_at(weight, first, second, place, inside, gradient, fade, penalties, constants, KIND: tl.constexpr):
+    """A step of some numbers in memory. first, second: states, or None. Others as of `advance`."""
+    w = tl.load(weight + place, mask=inside, other=0.0)
+    s, t = w, w
+    if first is not None:
+        s = tl.load(first + place, mask=inside, other=0.0)
+    if second is not None:
+        t = tl.load(second + place, mask=inside, other=0.0)
+    w, s, t = advance(w, gradient, s, t, fade, penalties, constants, KIND)
+    tl.store(weight + place, w, mask=inside)
+    if first is not None:
+        tl.store(first + place, s, mask=inside)
+    if second is not None:
+        tl.store(second + place, t, mask=inside)
+
+
+@triton.jit
 def advance(weight, gradient, first, second, fade, penalties, constants, KIND: tl.constexpr):
     """Weight and states after a step, float32. fade: what the states are multiplied by before it.
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled_steps import Penalties
-from widenet.kernels.triton.advance import advance
+from widenet.kernels.triton.advance import advance_at
 from widenet.kernels.triton.gather_sum import columns_at_once, sum_of_rows
 from widenet.kernels.triton.tile_step import floats, two
 
@@ -39,18 +39,8 @@ def _kernel(
     place = tl.load(features + touched) * num_columns + columns
     first, last = tl.load(indptr + touched), tl.load(indptr + touched + 1)
     g = sum_of_rows(first, last, examples, values, gradient, num_columns, columns, UNROLLED)
-    w = tl.load(weight + place, mask=is_column, other=0.0)
-    s, t = w, w
-    if first_state is not None:
-        s = tl.load(first_state + place, mask=is_column, other=0.0)
-    if second_state is not None:
-        t = tl.load(second_state + place, mask=is_column, other=0.0)
-    w, s, t = advance(w, g, s, t, tl.load(fades + touched), penalties, constants, KIND)
-    tl.store(weight + place, w, mask=is_column)
-    if first_state is not None:
-        tl.store(first_state + place, s, mask=is_column)
-    if second_state is not None:
-        tl.store(second_state + place, t, mask=is_column)
+    fade = tl.load(fades + touched)
+    advance_at(weight, first_state, second_state, place, is_column, g, fade, penalties, constants, KIND)
 
 
 def row_step(

@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from widenet.kernels.triton.tile_part import targets_part
+
 _ENTRIES = 128
 """Of a unit, at once."""
 
@@ -17,17 +19,11 @@ def _kernel(starts, examples, pulls, products, biases, logarithms, couplings, de
         bias = tl.load(biases + unit)
     change = tl.zeros((ENTRIES,), tl.float32)
     for start in range(first, last, ENTRIES):
-        entry = start + tl.arange(0, ENTRIES)
-        inside = entry < last
-        example = tl.load(examples + entry, mask=inside, other=0)
-        following = tl.load(examples + entry + 1, mask=entry + 1 < last, other=-1)
+        entry, inside, example, place, z, stays = targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES)
         pull = tl.load(pulls + entry, mask=inside, other=0.0)
-        place = example * num_units + unit
-        z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32) + bias
         logarithm = tl.load(logarithms + example, mask=inside, other=0.0)
         coupling = tl.load(couplings + example, mask=inside, other=0.0)
         delta = tl.exp(z - logarithm) * coupling - pull
-        stays = inside & (following != example)  # of a target that is named twice, the last counts
         tl.store(deltas + place, delta.to(deltas.dtype.element_ty), mask=stays)
         change += tl.where(stays, pull, 0.0)
     tl.store(bias_gradients + unit, tl.load(bias_gradients + unit) - tl.sum(change, axis=0))

@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from widenet.kernels.triton.tile_part import store_deltas, tile_part
+
 _EXAMPLES, _UNITS = 64, 128
 """Of a program's part of a tile."""
 
@@ -13,19 +15,11 @@ _EXAMPLES, _UNITS = 64, 128
 def _kernel(
     products, biases, logarithms, couplings, deltas, column_sums, num_examples, num_units, EXAMPLES: tl.constexpr, UNITS: tl.constexpr
 ):
-    row, column = tl.program_id(1), tl.program_id(0)
-    examples, units = row * EXAMPLES + tl.arange(0, EXAMPLES), column * UNITS + tl.arange(0, UNITS)
-    is_example, is_unit = examples < num_examples, units < num_units
-    place = examples.to(tl.int64)[:, None] * num_units + units[None, :]
-    inside = is_example[:, None] & is_unit[None, :]
-    z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32)
-    if biases is not None:
-        z += tl.load(biases + units, mask=is_unit, other=0.0)[None, :]
-    logarithm = tl.load(logarithms + examples, mask=is_example, other=0.0)
-    coupling = tl.load(couplings + examples, mask=is_example, other=0.0)
+    examples, units, place, inside, z = tile_part(products, biases, num_examples, num_units, EXAMPLES, UNITS)
+    logarithm = tl.load(logarithms + examples, mask=examples < num_examples, other=0.0)
+    coupling = tl.load(couplings + examples, mask=examples < num_examples, other=0.0)
     delta = tl.where(inside, tl.exp(z - logarithm[:, None]) * coupling[:, None], 0.0)
-    tl.store(deltas + place, delta.to(deltas.dtype.element_ty), mask=inside)
-    tl.store(column_sums + row.to(tl.int64) * num_units + units, tl.sum(delta, axis=0), mask=is_unit)
+    store_deltas(deltas, column_sums, delta, place, inside, units, num_units)
 
 
 def softmax_tile(products_ET: Tensor, bias_T: Tensor | None, log_sum_E: Tensor, coupling_E: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from widenet.kernels.triton.formulas import of_others
+from widenet.kernels.triton.tile_part import store_deltas, tile_part
 
 _EXAMPLES, _UNITS = 64, 128
 """Of a program's part of a tile."""
@@ -49,21 +50,13 @@ def _kernel(
     EXAMPLES: tl.constexpr,
     UNITS: tl.constexpr,
 ):
-    row, column = tl.program_id(1), tl.program_id(0)
-    examples, units = row * EXAMPLES + tl.arange(0, EXAMPLES), column * UNITS + tl.arange(0, UNITS)
-    is_example, is_unit = examples < num_examples, units < num_units
-    place = examples.to(tl.int64)[:, None] * num_units + units[None, :]
-    inside = is_example[:, None] & is_unit[None, :]
-    z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32)
-    if biases is not None:
-        z += tl.load(biases + units, mask=is_unit, other=0.0)[None, :]
+    examples, units, place, inside, z = tile_part(products, biases, num_examples, num_units, EXAMPLES, UNITS)
     value, delta = of_others(z, numbers, ACTIVATION, LOSS, BY_LOGIT)
-    weight = tl.load(weights + examples, mask=is_example, other=0.0)
+    weight = tl.load(weights + examples, mask=examples < num_examples, other=0.0)
     delta = tl.where(inside, delta * weight[:, None], 0.0)
-    tl.store(deltas + place, delta.to(deltas.dtype.element_ty), mask=inside)
-    tl.store(column_sums + row.to(tl.int64) * num_units + units, tl.sum(delta, axis=0), mask=is_unit)
+    store_deltas(deltas, column_sums, delta, place, inside, units, num_units)
     by_example = tl.sum(tl.where(inside, value, 0.0).to(tl.float64), axis=1)
-    tl.store(losses + row * tl.num_programs(0) + column, tl.sum(by_example * weight.to(tl.float64), axis=0))
+    tl.store(losses + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0), tl.sum(by_example * weight.to(tl.float64), axis=0))
 
 
 def tile_others(products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, formula: UnitFormula) -> tuple[Tensor, Tensor, Tensor]:

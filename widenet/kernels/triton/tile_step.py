@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from widenet.kernels.compiled_steps import Penalties
-from widenet.kernels.triton.advance import advance
+from widenet.kernels.triton.advance import advance_at
 
 _BLOCK = 1024
 
@@ -16,19 +16,8 @@ _BLOCK = 1024
 def _kernel(weight, gradient, first, second, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < num
-    w = tl.load(weight + place, mask=inside, other=0.0)
     g = tl.load(gradient + place, mask=inside, other=0.0)
-    s, t = w, w
-    if first is not None:
-        s = tl.load(first + place, mask=inside, other=0.0)
-    if second is not None:
-        t = tl.load(second + place, mask=inside, other=0.0)
-    w, s, t = advance(w, g, s, t, 1.0, penalties, constants, KIND)
-    tl.store(weight + place, w, mask=inside)
-    if first is not None:
-        tl.store(first + place, s, mask=inside)
-    if second is not None:
-        tl.store(second + place, t, mask=inside)
+    advance_at(weight, first, second, place, inside, g, 1.0, penalties, constants, KIND)
 
 
 def tile_step(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from widenet.kernels.triton.formulas import of_others, of_targets
 from widenet.kernels.triton.tile_others import UnitFormula
+from widenet.kernels.triton.tile_part import targets_part
 
 _ENTRIES = 128
 """Of a unit, at once."""
@@ -39,20 +40,14 @@ def _kernel(
     change = tl.zeros((ENTRIES,), tl.float32)
     loss = tl.zeros((ENTRIES,), tl.float64)
     for start in range(first, last, ENTRIES):
-        entry = start + tl.arange(0, ENTRIES)
-        inside = entry < last
-        example = tl.load(examples + entry, mask=inside, other=0)
-        following = tl.load(examples + entry + 1, mask=entry + 1 < last, other=-1)
+        entry, inside, example, place, z, stays = targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES)
         t = tl.full((ENTRIES,), 1.0, tl.float32)
         if values is not None:
             t = tl.load(values + entry, mask=inside, other=0.0)
-        place = example * num_units + unit
-        z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32) + bias
         other_weight = tl.load(other_weights + example, mask=inside, other=0.0)
         weight = tl.where(t > 0.0, tl.load(target_weights + example, mask=inside, other=0.0), other_weight)
         was, was_slope = of_others(z, numbers, ACTIVATION, LOSS, BY_LOGIT)
         value, slope = of_targets(z, t, numbers, ACTIVATION, LOSS, BY_LOGIT)
-        stays = inside & (following != example)  # of a target that is named twice, the last counts
         tl.store(deltas + place, (slope * weight).to(deltas.dtype.element_ty), mask=stays)
         change += tl.where(stays, slope * weight - was_slope * other_weight, 0.0)
         now, before = value.to(tl.float64) * weight.to(tl.float64), was.to(tl.float64) * other_weight.to(tl.float64)

@@ -17,6 +17,7 @@ from widenet.plan.tiles import blocks
 from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 from widenet.training.optimizers.idled import Shrinkage
+from widenet.transfer import sent
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
@@ -189,4 +190,4 @@ def held(squares: Tensor, floor: float) -> Tensor:
 
 def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:
     """Multiply every row by a number of its own, in place."""
-    rows.mul_(torch.from_numpy(factor_U.astype(np.float32)).to(rows.device)[:, None])
+    rows.mul_(sent(torch.from_numpy(factor_U.astype(np.float32)), rows.device)[:, None])

@@ -10,6 +10,7 @@ from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Momentum
 from widenet.training.optimizers import Numbers, multiply_rows
 from widenet.training.optimizers.idled import Roads
+from widenet.transfer import sent
 
 
 class Velocity:
@@ -47,7 +48,7 @@ class Velocity:
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
             distance_U *= self.momentum
-        factor_U1 = torch.from_numpy(distance_U.astype(np.float32)).to(weight.device)[:, None]
+        factor_U1 = sent(torch.from_numpy(distance_U.astype(np.float32)), weight.device)[:, None]
         weight.addcmul_(state["velocity"], factor_U1, value=-1)
         multiply_rows(state["velocity"], fade_U)
 
