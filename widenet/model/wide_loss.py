@@ -86,7 +86,8 @@ class WideLoss:
     def others(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Value float32 [E] of a tile's units, as if none were a target, and their slopes [E, T], which may be `a_ET` itself."""
         del shard, index
-        return self.loss.others_by_example(logits_ET, a_ET)
+        value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
+        return value_ET.sum(dim=1, dtype=torch.float64), slope_ET
 
     def as_others(self, z_Z: Tensor, a_Z: Tensor, shard: int, index: int, places_Z: Tensor) -> Tensor:
         """Value [Z] that each of a tile's targets has among those of `others`. places_Z: in the flat tile."""
