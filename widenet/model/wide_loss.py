@@ -40,7 +40,8 @@ class WideLoss:
         self.keeps = are_kept(self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]
+        cut = max(self.num_examples, tiled_for), device, output.half
+        self.tiles = [list(tiles(shards.size(shard), *cut)) for shard in range(shards.count)]
         if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
             self.tiles = [[(0, shards.size(shard))] for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
