@@ -3,6 +3,7 @@
 import argparse
 import multiprocessing
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,8 +55,8 @@ def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
         {"name": "next", "kind": "output", "field": "items"},
     ]
     training = TrainingSpec.of({"batch_size": BATCH, "optimizer": optimizer})
-    job = Job.of(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}, num_processes=DEVICES, device="cuda", kept_bytes=0)
-    fewest, needed, step = smallest(job, DEVICE_BYTES), memory(job).total, work(with_room(job, DEVICE_BYTES))
+    job = Job.of(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}, num_processes=DEVICES, device="cuda")
+    fewest, needed, step = smallest(job, DEVICE_BYTES), memory(replace(job, kept_bytes=0)).total, work(with_room(job, DEVICE_BYTES))
     seconds = step.operations / products + step.sent_bytes / link
     enough = "none" if fewest is None else f"{fewest.num_processes}"
     return [

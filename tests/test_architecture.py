@@ -25,6 +25,7 @@ LEVELS = [
     {"data", "kernels", "metrics"},
     {"plan"},
     {"optional", "sparse", "spec"},
+    {"arguments"},
     {"durable", "errors", "pictures", "randomness", "tensor_file", "transfer"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""

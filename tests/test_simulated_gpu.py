@@ -19,7 +19,7 @@ from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
 from widenet.kernels import devices
 from widenet.knn.neighbours import Neighbours
-from widenet.model.losses import cross_entropy
+from widenet.model import compiled_tiles
 from widenet.training import optimizers
 
 ROOT = Path(__file__).parent.parent
@@ -32,7 +32,7 @@ def torch_alone(monkeypatch):
     for module in (devices, optimizers):
         monkeypatch.setattr(module, "has_triton", lambda: False)
     monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
-    monkeypatch.setattr(cross_entropy, "compiled_softplus_sum", lambda: None)
+    monkeypatch.setattr(compiled_tiles, "can_compile", lambda: False)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
+    from widenet.data.description import describe
+    from widenet.data.held_users import split_users
     from widenet.data.ingest import ingest
     from widenet.data.lists import dataset_from_lists
     from widenet.data.split import split
@@ -27,8 +29,10 @@ _HOME = {
     "Training": "widenet.spec.training:TrainingSpec",
     "WidenetError": "widenet.errors:WidenetError",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
+    "describe": "widenet.data.description:describe",
     "ingest": "widenet.data.ingest:ingest",
     "split": "widenet.data.split:split",
+    "split_users": "widenet.data.held_users:split_users",
     "train": "widenet.runs:train",
     "write_report": "widenet.report.write:write_report",
 }
@@ -43,8 +47,10 @@ __all__ = [
     "Training",
     "WidenetError",
     "dataset_from_lists",
+    "describe",
     "ingest",
     "split",
+    "split_users",
     "train",
     "write_report",
 ]

@@ -22,6 +22,10 @@ class OptionError(WidenetError):
     """A command-line option or a function argument breaks a rule."""
 
 
+class ArgumentError(OptionError, TypeError):
+    """A function argument is of another type than the function takes, is missing, or is unknown."""
+
+
 class FitError(WidenetError):
     """The documents and the dataset are each right, but do not go together (widths, fields, parts)."""
 

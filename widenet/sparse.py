@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.arguments import typed
 from widenet.errors import DataError
 from widenet.transfer import sent
 
@@ -25,6 +26,7 @@ class SparseBatch:
     values: Tensor | None = None
 
     @classmethod
+    @typed
     def from_lists(cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> "SparseBatch":
         """The batch of some lists of indices, and of values beside them."""
         indptr = indptr_of(torch.tensor([len(row) for row in rows], dtype=torch.int64))

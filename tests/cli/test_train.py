@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from widenet.runs import Model
+from widenet.runs import Model, train
 
 
 @pytest.fixture
@@ -90,3 +90,29 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
 def test_a_run_keeps_its_documents_with_every_default_written_out(world):
     kept = json.loads((world / "run" / "training.json").read_text())
     assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (2, 0.001, "validation")
+
+
+@pytest.mark.usefixtures("inside")
+def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet, tmp_path):
+    run = tmp_path / "run"
+    ended = widenet("train", "--data", "data", "--out", run)
+    said = f"Nothing was said of network.json and training.json: the usual ones serve; {run} keeps them, to be copied and changed.\n"
+    assert ended.status == 0
+    assert ended.err.startswith(said)
+    assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"
+    again = widenet("train", run / "network.json", run / "training.json", "--data", "data", "--out", tmp_path / "again")
+    assert again.out.split()[-1] == ended.out.split()[-1]
+    assert "Nothing was said" not in again.err
+    assert widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third").err.startswith(
+        "Nothing was said of training.json:"
+    )
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, world, tmp_path):
+    run, left = tmp_path / "run", iter(range(4))
+    with pytest.raises(KeyboardInterrupt):
+        train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == 3)
+    ended = widenet("train", "--data", "data", "--out", run, "--resume")
+    assert (ended.status, ended.err.splitlines()[0]) == (0, "Going on after epoch 1, step 1.")
+    assert Model.load(run).fingerprint() == Model.load(world / "run").fingerprint()

@@ -5,31 +5,32 @@ import os
 
 import pytest
 
+from widenet.data.limits import Limits
 from widenet.data.tables import database
 from widenet.errors import DataError
 
 
 def test_a_full_disk_is_refused_in_one_sentence(tmp_path):
     message = f"{tmp_path}: no room for the work; {os.strerror(errno.ENOSPC)}. Free disk space."
-    with pytest.raises(DataError) as caught, database(tmp_path / "scratch", None, 1):
+    with pytest.raises(DataError) as caught, database(tmp_path / "scratch", Limits(None, 1)):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
 
 
 def test_other_errors_of_the_system_are_not_renamed(tmp_path):
-    with pytest.raises(PermissionError), database(tmp_path / "scratch", None, 1):
+    with pytest.raises(PermissionError), database(tmp_path / "scratch", Limits(None, 1)):
         raise PermissionError(errno.EACCES, "no")
 
 
 def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
     remedy = r"no room for the work; .*Give more --memory, or free disk space\."
-    with pytest.raises(DataError, match=remedy), database(tmp_path / "scratch", "10MB", 1) as connection:
+    with pytest.raises(DataError, match=remedy), database(tmp_path / "scratch", Limits(10_000_000, 1)) as connection:
         connection.execute("SELECT list(range) FROM range(10000000)").fetchall()
 
 
 def test_an_interruption_that_the_database_names_is_one(tmp_path):
-    with pytest.raises(KeyboardInterrupt), database(tmp_path / "scratch", None, 1):
+    with pytest.raises(KeyboardInterrupt), database(tmp_path / "scratch", Limits(None, 1)):
         raise RuntimeError("Query interrupted")
-    with pytest.raises(RuntimeError, match="another"), database(tmp_path / "scratch", None, 1):
+    with pytest.raises(RuntimeError, match="another"), database(tmp_path / "scratch", Limits(None, 1)):
         raise RuntimeError("another")

@@ -88,7 +88,7 @@ class Asked:
     name: Annotated[str | None, Option(help="Name of the dataset; that of the first source if not given.")] = None
     memory: Annotated[
         str | None,
-        Option(help="DuckDB's memory, such as 8GB; beyond it, disk is used. A quarter of what is left. Merging: 50 MB a thread more."),
+        Option(help="What the whole process may take, such as 8GB; beyond it, disk is used. A quarter of what is left."),
     ] = None
 
     def options(self, report: IngestReport) -> "Options":

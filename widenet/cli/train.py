@@ -14,10 +14,12 @@ from widenet.cli.report import leave_interim_report, leave_report
 
 def train(
     context: typer.Context,
-    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it.")],
-    training: Annotated[Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")],
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    network: Annotated[
+        Path | None, typer.Argument(metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it.")
+    ] = None,
+    training: Annotated[Path | None, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
     start_from: Annotated[
         Path | None,
@@ -27,21 +29,27 @@ def train(
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:
-    """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened."""
+    """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened.
+
+    A document that is not named is a usual one, which the run directory keeps to be read and changed; with --resume, the run's own.
+    """
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader
     from widenet.runs import train as run
-    from widenet.spec.network import NetworkSpec
-    from widenet.spec.training import TrainingSpec
+    from widenet.runs.arguments import documents as documents_of
     from widenet.training.check import check_training
     from widenet.training.outcome import diverged
 
-    documents = NetworkSpec.read(network), TrainingSpec.read(training)
-    check_training(*documents, Dataset.open(data))
+    dataset = Dataset.open(data)
+    documents = documents_of(network, training, dataset, out if resume else None)
+    check_training(*documents, dataset)
     run_in_processes(context, processes, device)
     for note in documents[0].notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
+    usual = " and ".join(name for name, given in (("network.json", network), ("training.json", training)) if given is None)
+    if usual and not resume and not quiet and is_leader():
+        typer.echo(f"Nothing was said of {usual}: the usual ones serve; {out} keeps them, to be copied and changed.", err=True)
     evaluation = documents[1].evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
@@ -51,14 +59,7 @@ def train(
         report.stop()
         if not is_leader():
             sys.exit(130)
-        again = ["widenet", "train", str(network), str(training), "--data", str(data), "--out", str(out)]
-        again += [] if processes is None else ["--processes", str(processes)]
-        again += [] if device is None else ["--device", device]
-        if (out / "checkpoints" / "latest").exists():
-            typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
-            leave_interim_report(out, data)
-        else:
-            typer.echo("Stopped before the first checkpoint.", err=True)
+        _say_how_to_go_on([network, training], data, out, processes, device)
         sys.exit(130)
     finally:
         report.stop()
@@ -72,3 +73,15 @@ def train(
         typer.echo(
             f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
         )
+
+
+def _say_how_to_go_on(named: list[Path | None], data: Path, out: Path, processes: int | None, device: str | None) -> None:
+    """What an interrupted training has left, and the command that goes on; its report, without recommendations."""
+    if not (out / "checkpoints" / "latest").exists():
+        typer.echo("Stopped before the first checkpoint.", err=True)
+        return
+    again = ["widenet", "train", *(str(path) for path in named if path is not None), "--data", str(data), "--out", str(out)]
+    again += [] if processes is None else ["--processes", str(processes)]
+    again += [] if device is None else ["--device", device]
+    typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
+    leave_interim_report(out, data)

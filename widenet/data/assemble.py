@@ -7,6 +7,9 @@ import pyarrow as pa
 
 from widenet.data.manifest import Part, column, value_column
 
+_EXAMPLES_AT_ONCE = 1024
+"""Of which memory holds all entries: an example may have very many."""
+
 
 class SortedEntries:
     """A stream of (example, feature, value) in ascending order of (example, feature), taken piece by piece."""
@@ -45,7 +48,7 @@ def assembled(
     further: the entries of other fields, by name; these have no values.
     """
     start = 0
-    for names in ids:
+    for names in (each.slice(first, _EXAMPLES_AT_ONCE) for each in ids for first in range(0, each.num_rows, _EXAMPLES_AT_ONCE)):
         stop = start + names.num_rows
         columns: dict[str, pa.Array] = dict(zip(names.schema.names, names.columns, strict=True))
         for part, entries in parts.items():

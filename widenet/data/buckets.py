@@ -16,6 +16,8 @@ from widenet.data.selection import Duplicates, Selection
 
 ROWS_PER_BUCKET = 2**19
 """Rows of a bucket, but for those of the user who fills it: memory grows with this, never with the number of rows."""
+BYTES_PER_BUCKET = 120 * ROWS_PER_BUCKET
+"""What memory holds at most of a bucket that is merged."""
 
 _ITEM_BITS = np.uint64(32)
 _LAST = np.uint64(2**64 - 1)

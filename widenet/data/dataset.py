@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from widenet.arguments import typed
 from widenet.data.manifest import Field, Manifest, Part, column, value_column
 from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
 from widenet.data.rules import check_indices
@@ -55,6 +56,7 @@ class Dataset:
                 self._lists[beside] = ListColumn(self._files, beside, pa.list_(pa.float32()))
 
     @classmethod
+    @typed
     def open(cls, path: str | Path) -> "Dataset":
         """The dataset of a directory; raises DataError when the directory is none, or is damaged."""
         return cls(Path(path), Manifest.read(Path(path)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from widenet.arguments import typed
 from widenet.data.manifest import Field, Manifest, Part, column
 from widenet.data.mapped import MappedFile, batches_with, damaged
 from widenet.errors import OptionError
@@ -80,6 +81,7 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
             yield Counts(field.name, part, np.concatenate([np.zeros(0, dtype=np.int64), *lengths]), features)
 
 
+@typed
 def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, Any]:
     """What a dataset directory holds, as JSON has it; docs/data.md says what each number is.
 

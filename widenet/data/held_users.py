@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
+from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.data.rules import FieldLayout
@@ -16,6 +17,7 @@ from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 
 
+@typed
 def split_users(
     source: Path | str,
     out: Path | str,

@@ -6,6 +6,7 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Protocol
 
+from widenet.arguments import typed
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
 from widenet.data.manifest import PARTS, Manifest, Part
@@ -35,7 +36,7 @@ def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path |
         sources, out, _ = signature(function).parameters.values()
         shown = Signature([sources, out, *signature(make).parameters.values()], return_annotation=Manifest)
         called.__signature__ = shown  # type: ignore[attr-defined]
-        return update_wrapper(called, function)
+        return typed(update_wrapper(called, function))
 
     return of
 
@@ -43,7 +44,7 @@ def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path |
 def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
     """What `ingest` does, with its options in one."""
     work = _Work(sources, options)
-    with publication(Path(out)) as folder, database(folder / "scratch", options.memory, options.num_threads) as connection:
+    with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
         tables = Tables(connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field)
         return work.done(folder, tables)
 
@@ -78,7 +79,7 @@ class _Work:
         parts = tuple(part for part in PARTS if part in made)
         read = self._read(tables, scratch)
         self._say("numbering examples and features")
-        merging = Merging(tables, read, scratch, selection, options.num_threads)
+        merging = Merging(tables, read, scratch, selection, options.limits.threads)
         options.naming.read(tables, scratch)
         side = SideTables(tables, options.side, read["train"], selection, scratch)
         self._say("writing")

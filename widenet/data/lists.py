@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part, column, value_column
 from widenet.data.rules import FieldLayout, check_names
@@ -22,6 +23,7 @@ _Number = TypeVar("_Number", int, float)
 _LONGEST_SHOWN = 60
 
 
+@typed
 def dataset_from_lists(
     path: str | Path,
     items: Rows,

@@ -20,7 +20,7 @@ from widenet.errors import DataError
 class Merging:
     """The entries of all parts; adds what was read and dropped to the facts of `tables`.
 
-    folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds about 100 bytes a row.
+    folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds `BYTES_PER_BUCKET`.
     Raises DataError when no interaction is left for training, or two are one and must not.
     """
 

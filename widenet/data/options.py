@@ -9,6 +9,7 @@ from typing import Any
 
 from widenet.data.formats.source import Reading
 from widenet.data.known import KnownFeatures
+from widenet.data.limits import Limits
 from widenet.data.manifest import Part
 from widenet.data.rules import check_field_name
 from widenet.data.selection import Duplicates, Moment, Selection, is_date, moment
@@ -96,7 +97,7 @@ class Options:
         if self.skip_bad_lines < 0:
             raise OptionError(f"--skip-bad-lines must be at least 0; got {self.skip_bad_lines}.")
         self.known.check(self.field)
-        for made in (self.reading, self.side, self.naming):  # each checks what it is made of
+        for made in (self.reading, self.side, self.naming, self.limits):  # each checks what it is made of
             assert made is not None
 
     @cached_property
@@ -154,10 +155,10 @@ class Options:
         """Whether the dataset stores values."""
         return self.keep_values or ((self.value is not None or self._counts_rows) and self.min_value is None)
 
-    @property
-    def num_threads(self) -> int:
-        """Threads that work at a time."""
-        return available_threads() if self.threads is None else self.threads
+    @cached_property
+    def limits(self) -> Limits:
+        """Memory and threads."""
+        return Limits.within(self.memory, available_threads() if self.threads is None else self.threads)
 
     @property
     def _counts_rows(self) -> bool:

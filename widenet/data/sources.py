@@ -144,7 +144,7 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
     sources: list[Source] = []
     first_line = 1
     for each in given:
-        for place, name in _places(each, folder):
+        for place, name in _places(each, folder, f"--{reading.whose[:-1]}" if reading.whose else "SOURCE"):
             if isinstance(place, Path):
                 source = table.opened(place, replace(reading, first_line=first_line), name)
             else:
@@ -163,13 +163,13 @@ def opened_one(given: Any, reading: Reading, folder: Path) -> Source:
     return source
 
 
-def _places(given: Any, folder: Path) -> list[tuple[Any, str]]:
-    """The path or the table that is given, or the paths that a pattern means, each with what messages call it."""
+def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
+    """The path or the table that an option gives, or the paths that a pattern means, each with what messages call it."""
     if memory.is_table(given):
         return [(given, "the table")]
     if not isinstance(given, str | Path):
         kinds = "a path, a pandas, Polars or Arrow table, a SciPy matrix, or arrays of users and items"
-        raise OptionError(f"SOURCE must be {kinds}; got {type(given).__name__}.")
+        raise OptionError(f"{option} must be {kinds}; got {type(given).__name__}.")
     if str(given) == STANDARD_INPUT:
         return [(_spooled(folder), "standard input")]
     path = Path(given)

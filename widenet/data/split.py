@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
+from widenet.arguments import typed
 from widenet.data.buckets import ascending, in_order
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
@@ -26,6 +27,7 @@ _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 
+@typed
 def split(
     source: Path | str,
     out: Path | str,

@@ -12,23 +12,19 @@ import pyarrow as pa
 
 from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.known import KnownFeatures
+from widenet.data.limits import Limits
 from widenet.data.manifest import Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.rules import MAX_WIDTH
 from widenet.data.sources import Sources
 from widenet.data.writer import ROWS_PER_BATCH
-from widenet.errors import DataError, OptionError
-from widenet.plan.machine import available_memory
-from widenet.plan.numbers import bytes_of
+from widenet.errors import DataError
 
 ROWS_PER_STREAM = 2**18
 
 _KNOWN_ITEMS = "known_items"
 
 _INTERRUPTED = "Query interrupted"
-
-_MEMORY_SHARE = 0.25
-"""Of the memory that is left, what DuckDB may take unless it is told."""
 
 _INTEGER = "-?[0-9]{1,38}"
 _NAMES = """
@@ -47,21 +43,17 @@ OnRows = Callable[[int, int | None], None]
 
 
 @contextmanager
-def database(folder: Path, memory: str | None, threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
+def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk or the memory lacks."""
-    if threads < 1:
-        raise OptionError(f"threads must be at least 1; got {threads}.")
-    room = available_memory()
-    limit = bytes_of(memory, "--memory") if memory else int(_MEMORY_SHARE * room) if room else None
     folder.mkdir()
     config: dict[str, str | bool | int | float | list[str]] = {
         "temp_directory": str(folder),
-        "threads": threads,
+        "threads": limits.threads,
         "preserve_insertion_order": False,
         "disabled_optimizers": "build_side_probe_side,join_order",  # sources have no known length and would be kept whole in memory
     }
     try:
-        with duckdb.connect(":memory:", config=config | ({"memory_limit": f"{limit}B"} if limit else {})) as connection:
+        with duckdb.connect(":memory:", config=config | ({"memory_limit": f"{limits.database}B"} if limits.database else {})) as connection:
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise DataError(f"{folder.parent}: no room for the work; {_first_line(error)}. Give more --memory, or free disk space.") from error

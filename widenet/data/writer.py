@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
@@ -16,6 +17,8 @@ from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
+ENTRIES_PER_BATCH = 2**22
+"""A batch is closed before the row with which its lists would have more entries, so that memory does not grow with their lengths."""
 VOCABULARY_ROWS_PER_BATCH = 2**20
 BYTES_PER_FILE = 4 * 2**30
 """A file is closed at the first record batch that makes it larger, so that the division depends on the content alone."""
@@ -158,21 +161,41 @@ def _write_examples(folder: Path, batches: Iterator[pa.RecordBatch], schema: pa.
     return files
 
 
-def rebatched(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows under `schema`, in batches of exactly `rows` (the last may be shorter)."""
+def rebatched(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int, entries: int = ENTRIES_PER_BATCH
+) -> Iterator[pa.RecordBatch]:
+    """The same rows under `schema`, in batches as long as they may be.
+
+    A batch has at most so many rows, and lists of at most so many entries together unless it is one row.
+    """
     pending: list[pa.RecordBatch] = []
-    held = 0
+    held_rows, held_entries = 0, 0
     for batch in batches:
         rest = batch.select(schema.names).cast(schema)
-        while held + rest.num_rows >= rows:
-            piece = rest.slice(0, rows - held)
-            yield pa.concat_batches([*pending, piece])
-            pending, rest, held = [], rest.slice(piece.num_rows), 0
-        if rest.num_rows:
-            pending.append(rest)
-            held += rest.num_rows
+        ends, start = np.cumsum(_entries_of_rows(rest)), 0
+        while start < rest.num_rows:
+            before = int(ends[start - 1]) if start else 0
+            fitting = int(np.searchsorted(ends, before + entries - held_entries, side="right")) - start
+            room = min(rows - held_rows, fitting)
+            if room <= 0 and held_rows:
+                yield pa.concat_batches(pending)
+                pending, held_rows, held_entries = [], 0, 0
+                continue
+            piece = rest.slice(start, max(room, 1))
+            pending.append(piece)
+            start += piece.num_rows
+            held_rows, held_entries = held_rows + piece.num_rows, held_entries + int(ends[start - 1]) - before
     if pending:
         yield pa.concat_batches(pending)
+
+
+def _entries_of_rows(batch: pa.RecordBatch) -> np.ndarray:
+    """How many entries the lists of each row have, int64 [rows]."""
+    lengths = np.zeros(batch.num_rows, dtype=np.int64)
+    for column in batch.columns:
+        if pa.types.is_list(column.type):
+            lengths += pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return lengths
 
 
 def _write_vocabulary(path: Path, batches: Iterable[pa.RecordBatch]) -> File:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from widenet.arguments import typed
 from widenet.errors import OptionError
 from widenet.knn.neighbours import Neighbours
 from widenet.knn.sources import Array, source_of
@@ -32,6 +33,7 @@ class BatchedNeighbours:
     first one then searches for all. Who waits with whom changes no answer. For one process: a group's would not come to the same batches.
     """
 
+    @typed
     def __init__(self, neighbours: Neighbours, k: int = 10, size: int = 128, timeout_seconds: float = 0.01) -> None:
         if size < 1 or not timeout_seconds >= 0:
             raise OptionError(f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}.")

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from widenet.arguments import typed
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.kernels.running_top_k import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
@@ -50,6 +51,7 @@ class Neighbours:
         self.longest, self.shortest, self.largest_part = float(extents[:, 0].max()), float(extents[:, 1].min()), int(extents[:, 2].max())
 
     @classmethod
+    @typed
     def of(
         cls,
         vectors: "ArrayLike | Tensor | Source | str | Path | Sequence[str | Path]",
@@ -88,6 +90,7 @@ class Neighbours:
             return cls(source.keys, parts, measure, exchange)
 
     @classmethod
+    @typed
     def of_model(cls, model: Trained, layer: str | None = None, measure: Measure = "cosine") -> "Neighbours":
         """The features of a sparse input or an output, by their weights in a trained network; their ids are the keys.
 
@@ -105,6 +108,7 @@ class Neighbours:
     def __repr__(self) -> str:
         return f"Neighbours({len(self):,} vectors of {self.columns:,} numbers, {self.measure!r})"
 
+    @typed
     def search(self, queries: "ArrayLike | Tensor", k: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores float64 [E, K] and positions int64 [E, K] of the nearest vectors, nearest first, K = min(k, N).
 

@@ -1,6 +1,6 @@
 """The units of a wide layer as vectors: what a trained network holds to be alike."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -19,6 +19,7 @@ class Named(Protocol):
         """The names of a field's features; raises FitError where it has none."""
 
 
+@runtime_checkable
 class Trained(Protocol):
     """A network and its run, such as `widenet.Model`."""
 

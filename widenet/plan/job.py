@@ -52,6 +52,7 @@ class Job:
         num_processes: int = 1,
         device: DeviceKind = "cpu",
         num_threads: int = 1,
+        kept_bytes: int | None = None,
     ) -> "Job":
         """The job of two documents over a dataset's fields; raises FitError, OptionError for a number of processes that does not divide.
 
@@ -61,7 +62,7 @@ class Job:
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
         weights = weights_of(network, fields)
         check_processes(training.shards, num_processes)
-        return cls(network, training, weights, found, batch, num_processes, device, num_threads)
+        return cls(network, training, weights, found, batch, num_processes, device, num_threads, kept_bytes)
 
     def shards(self, weight: Weight) -> Shards:
         """How a wide weight is cut."""

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.durable import appearing
 from widenet.errors import OptionError, WidenetError
@@ -17,6 +18,7 @@ from widenet.training.run_directory import RunDirectory
 FILE_NAME = "report.html"
 
 
+@typed
 def write_report(
     runs: Model | str | Path | Sequence[str | Path],
     out: str | Path | None = None,

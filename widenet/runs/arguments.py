@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from widenet.data.dataset import Dataset
-from widenet.errors import DocumentError, OptionError
+from widenet.errors import DocumentError, FitError, OptionError
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.spec.usual import usual_network, usual_training
 
 
 def document(kind: Any, given: Any) -> Any:
@@ -18,6 +21,29 @@ def document(kind: Any, given: Any) -> Any:
     if isinstance(given, Mapping):
         return kind.of(dict(given), kind.usual_name)
     raise DocumentError(f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got {given!r}.")
+
+
+def documents(network: Any, training: Any, dataset: Dataset, kept: Path | None) -> tuple[NetworkSpec, TrainingSpec]:
+    """The two documents of a training, as they are given.
+
+    In place of None stands that of the run that goes on, in the directory `kept`, or else the usual one for the dataset.
+    Raises DocumentError, FitError.
+    """
+    if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
+        network, training = network or kept / "network.json", training or kept / "training.json"
+    network_spec: NetworkSpec = _usual_network(dataset) if network is None else document(NetworkSpec, network)
+    if training is not None:
+        return network_spec, document(TrainingSpec, training)
+    asked = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
+    return network_spec, usual_training(len(asked) == 1 and bool(asked[0].num_entries.get("validation")))
+
+
+def _usual_network(dataset: Dataset) -> NetworkSpec:
+    able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
+    field = "items" if "items" in able else able[0] if len(able) == 1 else None
+    if field is None:
+        raise FitError(f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.')
+    return usual_network(field, dataset.field(field).kind == "sequence")
 
 
 def path_of(name: str, given: object) -> Path:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -53,6 +54,7 @@ class Model:
         self.run, self.network, self.facts = run, network, facts or {}
 
     @classmethod
+    @typed
     def load(cls, run: str | Path, device: str | None = None) -> "Model":
         """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
 
@@ -114,6 +116,7 @@ class Model:
         held = data.field(field).num_entries[part]
         return [f"{other}: of the {held:,} entries of its {part} part, {number:,} were trained on."] if number else []
 
+    @typed
     def evaluate(
         self,
         data: Dataset | str | Path,
@@ -129,6 +132,7 @@ class Model:
         with one_thread_an_operation():
             return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
 
+    @typed
     def recommend(
         self,
         items: Sequence[str] = (),
@@ -163,6 +167,7 @@ class Model:
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
         return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
 
+    @typed
     def recommend_for(
         self,
         user: str,
@@ -189,6 +194,7 @@ class Model:
         titles = names.titles(names.index_of(block.items))
         return [Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)]
 
+    @typed
     def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
         """The titles of what `recommend_for` gives the network of a user, of its first field that has names; none where none has."""
         dataset = dataset_of(data)
@@ -207,6 +213,7 @@ class Model:
         """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""
         return person.understood(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
 
+    @typed
     def predict(
         self,
         data: Dataset | str | Path,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -21,7 +22,7 @@ from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, 
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
-from widenet.runs.arguments import dataset_of, document, path_of
+from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -36,9 +37,10 @@ from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
 
 
+@typed
 def train(
-    network: NetworkSpec | Mapping[str, Any] | str | Path,
-    training: TrainingSpec | Mapping[str, Any] | str | Path,
+    network: NetworkSpec | Mapping[str, Any] | str | Path | None,
+    training: TrainingSpec | Mapping[str, Any] | str | Path | None,
     data: Dataset | str | Path,
     out: str | Path,
     *,
@@ -50,7 +52,8 @@ def train(
 ) -> Model:
     """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
 
-    network, training: documents, plain values, or paths of JSON files. data: a dataset, or its directory.
+    network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on, or else the usual ones,
+    which the run directory keeps. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
     has started again does so without being told, and begins anew where there is no checkpoint yet.
     start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
@@ -60,8 +63,8 @@ def train(
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
     Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
-    network_spec, training_spec = document(NetworkSpec, network), document(TrainingSpec, training)
     dataset, path = dataset_of(data), path_of("out", out)
+    network_spec, training_spec = documents(network, training, dataset, path if resume else None)
     start = None if start_from is None else path_of("start_from", start_from)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)

@@ -2,13 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
+from widenet.arguments import typed
 from widenet.errors import DocumentError
 from widenet.spec.mistakes import first_mistake, shown
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass as _Metaclass
+else:
+    _Metaclass = type(BaseModel)
 
 _SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The smallest magnitude that a float32 holds in full precision, and the largest."""
@@ -28,8 +34,21 @@ class Spec(BaseModel):
         return value
 
 
-class Document(Spec):
-    """A whole document, read from a file, from text or from plain Python values."""
+class _Spoken(_Metaclass):
+    """Makes a document of keywords as one is made of a file: plain lists and dictionaries are taken, and a mistake is one sentence."""
+
+    def __call__(self, *args: Any, **values: Any) -> Any:
+        try:
+            return super().__call__(*args, **values)
+        except ValidationError as error:
+            assert issubclass(self, Document)
+            if _is_plain(values):
+                return self.of(values, self.usual_name)
+            raise DocumentError(first_mistake(self, self.usual_name, values, error.errors(include_url=False))) from None
+
+
+class Document(Spec, metaclass=_Spoken):
+    """A whole document, read from a file, from text or from plain Python values; raises DocumentError."""
 
     usual_name: ClassVar[str] = "document"
     """What messages call a document that was not read from a file."""
@@ -47,6 +66,7 @@ class Document(Spec):
         return self._path or self.usual_name
 
     @classmethod
+    @typed
     def read(cls, path: str | Path) -> Self:
         """The document in a JSON file; raises DocumentError."""
         document = cls.of(cls.read_values(path), str(path))
@@ -74,11 +94,13 @@ class Document(Spec):
         return _plain_values(text, where)
 
     @classmethod
+    @typed
     def parse(cls, text: str, where: str = "document") -> Self:
         """The document in some JSON text; `where` begins every message."""
         return cls.of(cls.values_of(text, where), where)
 
     @classmethod
+    @typed
     def of(cls, values: Any, where: str = "document") -> Self:
         """The document in plain values (dictionaries, lists, numbers, text)."""
         if not isinstance(values, dict):
@@ -102,6 +124,15 @@ class Document(Spec):
     def to_json(self) -> str:
         """The document as indented JSON text, every default written out."""
         return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+
+
+def _is_plain(values: Any) -> bool:
+    """Whether values could stand in a JSON file."""
+    try:
+        json.dumps(values)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _plain_values(text: str, where: str) -> Any:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -69,6 +69,7 @@ class LoopState:
             self.start_loss += (loss - self.start_loss) * num_examples / self.start_examples
 
 
+@runtime_checkable
 class Report(Protocol):
     """Who wants to know how a training goes."""
 

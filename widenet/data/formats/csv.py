@@ -18,6 +18,9 @@ IS_TEXT = True
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
 """Those that are guessed, in words."""
 
+_BUFFER_BYTES = 2**23
+"""A quarter of DuckDB's own: each of its threads holds some."""
+
 _Row = list[str] | str
 """The cells of a line, or why it has none."""
 
@@ -63,6 +66,7 @@ class Csv(TextSource):
         columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in self.columns)
         header = "true" if self.has_header else "false"
         options = f"header = {header}, auto_detect = false, quote = '\"', escape = '\"', compression = '{self.file.compression}'"
+        options += f", buffer_size = {_BUFFER_BYTES}"
         return sql.read("read_csv", self.file.path, f"columns = {{{columns}}}, delim = {sql.literal(self.delimiter)}, {options}")
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:

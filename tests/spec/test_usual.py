@@ -1,0 +1,24 @@
+"""The documents of a training of which nobody has written any."""
+
+import pytest
+
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.spec.usual import usual_network, usual_training
+
+
+@pytest.mark.parametrize("is_sequence", [True, False])
+def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_sequence):
+    network = usual_network("songs", is_sequence)
+    assert network.fields == ("songs",)
+    assert [layer.kind for layer in network.hidden] == (["hidden", "recurrent"] if is_sequence else ["hidden"])
+    [output] = network.outputs
+    assert (output.weights.layer, output.predict) == ("taste", "next" if is_sequence else "all")
+    assert NetworkSpec.parse(network.to_json()) == network
+
+
+def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
+    for has_validation in (True, False):
+        training = usual_training(has_validation)
+        assert (training.evaluation is not None, training.keep) == (has_validation, "best" if has_validation else "last")
+        assert TrainingSpec.parse(training.to_json()) == training

@@ -1,0 +1,33 @@
+"""The documents of a training of which nobody has written any: a good first try at recommendations."""
+
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+_UNITS, _SEQUENCE_UNITS, _NEWEST = 256, 64, 50
+
+
+def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
+    """What asks a field for what was hidden of it, with one vector for each feature; of a sequence, for the next at every position."""
+    known = {"name": "history", "kind": "input", "field": field}
+    asked = {"name": "next", "kind": "output", "field": field, "weights": {"layer": "taste", "transposed": True}}
+    taste = {"name": "taste", "activation": "linear", "bias": False}
+    if is_sequence:
+        layers = [
+            {**known, "last": _NEWEST},
+            {**taste, "units": _SEQUENCE_UNITS, "initializer": {"kind": "gaussian", "deviation": 0.1}},
+            {"name": "state", "kind": "recurrent", "cell": "gru", "units": _SEQUENCE_UNITS},
+            {**asked, "predict": "next"},
+        ]
+        return NetworkSpec.of({"name": "usual, along a sequence", "layers": layers}, "network.json")
+    layers = [
+        {**known, "denoise": 0.4, "popularity_damping": 0.5},
+        {**taste, "units": _UNITS, "initializer": {"kind": "gaussian", "deviation": 0.06}},
+        {**asked, "loss": {"kind": "cross_entropy", "targets": "sum"}, "cosine": {"temperature": 0.1}},
+    ]
+    return NetworkSpec.of({"name": "usual", "layers": layers}, "network.json")
+
+
+def usual_training(has_validation: bool) -> TrainingSpec:
+    """Ten epochs of Adam, ever slower; where there is a validation part, evaluated on it, the best weights kept."""
+    usual = {"epochs": 10, "optimizer": {"kind": "adam", "learning_rate": 0.01}, "schedule": "cosine"}
+    return TrainingSpec.of({**usual, "evaluation": {}, "keep": "best"} if has_validation else usual, "training.json")
