@@ -17,6 +17,6 @@ def test_metrics_are_told_from_other_numbers():
 
 def test_each_metric_has_its_figure():
     page = Page(log_curves(RECORDS))
-    assert page.texts["b"] == ["loss", "recall", "map"]
+    assert page.texts["b"] == ["loss", "recall", "map@5"]
     assert "recall@20, epoch 2: 0.5" in page.texts["title"]
     assert Page(log_curves([])).texts["p"] == ["no values"]

@@ -33,7 +33,7 @@ OURS = {"eps": "epsilon", "alpha": "decay", "rho": "decay", "momentum": "momentu
 def implementation(request, monkeypatch):
     """Each test holds for the compiled steps and for those of torch, which take their place where there is no Numba."""
     if request.param == "torch":
-        monkeypatch.setattr(optimizers, "compiled", lambda *_: None)
+        monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
     return request.param
 
 

@@ -66,13 +66,17 @@ def train(
     written = leave_report(model, data, quiet or not is_leader())
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
-        if (problem := diverged(model.run.training, model.run.records())) is not None:
-            typer.echo(problem, err=True)
-        if written is not None:
-            typer.echo(f"Report: {written}", err=True)
-        typer.echo(
-            f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
-        )
+        _say_what_follows(diverged(model.run.training, model.run.records()), written, data, out)
+
+
+def _say_what_follows(problem: str | None, written: Path | None, data: Path, out: Path) -> None:
+    """What a training that has ended is to be looked at with. problem: with its loss. written: its report."""
+    for line in (problem, f"Report: {written}" if written is not None else None):
+        if line is not None:
+            typer.echo(line, err=True)
+    typer.echo(
+        f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
+    )
 
 
 def _say_how_to_go_on(named: list[Path | None], data: Path, out: Path, processes: int | None, device: str | None) -> None:
