@@ -19,10 +19,7 @@ class CompiledPasses:
     """The passes over the tiles of a step whose targets are sparse: cross-entropy under a sigmoid, or a softmax in closed form."""
 
     def __init__(self, step: "WideLoss") -> None:
-        from widenet.kernels.compiled_tiles import compiled_tiles
-
         self.step: WideLoss = weakref.proxy(step)  # it owns us
-        self.tiles: CompiledTiles = compiled_tiles(step.direct_EH.dtype)
 
     @classmethod
     def where_possible(cls, step: "WideLoss") -> "CompiledPasses | None":
@@ -37,13 +34,13 @@ class CompiledPasses:
         logits_ET, span = step.tile_logits(shard, index, tile), step.span(shard, index)
         entries = self._entries(shard, index, span)
         if rows is not None:
-            bias_T = self.tiles.softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.total_E, rows.coupling_E)
+            bias_T = _passes(logits_ET).softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.total_E, rows.coupling_E)
             own = rows.losses[shard]
             return own if index == 0 else torch.zeros_like(own), step.output.operand(logits_ET), bias_T
         assert step.targets.sparse is not None
         values_Z = step.targets.sparse[shard].values_Z
         asked = entries, None if values_Z is None else values_Z[span], step.target_weight_E, step.other_weight_E
-        loss, bias_T = self.tiles.sigmoid(logits_ET, tile.bias_T, *asked)
+        loss, bias_T = _passes(logits_ET).sigmoid(logits_ET, tile.bias_T, *asked)
         return torch.tensor(loss, dtype=torch.float64), step.output.operand(logits_ET), bias_T
 
     def softmax_sums(self, shard: int, entry_logits_Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,7 +51,8 @@ class CompiledPasses:
         for index in range(len(step.tiles[shard])):
             tile, span = step.tile(shard, index), step.span(shard, index)
             logits_ET = step.tile_logits(shard, index, tile)
-            entry_logits_Z[span] = self.tiles.add_softmax_sums(logits_ET, tile.bias_T, self._entries(shard, index, span), peak_E, total_E)
+            counted = tile.bias_T, self._entries(shard, index, span), peak_E, total_E
+            entry_logits_Z[span] = _passes(logits_ET).add_softmax_sums(logits_ET, *counted)
             step.keep_logits(shard, index, logits_ET)
         return peak_E, total_E
 
@@ -64,3 +62,9 @@ class CompiledPasses:
         assert self.step.targets.sparse is not None
         part, first = self.step.targets.sparse[shard], self.step.tiles[shard][index][0]
         return Entries(part.examples_Z[span], part.units_Z[span] - first)
+
+
+def _passes(logits_ET: Tensor) -> "CompiledTiles":
+    from widenet.kernels.compiled_tiles import compiled_tiles
+
+    return compiled_tiles(logits_ET.dtype)

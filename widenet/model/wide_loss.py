@@ -40,7 +40,8 @@ class WideLoss:
         self.keeps = are_kept(self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self.tiles = [list(tiles(shards.size(shard), max(self.num_examples, tiled_for), device)) for shard in range(shards.count)]
+        cut = max(self.num_examples, tiled_for), device, direct_EH.shape[1] if output.half else None
+        self.tiles = [list(tiles(shards.size(shard), *cut)) for shard in range(shards.count)]
         if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
             self.tiles = [[(0, shards.size(shard))] for shard in range(shards.count)]
         self.edges: dict[int, list[int]] = {}
@@ -86,7 +87,8 @@ class WideLoss:
     def others(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
         """Value float32 [E] of a tile's units, as if none were a target, and their slopes [E, T], which may be `a_ET` itself."""
         del shard, index
-        return self.loss.others_by_example(logits_ET, a_ET)
+        value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
+        return value_ET.sum(dim=1, dtype=torch.float64), slope_ET
 
     def as_others(self, z_Z: Tensor, a_Z: Tensor, shard: int, index: int, places_Z: Tensor) -> Tensor:
         """Value [Z] that each of a tile's targets has among those of `others`. places_Z: in the flat tile."""

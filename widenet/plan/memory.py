@@ -162,8 +162,8 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
         return _standing(job, layer, weight)
-    shard = job.shards(weight).size(job.training.shards - 1)
-    units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.shards_each))
+    shard, half = job.shards(weight).size(job.training.shards - 1), columns if job.training.precision == "bfloat16" else None
+    units = min(tile_units(num, job.device, half), shard, -(-job.units_at_work(layer, process) // job.shards_each))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
     return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, weight.incoming)
 

@@ -24,9 +24,6 @@ class Loss(Protocol):
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         """Value and slope of units that no sparse target names."""
 
-    def others_by_example(self, z_ET: Tensor, a_ET: Tensor) -> tuple[Tensor, Tensor]:
-        """Value of a tile's units that no sparse target names, float64 [E], and their slopes [E, T], which may be `a_ET` itself."""
-
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
         """What targets and other units count, float32 [E] each, for examples that count `weight_E`."""
 

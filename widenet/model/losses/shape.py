@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor
 
 
@@ -14,11 +13,6 @@ class UnitLoss(ABC):
     @abstractmethod
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         """See `Loss.others`."""
-
-    def others_by_example(self, z_ET: Tensor, a_ET: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of `others` over the units."""
-        value_ET, slope_ET = self.others(z_ET, a_ET)
-        return value_ET.sum(dim=1, dtype=torch.float64), slope_ET
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
         """Every unit counts what its example counts."""
