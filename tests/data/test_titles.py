@@ -24,7 +24,7 @@ def titles_of(folder):
     [
         ("t.csv", "id,title\n1,One\n2,Two\n", {}),
         ("t.dat", "1::One::x\n2::Two::y\n", {}),
-        ("t.txt", gzip.compress(b"id|title\n1|One\n2|Two\n"), {}),
+        ("t.txt", gzip.compress(b"id|title\n1|One\n2|Two\n", mtime=0), {}),
         ("t.dat", "what|called\n1|One\n2|Two\n", {"title_id": "what", "title": "called"}),
         ("t.dat", "1~One\n2~Two\n", {"titles_delimiter": "~", "titles_format": "csv"}),
         ("t.csv", "0,One,1\n0,Two,2\n", {"titles_columns": ["kind", "title", "id"]}),
