@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.trainings import TIED, UNTIED, WIDTH, books
+from tests.trainings import TIED, UNTIED, WEIGHTLESS, WIDTH, books
 from widenet.errors import FitError
 from widenet.knn.neighbours import Neighbours
 from widenet.runs import train
@@ -16,7 +16,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     data = books(folder / "data")
     roomy = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "units": WIDTH + 9}]}
-    documents = {"untied": UNTIED, "tied": TIED, "roomy": roomy}
+    documents = {"untied": UNTIED, "tied": TIED, "roomy": roomy, "weightless": WEIGHTLESS}
     return {name: train(network, TRAINING, data, folder / name, device="cpu") for name, network in documents.items()}
 
 
@@ -51,3 +51,10 @@ def test_other_layers_are_refused(layer, models):
     with pytest.raises(FitError) as caught:
         Neighbours.of_model(models["untied"], layer)
     assert str(caught.value) == f'The network has no sparse input or output called "{layer}". Name one of history, next.'
+
+
+@pytest.mark.parametrize("layer", [None, "next"])
+def test_a_weightless_output_has_no_vectors(layer, models):
+    with pytest.raises(FitError) as caught:
+        Neighbours.of_model(models["weightless"], layer)
+    assert str(caught.value) == 'The network has no vectors at its weightless output "next". Name one of history.'

@@ -173,6 +173,7 @@ NETWORK_MISTAKES = [
         ': layers[1].sparseness needs activations between 0 and 1; got "relu". Use "sigmoid".',
     ),
     (network({}, {}, {"weights": {}}), ': layers[2].weights.layer is missing. Add "layer".'),
+    (network({}, {}, {"weights": "h"}), ': layers[2].weights must be an object with named fields; got "h".'),
     (network({}, {}, {"weights": [{"layer": "h"}, {}]}), ': layers[2].weights[1].layer is missing. Add "layer".'),
     (
         network({}, {}, {"weights": [{"layer": "h", "transposed": True}] * 2}),

@@ -33,14 +33,15 @@ class Trained(Protocol):
 
 
 def check_layer(network: Network, layer: str | None) -> str:
-    """The layer that is asked for, or the only output; raises FitError where it is neither a sparse input nor an output."""
+    """The layer that is asked for, or the only output; raises FitError where it is neither a sparse input nor an output with weights."""
     wide = [each.name for each in network.spec.layers if _weights(network, each.name)]
-    if layer is None and len(network.outputs) == 1:
-        return next(iter(network.outputs))
-    if layer not in wide:
-        got = "has several outputs" if layer is None else f'has no sparse input or output called "{layer}"'
-        raise FitError(f"The network {got}. Name one of {', '.join(wide)}.")
-    return layer
+    name = next(iter(network.outputs)) if layer is None and len(network.outputs) == 1 else layer
+    if name not in wide:
+        got = "has several outputs" if name is None else f'has no sparse input or output called "{name}"'
+        got = f'has no vectors at its weightless output "{name}"' if name in network.outputs else got
+        remedy = f"Name one of {', '.join(wide)}" if wide else "Ask another one"
+        raise FitError(f"The network {got}. {remedy}.")
+    return name
 
 
 def features_of(model: Trained, layer: str) -> Vocabulary:
@@ -67,8 +68,8 @@ def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict
 
 
 def _weights(network: Network, layer: str) -> list[str]:
-    """The wide weights whose rows are a layer's units; none of a hidden layer or a dense input."""
+    """The wide weights whose rows are a layer's units; none of a hidden layer, a dense input or a weightless output."""
     if layer in network.outputs:
-        return [network.links[layer, ""].weight]
+        return [] if network.outputs[layer].spec.weightless else [network.links[layer, ""].weight]
     named = [link.weight for (_, source), link in network.links.items() if source == layer]
     return [name for name in dict.fromkeys(named) if name in network.wide]

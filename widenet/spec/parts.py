@@ -36,7 +36,7 @@ class Share(Spec):
 
 
 def _listed(value: object) -> object:
-    return (value,) if isinstance(value, dict | Share) else tuple(value) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 Shares = Annotated[

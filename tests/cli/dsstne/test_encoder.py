@@ -92,6 +92,27 @@ def test_validate_holds_every_weight_to_differences(project):
     assert found["Hidden/Input"].startswith("128 checked, largest difference 0.00")
 
 
+HIDDEN = {"N": 16, "Activation": "Tanh", "Source": "Input"}
+SHARED = {"SharedWeights": {"SourceInputLayer": "Input", "SourceOutputLayer": "A", "InputLayer": "Input"}}
+SHAPES = {
+    "an output on the input": ([], {}, {"Output", "Output bias"}),
+    "shared weights": (
+        [{"Name": "A", **HIDDEN, "N": 8}, {"Name": "B", **HIDDEN, "N": 8, **SHARED}],
+        {"Source": ["A", "B"]},
+        {"A/Input", "A bias", "B bias", "Output", "Output bias"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("hidden", "output", "weights"), SHAPES.values(), ids=SHAPES)
+def test_validate_takes_networks_of_every_shape(hidden, output, weights, project):
+    layers = [CONFIG["Layers"][0], *hidden, {**CONFIG["Layers"][-1], **output}]
+    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
+    ended = project(Network="config.json", Data="data.nc", Command="Validate")
+    assert ended.err == ""
+    assert (ended.status, {line.split(": ")[0] for line in ended.out.splitlines()}) == (0, weights)
+
+
 def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
     layers = [{**layer, "DeltaNorm": 0.01} if layer["Name"] == "Output" else layer for layer in CONFIG["Layers"]]
     Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")

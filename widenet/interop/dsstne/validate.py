@@ -80,14 +80,15 @@ class _Checks:
         self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
 
     def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-        """Of every weight the quotients and the gradients, float64 and flat; shards one after the other."""
-        tensors = {name: [part.weight for part in weight.parts.values()] for name, weight in self.network.wide.items()}
+        """Of every weight that has numbers the quotients and the gradients, float64 and flat; shards one after the other."""
+        wide = {name: weight for name, weight in self.network.wide.items() if any(part.weight.numel() for part in weight.parts.values())}
+        tensors = {name: [part.by_rows()[0] for part in weight.parts.values()] for name, weight in wide.items()}
         tensors |= {name: [weight.tensor] for name, weight in self.network.trunk.items() if weight.trained}
         quotients = {name: torch.cat([self._quotients(tensor) for tensor in parts]) for name, parts in tensors.items()}
         before = {name: _flat(parts) for name, parts in tensors.items()}
         self._loss(makes_step=True)
         for name, parts in tensors.items():
-            yield name, (quotients[name], before[name] - _flat(parts))
+            yield name, (quotients[name], (before[name] - _flat(parts)) / self.network.share_of_gradient(name))
 
     def _quotients(self, tensor: Tensor) -> Tensor:
         numbers = tensor.detach().view(-1)

@@ -141,7 +141,11 @@ class FeatureTile(Tile):
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
         del direct_EH
-        return gather_sum(self.features, self.vector_TH.T)
+        features, columns_FT = self.features, self.vector_TH.T
+        if not columns_FT.is_contiguous():  # of a part of a shard; kernels would copy all columns, not the batch's alone
+            units_U, indices_Z = torch.unique(features.indices, return_inverse=True)
+            features, columns_FT = SparseBatch(features.indptr, indices_Z, features.values), columns_FT.index_select(0, units_U)
+        return gather_sum(features, columns_FT)
 
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
@@ -165,8 +169,8 @@ class WeightlessTile(Tile):
     units: slice
 
     def products(self, direct_EH: Tensor) -> Tensor:
-        """The logits [E, T]."""
-        return direct_EH[:, self.units].contiguous()
+        """The logits [E, T]; a copy, for slopes take the place of logits, and the way back asks what the source gave."""
+        return direct_EH[:, self.units].clone(memory_format=torch.contiguous_format)
 
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
