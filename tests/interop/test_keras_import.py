@@ -192,6 +192,67 @@ def test_what_no_recurrent_layer_here_does_is_named(change, why, tmp_path):
         import_network(save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, weights), tmp_path / "run")
 
 
+@pytest.mark.parametrize("averaged_first", [True, False])
+def test_an_embedding_that_is_gone_along_and_averaged_is_named(averaged_first, tmp_path):
+    average = before_keras_3("GlobalAveragePooling1D", "average", ["table"])
+    along = before_keras_3("LSTM", "along", ["table"], activation="tanh", recurrent_activation="sigmoid")
+    config = {
+        "layers": [
+            before_keras_3("InputLayer", "history", [], batch_shape=[None, 4]),
+            before_keras_3("Embedding", "table", ["history"]),
+            *([average, along] if averaged_first else [along, average]),
+            before_keras_3("Concatenate", "both", ["along", "average"]),
+            before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=True),
+        ],
+        "output_layers": [["end", 0, 0]],
+    }
+    weights = {"table": [numbers(4, 4)], "along": [numbers(4, 12), numbers(3, 12), numbers(12)], "end": [numbers(7, 2), numbers(2)]}
+    path = save_h5(tmp_path / "m.h5", "Functional", config, weights)
+    with pytest.raises(DataError, match=r"an Embedding that is averaged too|GlobalAveragePooling1D at every position of a sequence"):
+        import_network(path, tmp_path / "run")
+
+
+def test_two_recurrent_layers_go_along_one_embedding(tmp_path):
+    table, ends = numbers(9, 5), numbers(6, 2)
+    own = {name: [numbers(5, 12), numbers(3, 12), numbers(12)] for name in ("left", "right")}
+    recurrent = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+    config = {
+        "layers": [
+            before_keras_3("InputLayer", "history", [], batch_shape=[None, 4]),
+            before_keras_3("Embedding", "table", ["history"]),
+            *(before_keras_3("LSTM", name, ["table"], **recurrent) for name in own),
+            before_keras_3("Concatenate", "both", ["left", "right"]),
+            before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
+        ],
+        "output_layers": [["end", 0, 0]],
+    }
+    path = save_h5(tmp_path / "m.h5", "Functional", config, {"table": [table], "end": [ends], **own})
+    rows = [[3, 1, 1, 8], [2]]
+    states = [np.concatenate([gone_along("LSTM", table, *arrays, row)[-1] for arrays in own.values()]) for row in rows]
+    model = import_network(path, tmp_path / "run")
+    assert np.allclose(scored(model, history=rows)["end"], np.array(states) @ ends, atol=1e-5)
+
+
+def test_a_sequence_beside_what_is_none_is_named(tmp_path):
+    config = {
+        "layers": [
+            before_keras_3("InputLayer", "history", [], batch_shape=[None, 4]),
+            before_keras_3("Embedding", "table", ["history"]),
+            before_keras_3("LSTM", "along", ["table"], activation="tanh", recurrent_activation="sigmoid", return_sequences=True),
+            before_keras_3("LSTM", "state", ["along"], activation="tanh", recurrent_activation="sigmoid"),
+            before_keras_3("Add", "both", ["state", "along"]),
+            before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
+        ],
+        "output_layers": [["end", 0, 0]],
+    }
+    arrays = [numbers(3, 12), numbers(3, 12), numbers(12)]
+    path = save_h5(
+        tmp_path / "m.h5", "Functional", config, {"table": [numbers(9, 3)], "along": arrays, "state": arrays, "end": [numbers(3, 2)]}
+    )
+    with pytest.raises(DataError, match="Add at every position of a sequence"):
+        import_network(path, tmp_path / "run")
+
+
 def test_weights_without_a_model_are_refused(tmp_path):
     with h5py.File(tmp_path / "weights.h5", "w") as file:
         file.attrs["layer_names"] = ["dense"]
