@@ -16,7 +16,7 @@ import torch
 from tests.pages import Page, check_alone
 from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
-from widenet.errors import CheckpointError, DocumentError, FitError, NumericsError, OptionError
+from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
 from widenet.predict import rows
 from widenet.runs import Model, Silence, train
 from widenet.training.run_directory import RunDirectory
@@ -130,13 +130,6 @@ def test_a_training_that_never_wrote_a_checkpoint_resumes_from_its_beginning(dat
         train(*SETTINGS["momentum"], data, tmp_path / "run", report=Crash())
     train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
     assert outcome(tmp_path / "run") == undisturbed("momentum")
-
-
-def test_an_empty_document_is_not_that_of_the_run(data, tmp_path):
-    network, training = SETTINGS["momentum"]
-    train(network, training, data, tmp_path / "run")
-    with pytest.raises(DocumentError, match="layers is missing"):
-        train({}, training, data, tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize("name", ["momentum", "sgd, l2"])
