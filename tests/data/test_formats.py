@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ def refusal(path, tmp_path, **options):
         (HEAD, {}, "r.csv: at least one interaction must be left; there is none. Check the file."),
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" stands twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),
-        ("", {}, "r.csv: must hold interactions; the file is empty."),
+        ("", {}, "r.csv: must have rows; the file is empty."),
         (
             "who,what\na,b\n",
             {},
@@ -293,3 +294,8 @@ def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
     arrays = {"indptr": np.array([0, 1, 2], ">i4"), "indices": np.array([0, 1], ">i4"), "data": np.ones(2, kind)}
     np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), **arrays)
     assert ingest(tmp_path / "m.npz", tmp_path / "data").num_examples == 2
+
+
+def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(tmp_path / "pipe.csv", tmp_path)

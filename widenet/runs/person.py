@@ -122,6 +122,7 @@ def _numbers(field: str, values: Sequence[Any], width: int) -> list[float]:
     if len(values) != width:
         raise OptionError(f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.')
     for value in values:
-        if not isinstance(value, Real) or not abs(value) <= LARGEST:
+        is_number = isinstance(value, Real)
+        if not is_number or not abs(value) <= LARGEST:
             raise DataError(f'field "{field}" takes finite numbers that a float32 can hold; got {value!r}.')
     return [float(value) for value in values]
