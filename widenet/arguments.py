@@ -9,15 +9,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-import numpy as np
-
 from widenet.errors import ArgumentError, did_you_mean
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
     str: ((str,), "a text", "texts"),
-    bool: ((bool, np.bool_), "True or False", "True or False"),
+    bool: ((bool,), "True or False", "True or False"),
     int: ((Integral,), "a whole number", "whole numbers"),
     float: ((Real,), "a number", "numbers"),
     Path: ((os.PathLike,), "a path", "paths"),
@@ -81,8 +79,10 @@ def _allows(annotation: Any, value: Any) -> bool:
 
 def _is_one(kind: Any, value: Any) -> bool:
     """Whether a value is of a plain type or a class; of what is neither, everything is."""
+    if kind is bool:
+        return type(value).__name__ in ("bool", "bool_")  # NumPy's too, which is not loaded for it
     if kind in _KINDS:
-        return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
+        return isinstance(value, _KINDS[kind][0]) and not isinstance(value, bool)
     is_class = isinstance(kind, type) and kind not in (Any, inspect.Parameter.empty)
     can_be_asked = is_class and getattr(kind, "_is_protocol", False) == getattr(kind, "_is_runtime_protocol", False)
     return not can_be_asked or isinstance(value, kind)
@@ -100,7 +100,7 @@ def _words(annotation: Any, several: bool = False) -> str:
     if origin in (Sequence, Iterable):
         return f"{'lists' if several else 'a list'} of {_words(arguments[0], several=True)}"
     if origin is Mapping:
-        return "a dictionary of " + " by ".join(_words(each, several=True) for each in reversed(arguments))
+        return "a dictionary" + ("" if arguments[1] is Any else f" of {_words(arguments[1], True)} by {_words(arguments[0], True)}")
     if origin is Callable:
         return "a function"
     if annotation in _KINDS:

@@ -29,7 +29,7 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ]
     assert "A checkpoint: 108 GB on disk." in lines
     assert lines[-1] == (
-        "Fits: a process needs 65.7 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 128 GB each."
+        "Fits: a process needs 65.7 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 112 GB each."
     )
 
 
@@ -37,7 +37,7 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ("memory", "end"),
     [
         ("66GB", "No fewer would do."),
-        ("35GB", 'The fewest that hold it: 4 with "shards": 4, 34.7 GB each.'),
+        ("35GB", 'The fewest that hold it: 4 with "shards": 4, 30.7 GB each.'),
         ("1GB", "No number of devices of that size holds it."),
     ],
 )

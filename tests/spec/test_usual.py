@@ -13,7 +13,7 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
     assert network.fields == ("songs",)
     assert [layer.kind for layer in network.hidden] == (["hidden", "recurrent"] if is_sequence else ["hidden"])
     [output] = network.outputs
-    assert (output.weights.layer, output.predict) == ("taste", "next" if is_sequence else "all")
+    assert (output.weights[0].layer, output.predict) == ("taste", "next" if is_sequence else "all")
     assert NetworkSpec.parse(network.to_json()) == network
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError, FitError, OptionError
+from widenet.errors import ArgumentError, DocumentError, FitError, OptionError
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -49,11 +49,10 @@ def test_a_document_is_called_by_the_path_it_was_read_from(data, tmp_path):
 
 
 ARGUMENTS = {
-    "network a number": ({"network": 5}, DocumentError, "network.json must be a document, plain values in a dictionary, or the path"),
-    "network a list": ({"network": ["x"]}, DocumentError, r"network.json must be .*; got \['x'\]"),
-    "training nothing": ({"training": None}, DocumentError, "training.json must be .*; got None"),
-    "documents exchanged": ({"training": NetworkSpec.of(NETWORK)}, DocumentError, "training.json must be a document"),
-    "data a number": ({"data": 5}, OptionError, "data must be a path; got 5"),
+    "network a number": ({"network": 5}, ArgumentError, "network must be a NetworkSpec, a dictionary, a path or None; got 5"),
+    "network a list": ({"network": ["x"]}, ArgumentError, r"network must be .*; got \['x'\], a list"),
+    "documents exchanged": ({"training": NetworkSpec.of(NETWORK)}, ArgumentError, "training must be .*, a NetworkSpec"),
+    "data a number": ({"data": 5}, ArgumentError, "data must be a Dataset or a path; got 5"),
     "out a number": ({"out": 5}, OptionError, "out must be a path; got 5"),
 }
 

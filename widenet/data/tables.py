@@ -123,6 +123,10 @@ class Tables:
             raise
         except duckdb.Error:
             return False
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            return False  # so Arrow names what DuckDB refuses while it streams
         self._plain[part] = rows
         for role, counts in rows.counts.items():
             ids = np.flatnonzero(counts)

@@ -137,7 +137,7 @@ SAID = {
     'data ingest likes.csv --out OUT --since tomorrow --time item': "widenet: --since must be a number, or a date or time such as 2024-05-01; got 'tomorrow'.",
     'data ingest likes.csv --out OUT --heldout-last -1 --time item': 'widenet: --heldout-last must be at least 0; got -1.',
     'data ingest likes.csv --out OUT --min-user-items 1000': 'widenet: likes.csv: at least one interaction must be left; the minimums or the parts set aside take all. Lower them.',
-    'data ingest likes.csv --out OUT --titles likes.csv': 'widenet: likes.csv: no column is obviously the title; it has user, item. Name one with --title.',
+    'data ingest likes.csv --out OUT --titles likes.csv': 'widenet: likes.csv: no column is obviously the title; it has user, item. Name one with --title, or say --no-titles-header if line 1 is data.',
     'data ingest likes.csv --out OUT --field a/b': "widenet: a field's name must be printable text without / and \\; got 'a/b'. Choose another name.",
     'data ingest likes.csv --out OUT --duplicates frist': 'widenet: --duplicates must be one of last, first, max, sum, error; got \'frist\'. Did you mean "first"?',
     'data ingest likes.csv likes.csv --out OUT --duplicates error': "widenet: likes.csv, likes.csv: a user must have an item once with --duplicates error; 'u0' has '0' several times. Remove the rows, or choose another rule.",

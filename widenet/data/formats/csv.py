@@ -18,6 +18,7 @@ IS_TEXT = True
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
 """Those that are guessed, in words."""
 
+_LONGEST_LINE_BYTES = 2**21
 _BUFFER_BYTES = 2**23
 """A quarter of DuckDB's own: each of its threads holds some."""
 
@@ -64,9 +65,10 @@ class Csv(TextSource):
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of all columns, as text."""
         columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in self.columns)
+        self.file.check_end(_LONGEST_LINE_BYTES)
         header = "true" if self.has_header else "false"
         options = f"header = {header}, auto_detect = false, quote = '\"', escape = '\"', compression = '{self.file.compression}'"
-        options += f", buffer_size = {_BUFFER_BYTES}"
+        options += f", max_line_size = {_LONGEST_LINE_BYTES}, buffer_size = {_BUFFER_BYTES}"
         return sql.read("read_csv", self.file.path, f"columns = {{{columns}}}, delim = {sql.literal(self.delimiter)}, {options}")
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:

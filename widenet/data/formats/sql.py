@@ -31,6 +31,7 @@ def read(function: str, path: Path, options: str = "") -> str:
 
 def lines(file: TextFile) -> str:
     """The SQL table of the lines of a text: `line`, NULL for an empty one; in any order."""
+    file.check_end(LONGEST_LINE_BYTES)
     options = (
         f"columns = {{'line': 'VARCHAR'}}, delim = '{_NO_DELIMITER}', quote = '', escape = '', comment = '', "
         f"header = false, auto_detect = false, strict_mode = false, compression = '{file.compression}', "

@@ -65,6 +65,18 @@ class TextFile:
         with self.opened() as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="\n") as text:
             yield from text
 
+    def check_end(self, num_bytes: int) -> None:
+        """Raise DataError where the last line of a plain file is longer: DuckDB would leave it out without a word."""
+        if self.compression != "none":
+            return
+        with self.path.open("rb") as file:
+            file.seek(max(0, file.seek(0, io.SEEK_END) - num_bytes - 1))
+            end = file.read()
+        if len(end) > num_bytes and not _LINE_END.search(end[:-1]):
+            raise DataError(
+                f"{self.path}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its quotes, or part it."
+            )
+
     def sample(self) -> list[str]:
         """The first lines, the first one whole however long it is; not the last one where it is cut off."""
         with self.opened() as file:
