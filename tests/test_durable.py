@@ -63,3 +63,14 @@ def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(
     put_in_place(tmp_path / "beside", tmp_path / "data")
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("data"), Path("data/beside")]
     assert dropped[-1] == (".data.old", [tmp_path / "beside", tmp_path])
+
+
+def test_a_directory_takes_the_place_of_a_link_again_and_again(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data").symlink_to("elsewhere")
+    for name in ("first", "second"):
+        (tmp_path / "beside").mkdir()
+        (tmp_path / "beside" / name).touch()
+        put_in_place(tmp_path / "beside", tmp_path / "data")
+        assert [path.name for path in (tmp_path / "data").iterdir()] == [name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "elsewhere"]

@@ -53,8 +53,16 @@ def put_in_place(beside: Path, path: Path) -> None:
     force_to_disk(beside)
     old = path.with_name(f".{path.name}.old")
     if path.exists():
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
         path.rename(old)
     beside.rename(path)
     force_to_disk(path.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a directory with all in it, or a link to one alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)

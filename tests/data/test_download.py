@@ -54,6 +54,13 @@ def test_a_kept_file_is_compared_with_what_is_known_or_was_recorded(web, tmp_pat
     assert path.exists()
 
 
+def test_a_record_that_a_crash_left_empty_is_none(web, tmp_path):
+    download(f"{web.address}/data.bin", tmp_path)
+    (tmp_path / "data.bin.sha256").write_text("")
+    download(f"{web.address}/data.bin", tmp_path)
+    assert (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
+
+
 def test_what_broke_off_is_gone_on_with(web, broken_off):
     assert download(f"{web.address}/data.bin", broken_off, CHECKSUM).read_bytes() == BODY
     assert web.asked[-1] == ("/data.bin", "bytes=3000-")

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ def refusal(path, tmp_path, **options):
         (HEAD, {}, "r.csv: at least one interaction must be left; there is none. Check the file."),
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" stands twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),
-        ("", {}, "r.csv: must hold interactions; the file is empty."),
+        ("", {}, "r.csv: must have rows; the file is empty."),
         (
             "who,what\na,b\n",
             {},
@@ -274,3 +275,27 @@ def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_e
     path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
     manifest = ingest(path, tmp_path / "ds", item="items", time="times")
     assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["complex128", "U4", "M8[s]", [("a", "f4")], "longdouble"])
+def test_a_matrix_of_other_than_numbers_is_refused(kind, tmp_path):
+    values = np.zeros(2, kind)
+    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0, 1], data=values)
+    assert f"its values are of the type {values.dtype}" in refusal(tmp_path / "m.npz", tmp_path)
+
+
+def test_indices_with_fractions_are_refused(tmp_path):
+    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0.0, 1.5], data=[1.0, 2.0])
+    assert "its indices are of the type float64" in refusal(tmp_path / "m.npz", tmp_path)
+
+
+@pytest.mark.parametrize("kind", [">f8", ">i4", "float16", "bool"])
+def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
+    arrays = {"indptr": np.array([0, 1, 2], ">i4"), "indices": np.array([0, 1], ">i4"), "data": np.ones(2, kind)}
+    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), **arrays)
+    assert ingest(tmp_path / "m.npz", tmp_path / "data").num_examples == 2
+
+
+def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(tmp_path / "pipe.csv", tmp_path)

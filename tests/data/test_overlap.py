@@ -1,5 +1,6 @@
 """What a dataset holds out that another trains on."""
 
+import pyarrow as pa
 import pytest
 
 from widenet.data import overlap
@@ -21,3 +22,14 @@ def test_entries_count_where_user_and_item_are_trained_on(rows_at_once, monkeypa
     assert overlap.trained_on(data, "items", "heldout", training) == 4
     assert overlap.trained_on(data, "items", "validation", training) == 0
     assert overlap.trained_on(data, "items", "train", training) == 1
+
+
+def test_the_table_of_ids_is_made_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(overlap, "_ROWS_AT_ONCE", 1)
+    tables = []
+    search = overlap.pc.index_in
+    monkeypatch.setattr(overlap.pc, "index_in", lambda ids, value_set: tables.append(type(value_set)) or search(ids, value_set=value_set))
+    rows = [[0], [1], [2], [0]]
+    data = dataset_from_lists(tmp_path / "data", rows, heldout=rows, width=3)
+    assert overlap.trained_on(data, "items", "heldout", data) == 4
+    assert tables == [pa.ChunkedArray]

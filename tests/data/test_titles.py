@@ -71,3 +71,19 @@ def test_a_pattern_that_means_several_files_is_no_source_of_titles(tmp_path, sou
         source(name, "id,title\n1,One\n")
     with pytest.raises(OptionError, match=r"t\?\.csv must mean one file; it means 2\. Name one\."):
         ingest(log, tmp_path / "ds", titles=tmp_path / "t?.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"titles": "absent.csv"}, "absent.csv: the file does not exist"),
+        ({"titles": "t.csv", "title": "what"}, 'column "what" does not exist'),
+        ({"users": "absent.csv"}, "absent.csv: the file does not exist"),
+        ({"users": "t.csv", "dense": {"size": ["what"]}}, 'column "what" does not exist'),
+    ],
+)
+def test_mistakes_in_further_files_are_told_before_the_interactions_are_read(tmp_path, source, options, message, monkeypatch):
+    source("t.csv", "id,title\n1,One\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=message):
+        ingest(source("broken.csv", "user,item,value\na,1,x\n"), tmp_path / "ds", value="value", **options)

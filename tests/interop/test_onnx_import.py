@@ -1,6 +1,7 @@
 """ONNX models read: they score as onnxruntime says, and what cannot be read is named."""
 
 import contextlib
+import json
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, WidenetError
 from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
+from widenet.interop.onnx_graph import names_path
 from widenet.interop.onnx_import import read_onnx
 
 RANDOM = np.random.default_rng(0)
@@ -207,3 +209,28 @@ def test_whatever_became_of_a_file_is_read_or_refused_in_one_sentence(build, tmp
         path.write_bytes(damaged.tobytes())
         with contextlib.suppress(WidenetError):
             read_onnx(path)
+
+
+def test_dilations_of_any_size_take_no_memory(tmp_path):
+    weights = {"kernel": numbers(4, 2, 3, 3)}
+    build = helper.make_graph(
+        [helper.make_node("Conv", ["x", "kernel"], ["y"], dilations=[2**20, 2**20])],
+        "far",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 4, 8, 8])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(build, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "far.onnx")
+    with pytest.raises(DataError, match=r"dilations \[1048576, 1048576\] make a kernel of 2097153 x 2097153"):
+        import_network(tmp_path / "far.onnx", tmp_path / "run")
+
+
+@pytest.mark.parametrize("ids", [5, "abcdefg", [["a"]] * 7, None, {"a": 1}])
+def test_names_that_are_no_lists_of_texts_are_one_sentence(ids, tmp_path):
+    data = dataset(tmp_path / "data")
+    layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}]
+    path = tmp_path / "model.onnx"
+    export_onnx(model_of(layers, data, tmp_path / "run"), path)
+    names_path(path).write_text(json.dumps({"items": {"ids": ids, "titles": ids}}))
+    with pytest.raises(DataError, match=r'model.onnx.json: field "items" must have [0-9]+ ids, all different, and as many titles'):
+        import_network(path, tmp_path / "again")

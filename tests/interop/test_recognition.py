@@ -1,6 +1,8 @@
 """Files of networks are known by what they hold, whatever they are called."""
 
+import io
 import json
+import zipfile
 
 import pytest
 
@@ -60,3 +62,13 @@ def test_what_a_file_is_is_said_and_data_are_no_network(tmp_path):
         import_network(tmp_path / "data.nc", tmp_path / "other")
     with pytest.raises(OptionError, match=r"--features are index files of DSSTNE's networks; .*x.bin is a Keras 3 model."):
         import_network(tmp_path / "x.bin", tmp_path / "other", features=tmp_path / "names")
+
+
+def test_a_damaged_archive_is_one_sentence(tmp_path):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("config.json", "{}")
+    path = tmp_path / "model.keras"
+    path.write_bytes(packed.getvalue().replace(b"PK\x01\x02", b"XXXX"))
+    with pytest.raises(DataError, match=r"model.keras is no whole Keras 3 model: Bad magic number for central directory. Save it again."):
+        import_network(path, tmp_path / "run")

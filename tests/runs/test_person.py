@@ -95,8 +95,8 @@ MISTAKES = {
     "an unknown category": ({"country": "XX"}, DataError, r"no id and no title matches 'XX'\. .* such as '0'"),
     "a category that is a number": ({"country": 3}, OptionError, r'field "country" takes ids or titles, each as text; got 3\. Write \'3\''),
     "a number too few": ({"age": 0.5}, OptionError, r'field "age" takes 2 numbers; got 1'),
-    "a number in quotes": ({"age": ["0.5", 1]}, DataError, r'field "age" takes finite numbers; got \'0\.5\''),
-    "no number": ({"age": [float("nan"), 1]}, DataError, r'field "age" takes finite numbers; got nan'),
+    "a number in quotes": ({"age": ["0.5", 1]}, DataError, r'field "age" takes finite numbers that a float32 can hold; got \'0\.5\''),
+    "no number": ({"age": [float("nan"), 1]}, DataError, r'field "age" takes finite numbers that a float32 can hold; got nan'),
 }
 
 
@@ -105,6 +105,25 @@ def test_what_is_not_known_is_one_sentence(mistake, model):
     fields, error, message = MISTAKES[mistake]
     with pytest.raises(error, match=message):
         model.recommend(["1"], fields=fields)
+
+
+def test_what_is_said_in_place_of_items_is_not_recommended(model, data):
+    def found(**more):
+        return {one.item for one in model.recommend_for("u0", data, k=NUM_ITEMS, fields={"items": ["5", "6"]}, **more)}
+
+    everything = {str(item) for item in range(NUM_ITEMS)}
+    assert found() == everything - {"5", "6"} - {str(item) for item in ROWS[0]}
+    assert found(exclude_seen=False) == everything
+
+
+def test_what_is_understood_must_be_right_and_values_are_of_items(model):
+    assert model.understood(["1"], {"age": [0.5, 2]}) == {"items": ["Book 1"], "age": ["0.5", "2"]}
+    with pytest.raises(DataError, match="finite numbers that a float32 can hold; got 'x'"):
+        model.understood(fields={"age": ["x", 1]})
+    with pytest.raises(DataError, match=r"a float32 can hold; got 1e\+39"):
+        model.recommend(fields={"age": [1e39, 1]})
+    with pytest.raises(OptionError, match='values must be numbers of items; got no item, and the numbers of the field "age"'):
+        model.recommend(fields={"age": [0.5, 1]}, values=[2.0])
 
 
 def test_items_go_to_a_network_that_reads_some(data, tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from widenet.durable import force_to_disk
+from widenet.durable import appearing, force_to_disk
 from widenet.errors import DataError
 
 _BLOCK_BYTES = 2**20
@@ -93,10 +93,11 @@ def _opened(request: urllib.request.Request) -> Any:
 
 def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
     """Raise DataError where a file has not the checksum that is known or recorded; records it where there is neither."""
-    known = checksum or (recorded.read_text(encoding="utf-8").strip() if recorded.exists() else None)
+    known = checksum or (recorded.read_text(encoding="utf-8").strip() if recorded.exists() else "") or None
     found = _checksum(path, known or "sha256:")
     if known is None:
-        recorded.write_text(f"{found}\n", encoding="utf-8")
+        with appearing(recorded) as file:
+            file.write(f"{found}\n".encode())
     elif found != known:
         raise DataError(
             f"{path}: must have the checksum {known}; got {found}, which is another file. Remove it, and run the command again."

@@ -77,11 +77,14 @@ class _Work:
         options, selection, scratch = self._options, self._options.selection, folder / "scratch"
         made = {"train", *selection.divided, *(part for part, given in self._given.items() if given)}
         parts = tuple(part for part in PARTS if part in made)
+        titles, users = options.naming.opened(scratch), options.side.opened(scratch)  # mistakes in them are told before the work
         read = self._read(tables, scratch)
         self._say("numbering examples and features")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
-        options.naming.read(tables, scratch)
-        side = SideTables(tables, options.side, read["train"], selection, scratch)
+        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+        if titles is not None:
+            titles.read(tables)
+        side = SideTables(tables, options.side, users, read["train"], selection)
         self._say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"

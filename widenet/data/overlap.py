@@ -13,19 +13,21 @@ _ROWS_AT_ONCE = 16_384
 def trained_on(dataset: Dataset, field: str, part: Part, training: Dataset) -> int:
     """How many entries of a part are in the train part of the example of the same id in another dataset, of the same features.
 
-    Memory: the ids of all examples of the other dataset, and the entries of some of these.
+    Memory: a table of all ids of the other dataset, four bytes an example of this one, and the entries of some examples.
     """
-    names = pa.concat_arrays([batch.column("id") for batch in training.record_batches()])
-    width, found, first = dataset.field(field).width, 0, 0
-    for batch in dataset.record_batches():
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            ids = batch.column("id").slice(start, _ROWS_AT_ONCE)
-            there = pc.fill_null(pc.index_in(ids, value_set=names), -1).to_numpy().astype(np.int64)
-            here = np.flatnonzero(there >= 0)
-            asked = _entries(dataset, field, part, first + start + here, width)
-            found += int(np.isin(asked, _entries(training, field, "train", there[here], width)).sum())
-        first += batch.num_rows
+    width, found = dataset.field(field).width, 0
+    row_there = pc.fill_null(pc.index_in(_ids(dataset), value_set=_ids(training)), -1).to_numpy()
+    for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
+        there = row_there[start : start + _ROWS_AT_ONCE].astype(np.int64)
+        here = np.flatnonzero(there >= 0)
+        asked = _entries(dataset, field, part, start + here, width)
+        found += int(np.isin(asked, _entries(training, field, "train", there[here], width)).sum())
     return found
+
+
+def _ids(dataset: Dataset) -> pa.ChunkedArray:
+    """Of all examples, in pieces as they are stored: in one piece they could be more text than Arrow's strings hold."""
+    return pa.chunked_array([batch.column("id") for batch in dataset.record_batches()], pa.string())
 
 
 def _entries(dataset: Dataset, field: str, part: Part, rows: np.ndarray, width: int) -> np.ndarray:

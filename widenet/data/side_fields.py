@@ -45,20 +45,45 @@ class SideFields:
             if self.users is None:
                 raise OptionError(f"{option} needs --users. Name the file of users.")
 
+    @property
+    def numbers(self) -> list[str]:
+        """The columns of `users` that hold numbers."""
+        return [column for columns in self.dense.values() for column in columns] + ([self.weight] if self.weight else [])
+
+    def opened(self, folder: Path) -> "OpenedUsers | None":
+        """The source of users, if there is one; raises DataError for a file or a column that is not there. folder: for standard input."""
+        if self.users is None:
+            return None
+        source = opened_one(self.users, self.reading, folder)
+        key = chosen(source.name, source.columns, "users-id", self.user, source.roles.get("user"), source.doubt)
+        for column in self.numbers:
+            if column not in source.columns:
+                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+        return OpenedUsers(source, key)
+
+
+@dataclass(frozen=True)
+class OpenedUsers:
+    """A source of users and its column of ids."""
+
+    source: Source
+    key: str
+
 
 class SideTables:
     """The tables of side fields for the examples that stay; raises DataError for a column or a cell that breaks a rule."""
 
-    def __init__(self, tables: Tables, asked: SideFields, interactions: Sources, selection: Selection, folder: Path) -> None:
+    def __init__(self, tables: Tables, asked: SideFields, users: OpenedUsers | None, interactions: Sources, selection: Selection) -> None:
         self._tables, self._asked = tables, asked
         self._connection, self._known_only = tables.connection, selection.known_only
         self._connection.execute(
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example FROM examples"
         )
-        self._numbers = [column for columns in asked.dense.values() for column in columns] + ([asked.weight] if asked.weight else [])
-        source = self._opened(folder)
+        self._numbers = asked.numbers
+        if users is not None:
+            self._read(users.source, users.key)
         for place, (name, column) in enumerate(asked.sparse.items()):
-            if source is not None and column in source.columns:
+            if users is not None and column in users.source.columns:
                 rows = f"SELECT name, {_known(column)} AS category FROM known_users"  # noqa: S608
             else:
                 for option in selection.splits_by_time:
@@ -67,15 +92,8 @@ class SideTables:
                 rows = interactions.categories(self._connection, column)
             self._make_field(name, f"side_{place}", rows, column)
 
-    def _opened(self, folder: Path) -> Source | None:
-        """The source of users, if there is one, with the rows of those who are examples in the table `known_users`."""
-        if self._asked.users is None:
-            return None
-        source = opened_one(self._asked.users, self._asked.reading, folder)
-        key = chosen(source.name, source.columns, "users-id", self._asked.user, source.roles.get("user"), source.doubt)
-        for column in self._numbers:
-            if column not in source.columns:
-                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+    def _read(self, source: Source, key: str) -> None:
+        """The table `known_users`: the rows of those who are examples."""
         wanted = [column for column in source.columns if column in (*self._numbers, *self._asked.sparse.values())]
         columns = ", ".join(f"nullif(CAST(given.{sql.name(column)} AS VARCHAR), '') AS {_known(column)}" for column in wanted)
         try:
@@ -87,7 +105,6 @@ class SideTables:
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, key))], str(error).split("\n", 1)[0].rstrip(".")) from error
         self._check(source, key)
-        return source
 
     def _check(self, source: Source, key: str) -> None:
         """Somebody is known, nobody twice where numbers are asked for, and numbers are numbers."""

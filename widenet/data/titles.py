@@ -8,7 +8,7 @@ import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
-from widenet.data.formats.source import Reading
+from widenet.data.formats.source import Reading, Source
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
 from widenet.errors import DataError, OptionError
@@ -32,14 +32,27 @@ class Titles:
             if self.given is None:
                 raise OptionError(f"{option} needs --titles. Name the file of titles.")
 
-    def read(self, tables: Tables, folder: Path) -> None:
-        """The table `titles`, perhaps empty; raises DataError when no id of the source is a feature. folder: for standard input."""
-        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+    def opened(self, folder: Path) -> "OpenedTitles | None":
+        """The source, if there is one; raises DataError for a file or a column that is not there. folder: for standard input."""
         if self.given is None:
-            return
+            return None
         source = opened_one(self.given, self.reading, folder)
         key = chosen(source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.doubt)
         text = chosen(source.name, source.columns, "title", self.title, source.roles.get("item"), source.doubt)
+        return OpenedTitles(source, key, text)
+
+
+@dataclass(frozen=True)
+class OpenedTitles:
+    """A source of titles and its columns of ids and of titles."""
+
+    source: Source
+    key: str
+    text: str
+
+    def read(self, tables: Tables) -> None:
+        """Fill the table `titles`; raises DataError when no id of the source is a feature."""
+        source, key, text = self.source, self.key, self.text
         columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
         try:
             tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")  # noqa: S608

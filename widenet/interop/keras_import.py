@@ -53,12 +53,12 @@ def read_keras(path: Path) -> Imported:
 
 
 def read_keras_h5(path: Path) -> Imported:
-    """The network of a .h5 file, as Keras 1 to 3 write models in HDF5 alone; raises DataError as `read_keras` does."""
+    """The network of a .h5 file, as Keras 2 and 3 write models in HDF5 alone; raises DataError as `read_keras` does."""
     with reading(path, "Keras model in HDF5"), h5py.File(path, "r") as file:
         if "model_config" not in file.attrs:
             raise DataError(f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not save_weights.")
         config = json.loads(file.attrs["model_config"])
-        if isinstance(config["config"], list):  # a Sequential of Keras 1
+        if isinstance(config["config"], list):  # a Sequential before Keras 2.2.3
             config["config"] = {"layers": config["config"]}
         return folded(str(path), _Reader(config, Weights.of_hdf5(path, file)).run())
 
@@ -106,7 +106,7 @@ class _Reader:
         is_pooled = source in self.bags
         if kind in ("GRU", "LSTM"):
             self._recurrent(name, kind, config, sources)
-        elif source in self.along:
+        elif any(each in self.along for each in sources):
             self.steps.append(Unknown(name, f"{kind} at every position of a sequence"))
         elif is_pooled and (kind != "GlobalAveragePooling1D" or source in self.masked):
             self.steps.append(Unknown(name, f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked)))
@@ -170,10 +170,14 @@ class _Reader:
     def _recurrent(self, name: str, kind: str, config: dict[str, Any], sources: list[str]) -> None:
         """A layer along the features of an Embedding, or along another one's states."""
         (source, *others) = sources
+        if source in self.bags and any(isinstance(step, Dense) and step.source == source for step in self.steps):
+            self.steps.append(Unknown(name, f"{kind} of an Embedding that is averaged too"))
+            return
         if source in self.bags:
             given = next(step for step in self.steps if isinstance(step, Input) and Same(source, step.name) in self.steps)
             self.steps[self.steps.index(given)] = replace(given, scale="none", is_sequence=True)
             self.steps[self.steps.index(Same(source, given.name))] = Dense(source, given.name, self.bags.pop(source).T)
+            self.along.add(source)
         elif source not in self.along or others:
             self.steps.append(Unknown(name, f"{kind} of other than an Embedding or another recurrent layer"))
             return

@@ -68,13 +68,16 @@ def _names(path: Path, fields: Mapping[str, Width]) -> dict[str, Names]:
     with reading(beside, "file of names"):
         found = {name: Names(**each) for name, each in json.loads(beside.read_text("utf-8")).items() if name in fields}
     for name, each in found.items():
-        texts = [*each.ids, *each.titles]
-        if not len(each.ids) == len(each.titles) == len(set(each.ids)) == fields[name].width or any(
-            type(text) is not str for text in texts
+        if not (_are_texts(each.ids) and _are_texts(each.titles)) or not (
+            len(each.ids) == len(each.titles) == len(set(each.ids)) == fields[name].width
         ):
             rule = f"must have {fields[name].width:,} ids, all different, and as many titles"
             raise DataError(f'{beside}: field "{name}" {rule}. Export the network again, or move the file away.')
     return found
+
+
+def _are_texts(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(each, str) for each in given)
 
 
 def _shapes(model: Any) -> dict[str, tuple[int | None, ...]]:

@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+
+_LARGEST_KERNEL = 2**20
+"""Places of a kernel with dilations, which a file may claim to be of any size."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,15 @@ class Unknown:
 def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> np.ndarray:
     """The filters [filters, channels, *kernel] of an ordinary convolution that computes what one in groups or with dilations does.
 
-    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where the groups do not divide them.
+    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where the groups do not divide them,
+    or the kernel would be huge.
     """
     filters, inner, *kernel = weight.shape
     if filters % groups:
         raise ValueError(f"{groups} groups must divide the {filters} filters")
     sizes = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
+    if prod(sizes) > _LARGEST_KERNEL:
+        raise ValueError(f"dilations {list(dilation)} make a kernel of {' x '.join(map(str, sizes))}")
     found = np.zeros((filters, inner * groups, *sizes), weight.dtype)
     places = tuple(slice(None, None, step) for step in dilation)
     own = filters // groups

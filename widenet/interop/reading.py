@@ -8,8 +8,8 @@ import numpy as np
 
 from widenet.errors import DataError
 
-_DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RecursionError, TypeError, ValueError)
-"""What values raise that are not there, or not of the kind that a format has in their place."""
+_DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""What values raise that are not there, or not of the kind that a format has in their place; RuntimeError is HDF5's."""
 
 
 @contextmanager

@@ -53,8 +53,7 @@ def kind_of(path: Path) -> Kind:
 
 def _by_content(path: Path, head: bytes) -> Kind | None:
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return Kind.keras if "config.json" in archive.namelist() else None
+        return Kind.keras if _holds(path, "config.json") else None
     if begins_as_hdf5(path):
         return Kind.keras_h5 if _holds_keras(path) else Kind.netcdf
     if begins_as_netcdf(path):
@@ -67,6 +66,15 @@ def _by_content(path: Path, head: bytes) -> Kind | None:
     return Kind.caffemodel if head.startswith(_CAFFE_FIRST) else None
 
 
+def _holds(path: Path, name: str) -> bool:
+    """Whether a zip has a file of a name; one that is damaged has none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return name in archive.namelist()
+    except zipfile.BadZipFile:
+        return False
+
+
 def _holds_keras(path: Path) -> bool:
     """Whether an HDF5 file is one that Keras wrote, and no NetCDF; without h5py the suffix decides."""
     try:
@@ -74,7 +82,7 @@ def _holds_keras(path: Path) -> bool:
 
         with h5py.File(path, "r") as file:
             return "model_config" in file.attrs or "layer_names" in file.attrs
-    except (ImportError, OSError):
+    except (ImportError, OSError, RuntimeError):
         return path.suffix.lower() in (".h5", ".hdf5")
 
 

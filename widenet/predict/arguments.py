@@ -10,7 +10,7 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, OptionError
 from widenet.sparse import SparseBatch
 
-_LARGEST = torch.finfo(torch.float32).max
+LARGEST = torch.finfo(torch.float32).max
 
 
 def checked_items(items: Sequence[str]) -> list[str]:
@@ -34,7 +34,7 @@ def checked_values(values: Sequence[float], number: int) -> list[float]:
     for value in given:
         if not isinstance(value, Real):
             raise OptionError(f"values must be numbers; got {value!r}.")
-        if not math.isfinite(value) or abs(value) > _LARGEST:
+        if not math.isfinite(value) or abs(value) > LARGEST:
             raise DataError(f"values must be finite numbers that a float32 can hold; got {value!r}. Leave the item out.")
     return [float(value) for value in given]
 

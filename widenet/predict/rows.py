@@ -69,9 +69,14 @@ class Histories:
         fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs} | dict(self.instead or {})
         fields = {name: values.to(network.device) for name, values in fields.items()}
         field = network.outputs[output].spec.field
-        seen = had(dataset, field, rows, self.parts(field)) if exclude_seen else None
+        seen = self._seen(field, rows) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
         return top_k(network, fields, output, k, None if excluded is None else excluded.to(network.device), allowed, scores)
+
+    def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:
+        """What some examples are known to have, by the dataset or by what stands in its place."""
+        seen, told = had(self.dataset, field, rows, self.parts(field)), (self.instead or {}).get(field)
+        return joined(seen, told) if isinstance(told, SparseBatch) else seen
 
 
 @dataclass(frozen=True)

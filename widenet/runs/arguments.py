@@ -30,7 +30,8 @@ def documents(network: Any, training: Any, dataset: Dataset, kept: Path | None) 
     Raises DocumentError, FitError.
     """
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
-        network, training = network or kept / "network.json", training or kept / "training.json"
+        network = kept / "network.json" if network is None else network
+        training = kept / "training.json" if training is None else training
     network_spec: NetworkSpec = _usual_network(dataset) if network is None else document(NetworkSpec, network)
     if training is not None:
         return network_spec, document(TrainingSpec, training)

@@ -1,6 +1,5 @@
 """What a network is told of one person: items by id or title, and what stands in its other fields."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
-from widenet.predict.arguments import checked_items, checked_values, named_history
+from widenet.predict.arguments import LARGEST, checked_items, checked_values, named_history
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
@@ -54,6 +53,8 @@ def told(
     for position, (name, values) in enumerate(said.items()):
         record = run.fields[name]
         if record.kind == "dense":
+            if item_values is not None and not position:
+                raise OptionError(f'values must be numbers of items; got no item, and the numbers of the field "{name}". Leave them out.')
             found[name] = torch.tensor([_numbers(name, values, record.width)])
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
@@ -71,8 +72,9 @@ def understood(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> dict[str
     """By field, the titles of the features that are meant, or the numbers as text."""
     found = {}
     for name, values in said.items():
-        if run.fields[name].kind == "dense":
-            found[name] = [f"{value:g}" for value in values]
+        record = run.fields[name]
+        if record.kind == "dense":
+            found[name] = [f"{value:g}" for value in _numbers(name, values, record.width)]
         else:
             vocabulary = run.vocabulary(name)
             found[name] = vocabulary.titles([vocabulary.find(text)[0] for text in _names(name, values)])
@@ -120,6 +122,7 @@ def _numbers(field: str, values: Sequence[Any], width: int) -> list[float]:
     if len(values) != width:
         raise OptionError(f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.')
     for value in values:
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise DataError(f'field "{field}" takes finite numbers; got {value!r}.')
+        is_number = isinstance(value, Real)
+        if not is_number or not abs(value) <= LARGEST:
+            raise DataError(f'field "{field}" takes finite numbers that a float32 can hold; got {value!r}.')
     return [float(value) for value in values]

@@ -33,7 +33,7 @@ MATRIX = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2]), "shape": n
 
 # fmt: off
 SOURCES = {
-    'an empty file': ("a.csv", "", "", 'must hold interactions; the file is empty.'),
+    'an empty file': ("a.csv", "", "", 'must have rows; the file is empty.'),
     'no line but the header': ("a.csv", "user,item\n", "", 'at least one interaction must be left; there is none. Check the file.'),
     'empty lines': ("a.csv", "\n\n\n", "", 'line 1: must name the columns; it is empty.'),
     'one column': ("a.csv", "user\nu1\n", "", 'no column is obviously the item; it has user. Name one with --item, or say --no-header if line 1 is data.'),

@@ -34,7 +34,7 @@ def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG
 
 
 class _Npz:
-    """The arrays of a sparse matrix in a file, each read in pieces; memory holds a number for each row, or each column."""
+    """The arrays of a sparse matrix in a file, each read in pieces; memory holds a byte for each row, and of CSR and CSC the starts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,17 +49,19 @@ class _Npz:
         lines = self.num_rows if self._by_rows else num_columns
         if self._starts is not None and (len(self._starts) != lines + 1 or self._starts[0] != 0 or (np.diff(self._starts) < 0).any()):
             raise ValueError("its arrays do not fit its shape")
-        lengths, num_entries = np.zeros(self.num_rows, dtype=np.int64), 0
+        self.value_type = _plain(self._array_type("data"))
+        is_empty, num_entries = np.ones(self.num_rows, dtype=np.bool_), 0
         for rows, columns, _ in self.entries():
             for numbers, limit in ((rows, self.num_rows), (columns, num_columns)):
+                if numbers.dtype.kind not in "iu":
+                    raise ValueError(f"its indices are of the type {numbers.dtype}")
                 if len(numbers) and not 0 <= numbers.min() <= numbers.max() < limit:
                     raise ValueError("its indices do not lie in its shape")
-            lengths += np.bincount(rows, minlength=self.num_rows)
+            is_empty[rows] = False
             num_entries += len(rows)
         if self._starts is not None and num_entries != self._starts[-1]:
             raise ValueError("its arrays do not fit its shape")
-        self.empty_rows = np.flatnonzero(lengths == 0)
-        self.value_type = self._array_type("data")
+        self.empty_rows = np.flatnonzero(is_empty)
 
     def entries(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Row, column and value of some entries at a time, as they are stored."""
@@ -112,6 +114,13 @@ class _Npz:
         return f"{name}.npy"
 
 
+def _plain(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that Arrow and DuckDB have for numbers of a type; raises ValueError for what is no number, or has none."""
+    if kind.kind not in "biuf" or kind.itemsize > 8:
+        raise ValueError(f"its values are of the type {kind}")
+    return np.dtype(np.float32) if kind == np.float16 else kind.newbyteorder("=")
+
+
 @dataclass
 class NpzMatrix(InArrow):
     """A row without entries is a user without items."""
@@ -126,7 +135,7 @@ class NpzMatrix(InArrow):
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for rows, columns, values in self.file.entries():
-            arrays = [pa.array(rows.astype(np.int64)), pa.array(columns.astype(np.int64)), pa.array(values)]
+            arrays = [pa.array(rows.astype(np.int64)), pa.array(columns.astype(np.int64)), pa.array(values.astype(self.file.value_type))]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         empty = self.file.empty_rows
         ones = pa.array(np.ones(len(empty), self.file.value_type))

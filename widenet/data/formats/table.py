@@ -41,8 +41,10 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
         raise DataError(f"{name}: the file does not exist. Check the path.")
     if path.is_dir():
         raise DataError(f"{name}: must be a file; it is a directory. Name the files in it.")
+    if not path.is_file():
+        raise DataError(f"{name}: must be a file, for it is read more than once; it is a pipe or a device. Give - and pipe it in.")
     if path.stat().st_size == 0:
-        raise DataError(f"{name}: must hold interactions; the file is empty.")
+        raise DataError(f"{name}: must have rows; the file is empty.")
     return FORMATS[reading.format or _by_suffix(path) or _by_content(path, name, reading)].opened(path, name, reading)
 
 
