@@ -41,6 +41,9 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
         force_to_disk(beside)
         beside.replace(path)
         force_to_disk(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write that fails names no file
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import resource
 
 import numpy as np
 import pyarrow as pa
@@ -167,3 +168,28 @@ def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file
 def test_the_extension_is_read_in_any_case_and_a_format_overrules_it(tmp_path):
     assert write(tmp_path / "out.CSV").read_text("utf-8").startswith("user,item")
     assert write(tmp_path / "out.txt", file_format="jsonl").read_text("utf-8").startswith('{"user"')
+
+
+@pytest.fixture
+def small_files():
+    """Files cannot grow beyond 4 kB here, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl"])
+def test_a_full_disk_is_told_with_the_file_and_leaves_nothing(tmp_path, extension):
+    path, scores = tmp_path / f"out.{extension}", np.random.default_rng(0).random(20_000, dtype=np.float32)
+
+    def fill():
+        with open_results(path) as results:
+            for _ in range(20):
+                results.write(["u"], np.array([20_000]), [f"item-{n}" for n in range(20_000)], scores)
+
+    with pytest.raises(OSError, match=r"File too large.*out\.") as caught:
+        fill()
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,8 +73,11 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
         sink = open_sink(path, file)
         try:
             yield Writer(path, sink)
-        finally:
-            sink.close()
+        except BaseException:
+            with suppress(Exception):  # it writes on, into a file that will not appear
+                sink.close()
+            raise
+        sink.close()
 
 
 def _known_format(path: Path, file_format: str | None) -> str:
