@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from tests.interop.outcomes import scored
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError
 from widenet.interop.import_network import import_network
 
@@ -84,6 +85,16 @@ def test_a_sequential_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
     model = import_network(path, tmp_path / "run")
     wanted = 1 / (1 + np.exp(-np.maximum(X @ w1 + b1, 0) @ w2))
     assert np.allclose(scored(model, **{"first input": X})["last"], wanted, atol=1e-6)
+
+
+def test_a_probability_over_counts_asks_whether_there_are_any(tmp_path):
+    layers = [dense("first", use_bias=False), dense("last", use_bias=False, activation="sigmoid")]
+    layers[0]["config"]["batch_input_shape"] = [None, 5]
+    path = save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, {"first": [numbers(5, 4)], "last": [numbers(4, 5)]})
+    data = dataset_from_lists(tmp_path / "data", [[0, 3], [4]], values=[[2.0, 29.0], [1.0]], width=5)
+    model = import_network(path, tmp_path / "run", fields={"first input": "items", "last": "items"}, data=data.path)
+    assert model.run.network.outputs[0].values == "ignore"
+    assert len(model.recommend_for("0", data, k=2)) == 2
 
 
 def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):

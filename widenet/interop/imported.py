@@ -84,9 +84,10 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
     data: the dataset whose fields, and names of features, are the network's; without it features are named as its file does, or by index.
     Raises DataError, FitError, CheckpointError; then nothing is left.
     """
-    spec = NetworkSpec.of({**imported.settings, "layers": imported.layers}, imported.name)
     with TemporaryDirectory() as folder:
         dataset = data or _described(Path(folder) / "data", imported)
+        layers = [_asking(layer, dataset.fields) for layer in imported.layers]
+        spec = NetworkSpec.of({**imported.settings, "layers": layers}, imported.name)
         for name, facts in imported.fields.items():
             found = dataset.fields.get(name)
             if found is not None and found.width != facts.width:
@@ -102,6 +103,14 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
                 shutil.rmtree(out, ignore_errors=True)
                 raise
     return Model(run, network)
+
+
+def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:
+    """An output whose loss is of what is there at all, where the field has values that are no probabilities, such as counts."""
+    facts = fields.get(layer.get("field", ""))
+    if layer.get("kind") != "output" or layer.get("loss") != "cross_entropy" or facts is None or facts.kind == "dense":
+        return layer
+    return layer if 0 <= facts.min_value <= facts.max_value <= 1 else {**layer, "values": "ignore"}
 
 
 def fill(network: Network, imported: Imported, fields: Mapping[str, FieldFacts]) -> None:
