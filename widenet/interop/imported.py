@@ -22,7 +22,6 @@ from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import FieldFacts, Width
 from widenet.plan.weights import weights_of
 from widenet.runs import Model
-from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
@@ -117,10 +116,9 @@ def fill(network: Network, imported: Imported, fields: Mapping[str, FieldFacts])
     """Give a network its weights; raises DataError where one is missing, has another shape, or holds a number that is not finite."""
     layout = weights_of(network.spec, fields)
     for name, weight in layout.weights.items():
-        is_turned = weight.wide and weight.columns is not None and isinstance(network.spec.layer(weight.layer), HiddenLayer)
         wanted = (weight.rows,) if weight.columns is None else (weight.rows, weight.columns)
-        rows = _checked(imported, imported.weights.get(name), name, wanted[::-1] if is_turned else wanted)
-        rows = rows.T if is_turned else rows
+        rows = _checked(imported, imported.weights.get(name), name, wanted[::-1] if weight.rows_are_features else wanted)
+        rows = rows.T if weight.rows_are_features else rows
         if not weight.wide:
             network.trunk[name].tensor.copy_(rows)
             continue

@@ -142,7 +142,7 @@ class _First:
         if self.blank or not weight.columns:
             return roomy(shape, device=self.device)
         fans = (weight.columns, weight.rows * weight.places)
-        if weight.wide and not isinstance(layer, OutputLayer):
+        if weight.rows_are_features:
             fans = fans[::-1]
         if isinstance(layer, RecurrentLayer):
             fans = (fans[0], layer.units)

@@ -56,29 +56,28 @@ def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
 
 def _check_columns(before: RunDirectory, run: RunDirectory) -> None:
     """Raise where an output stands on a sparse input whose features are not the same in both runs."""
-    for output in run.network.outputs:
-        source = run.network.layer(run.network.sources(output)[0])
-        if not isinstance(source, InputLayer) or run.fields[source.field].kind == "dense":
+    for weight in weights_of(run.network, run.fields).weights.values():
+        if not weight.by_columns:
             continue
+        source = run.network.layer(str(weight.input))
+        assert isinstance(source, InputLayer)
         old, new = before.fields[source.field], run.fields[source.field]
         if (old.width, old.vocabulary_digest) != (new.width, new.vocabulary_digest):
-            rule = f'output "{output.name}" stands on field "{source.field}", whose features must be the same in the same order'
+            rule = f'output "{weight.layer}" stands on field "{source.field}", whose features must be the same in the same order'
             raise CheckpointError(f"{before.path}: {rule}; they differ. Train without --from, or put a hidden layer between them.")
 
 
 def _sizes(run: RunDirectory) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Every weight of a run, and what must be equal of it."""
     for name, weight in weights_of(run.network, run.fields).weights.items():
-        rows = f"units of {field_of(run.network, name, weight)}" if weight.wide else weight.rows
+        rows = f"units of {_field_of(run.network, weight)}" if weight.wide else weight.rows
         columns = "features" if weight.by_columns else weight.columns
         yield name, (rows,) if weight.columns is None else (rows, columns)
 
 
-def field_of(spec: NetworkSpec, name: str, weight: Weight) -> str:
+def _field_of(spec: NetworkSpec, weight: Weight) -> str:
     """The field whose features the rows of a wide weight are."""
-    owner = spec.layer(weight.layer)
-    if not isinstance(owner, OutputLayer):
-        owner = spec.layer(name.removeprefix(f"{owner.name}/"))
+    owner = spec.layer(str(weight.input) if weight.rows_are_features else weight.layer)
     assert isinstance(owner, InputLayer | OutputLayer)
     return owner.field
 
@@ -148,7 +147,7 @@ class _Start:
         """Fill the shards at hand and the trunk; memory holds a block of an earlier tensor at a time."""
         old, new = weights_of(self.before.network, self.before.fields), weights_of(self.run.network, self.run.fields)
         for number, (name, wide) in enumerate(self.network.wide.items()):
-            origin = self._origin(field_of(self.run.network, name, new.weights[name]), old.weights[name].rows, wide.shards.width)
+            origin = self._origin(_field_of(self.run.network, new.weights[name]), old.weights[name].rows, wide.shards.width)
             shards = Shards(old.weights[name].rows, self.before.training.shards)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
             cuts = {shard: origin[wide.shards.start(shard) : wide.shards.stop(shard)] for shard in targets}
