@@ -11,7 +11,7 @@ from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
 from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
-from widenet.data.options import Options
+from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import SideTables
 from widenet.data.sources import Sources, opened
@@ -43,6 +43,7 @@ def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path |
 
 def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
     """What `ingest` does, with its options in one."""
+    check(options)
     work = _Work(sources, options)
     with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
         tables = Tables(connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field)
