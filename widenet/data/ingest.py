@@ -14,6 +14,7 @@ from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import SideTables
+from widenet.data.silence import in_silence
 from widenet.data.sources import Sources, opened
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
@@ -67,7 +68,7 @@ class _Work:
     """An ingest whose options are known to be right."""
 
     def __init__(self, sources: Any, options: Options) -> None:
-        self._options, self._say = options, options.on_progress or _in_silence
+        self._options, self._say = options, options.on_progress or in_silence
         self._given: dict[Part, list[Any]] = {
             "train": _listed(sources),
             "heldout": [] if options.heldout is None else _listed(options.heldout),
@@ -129,7 +130,3 @@ def _listed(given: Any) -> list[Any]:
     if not listed:
         raise OptionError("SOURCE must be at least one file; got none.")
     return listed
-
-
-def _in_silence(phase: str) -> None:
-    del phase

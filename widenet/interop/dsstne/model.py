@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
+from widenet.data.silence import in_silence
 from widenet.data.writer import VOCABULARY_ROWS_PER_BATCH, VOCABULARY_SCHEMA, write_dataset
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
@@ -45,7 +46,7 @@ def import_model(
     """
     if data is not None and features is not None:
         raise OptionError("--data and --features cannot go together: the dataset names its features. Leave one out.")
-    tell = say or _in_silence
+    tell = say or in_silence
     file = read_model(Path(source))
     copied = {key for key, connection in file.connections.items() if connection.shared is not None and not _is_sharable(file, *key)}
     _say_shared(file, copied)
@@ -173,7 +174,3 @@ def _vocabulary(width: int, names: list[str] | None) -> list[pa.RecordBatch]:
         columns = [pa.array(ids, pa.string()), pa.nulls(stop - start, pa.string()), pa.array(np.zeros(stop - start, np.int64))]
         batches.append(pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA))
     return batches
-
-
-def _in_silence(text: str) -> None:
-    del text
