@@ -81,7 +81,7 @@ def build(
         trunk=trunk,
         outputs=outputs,
         damping=factors,
-        positions=layout.positions,
+        along=layout.along,
         half=training.precision == "bfloat16",
     )
 

@@ -6,7 +6,7 @@ from math import prod
 
 from widenet.plan.binding import FieldFacts, bind, is_sparse_input
 from widenet.plan.place import Place
-from widenet.plan.positions import positions_of
+from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.windows import Shape, Windows, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
@@ -84,7 +84,7 @@ class Weights:
     weights: by name: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an output, "LAYER bias" of any, and of a batch normalization
         "LAYER normalization scale", "... shift", "... mean" and "... variance".
     windows: how the kernel moves, by (layer, source) of convolutions and of pooling layers that have one.
-    positions: of every layer that goes along a sequence the input of it.
+    along: of every layer that goes along a sequence the input of it.
     """
 
     units: dict[str, int]
@@ -92,7 +92,7 @@ class Weights:
     windows: dict[tuple[str, str], Windows]
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
-    positions: dict[str, str]
+    along: dict[str, str]
 
     def of_output(self, output: str) -> Weight:
         """The weight that an output uses, its own or a shared one."""
@@ -152,7 +152,7 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         windows,
         links,
         {name: replace(weight, by_tiles=not weight.by_columns and (weight.by_tiles or name in stepped)) for name, weight in found.items()},
-        positions_of(spec, fields),
+        along_of(spec, fields),
     )
 
 
