@@ -9,7 +9,7 @@ import torch
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.predict import top_k as module
+from widenet.plan.tiles import SEARCHED_CELLS
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -51,9 +51,9 @@ def _one_thread():
         yield
 
 
-@pytest.fixture(params=[module._TILE_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
+@pytest.fixture(params=[SEARCHED_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
 def tiles(request, monkeypatch):
-    monkeypatch.setitem(module._TILE_CELLS, "cpu", request.param)
+    monkeypatch.setitem(SEARCHED_CELLS, "cpu", request.param)
 
 
 def network(activation, shards=2, width=WIDTH, **output):

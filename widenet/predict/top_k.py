@@ -1,6 +1,6 @@
 """The k best units of an output for every example of a batch, without ever holding all its scores."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +14,9 @@ from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
+from widenet.plan.tiles import searched_tiles
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-
-_TILE_CELLS = {"cpu": 2**19, "cuda": 2**26}
-"""Logits in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
-
-_FEWEST = 16
-"""Fewer examples than these have no larger tiles: the vectors of a tile are to stay small too."""
 
 RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
 """Activations under which a larger logit is a larger score, so that logits give the ranking."""
@@ -86,7 +81,6 @@ class _Ranking:
         self.scores = scores
         self.by_logit = allowed.weight_L is None and self.activation.kind in RISING
         self.divides = self.activation.kind in ROW_WISE and (scores or not self.by_logit)
-        self.width = max(64, _TILE_CELLS[direct_EH.device.type] // max(len(direct_EH), _FEWEST))
 
     def run(self) -> tuple[Tensor, Tensor]:
         exchange, where = self.output.exchange, self.output.where
@@ -142,6 +136,5 @@ class _Ranking:
             summed.add(self.output.tile(shard, start, stop).logits(self.direct_EH))
         return summed
 
-    def _tiles(self, shard: int) -> list[tuple[int, int]]:
-        size = self.shards.size(shard)
-        return [(start, min(start + self.width, size)) for start in range(0, size, self.width)]
+    def _tiles(self, shard: int) -> Iterator[tuple[int, int]]:
+        return searched_tiles(self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type)
