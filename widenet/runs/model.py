@@ -12,7 +12,7 @@ from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.overlap import trained_on
-from widenet.errors import FitError, WidenetError
+from widenet.errors import FitError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
@@ -108,12 +108,8 @@ class Model:
     def _seen_before(self, data: Dataset, part: Part, field: str) -> list[str]:
         """What a dataset of other examples holds out that was trained on; that it may be, where the dataset of the training is gone."""
         other = f"{data.path} does not hold the examples that {self.run.path} was trained on"
-        try:
-            training = Dataset.open(str(self.run.machine["data"]))
-            at_hand = training.digest == self.facts["examples"]
-        except (KeyError, WidenetError, OSError):
-            at_hand = False
-        if not at_hand:
+        training = self.run.dataset()
+        if training is None or training.digest != self.facts["examples"]:
             return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
         number = trained_on(data, field, part, training)
         held = data.field(field).num_entries[part]
