@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
+from widenet.data.formats import text
 from widenet.data.formats.source import Reading
 from widenet.data.formats.table import opened
 from widenet.data.ingest import ingest
@@ -299,3 +300,24 @@ def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
 def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(tmp_path / "pipe.csv", tmp_path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n\n\n\n"], ids=ascii)
+@pytest.mark.parametrize("line", ["a", "abc", "abcdefgh"])
+def test_the_last_line_may_have_so_many_bytes_and_no_more(tmp_path, monkeypatch, pack, end, line):
+    monkeypatch.setattr(text, "_PIECE_BYTES", 3)
+    path = tmp_path / "a.csv"
+    path.write_bytes(pack(f"the longest line\n1\r\n{line}{end}".encode()))
+    text.TextFile(path).check_end(len(line))
+    with pytest.raises(DataError, match="the last line must have at most"):
+        text.TextFile(path).check_end(len(line) - 1)
+
+
+def test_the_end_of_a_file_is_looked_at_once(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\nb\n")
+    file = text.TextFile(path)
+    file.check_end(1)
+    path.unlink()
+    file.check_end(1)
