@@ -67,7 +67,10 @@ def predict(
     device: Device = None,
     processes: Processes = None,
 ) -> None:
-    """Write the best items for every user of a dataset: user, item, score, rank."""
+    """Write the best items for every user of a dataset: user, item, score, rank.
+
+    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear.
+    """
     from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader

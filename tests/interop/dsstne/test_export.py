@@ -1,5 +1,7 @@
 """Datasets are written as DSSTNE's NetCDF data, and come back as they were."""
 
+import resource
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data import import_data
 from widenet.interop.dsstne.export import export_data
+from widenet.interop.dsstne.netcdf import writing
 
 ROWS = [[1, 3], [], [0, 2, 7]]
 VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
@@ -167,3 +170,14 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(DataError, match="it is a directory"):
         export_data(tmp_path / "data", tmp_path / "data")
     assert [found.name for found in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"), writing(tmp_path / "set.nc"):
+            pytest.fail("there is no room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
