@@ -54,7 +54,7 @@ class Roles:
             first = next(each for each in found if found[each] == column)
             if first != role:
                 raise DataError(f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with --{role}.')
-        return Columns(**found)
+        return Columns(**found, decimal=source.decimal)
 
 
 class Sources:
