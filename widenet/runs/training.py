@@ -24,6 +24,7 @@ from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
 from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
+from widenet.runs.seen_before import held_of, seen_before
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.begin import begun
@@ -158,8 +159,15 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
         if problem is not None:
             raise problem
         load_start(run, network, report.say)
+        by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
+
+
+def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
+    """Tell the report what the dataset holds out although the weights that the run begins with were trained on it."""
+    for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
+        report.say(f"{sentence} Its metrics will be too good.")
 
 
 def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
