@@ -102,7 +102,7 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
     expected = 'books.csv: column "id" must hold ids of items, such as "x"; none is one. Name the column with --title-id.'
     assert refusal(interactions, tmp_path, titles=books) == expected
     assert refusal(interactions, tmp_path, titles=source("t.csv", "id,name\nx\n")).startswith("t.csv: line 2: must have 2 columns; got 1.")
-    assert ingest([interactions], tmp_path / "ds", titles=books, title_id="isbn").source["items_with_title"] == 1
+    assert ingest([interactions], tmp_path / "ds", titles=books, title_id="isbn").manifest.source["items_with_title"] == 1
 
 
 def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
@@ -274,7 +274,7 @@ def test_a_json_line_that_holds_no_item_is_refused_wherever_it_is(tmp_path, sour
 
 def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_empty(tmp_path, source):
     path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
-    manifest = ingest(path, tmp_path / "ds", item="items", time="times")
+    manifest = ingest(path, tmp_path / "ds", item="items", time="times").manifest
     assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)
 
 
