@@ -190,8 +190,12 @@ def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
     [
         ("a.txt", "1 2 3\n4 5\n", "adjacency (the first word of a line is the user): user = user, item = item"),
         ("b.csv", "u1,i1,stars\n1,2,3\n", "csv (commas, line 1 names the columns): user = u1, item = i1, value = stars"),
-        ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3"),
-        ("d.tsv", "user\titem\tprice, sum\na\tb\t1,50\n", "csv (tabs, line 1 names the columns): user = user, item = item"),
+        ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3; not read: 4"),
+        (
+            "d.tsv",
+            "user\titem\tprice, sum\na\tb\t1,50\n",
+            "csv (tabs, line 1 names the columns): user = user, item = item; not read: price, sum",
+        ),
     ],
 )
 def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):

@@ -55,6 +55,7 @@ def recommend(
         warn(model.doubts(given, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     if user is not None and data is not None:
+        warn(model.ignored(data))
         found, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
     else:
         found, had = model.recommend(given, **shown), None

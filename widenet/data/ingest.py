@@ -114,7 +114,7 @@ class _Work:
             (folder := scratch / f"sources-{part}").mkdir()
             read[part] = Sources(opened(given, options.reading, folder), options.roles)
         for part, sources in read.items():
-            for line in sources.described():
+            for line in sources.described(options.side.sparse.values()):
                 self._say(line)
             try:
                 tables.read(part, sources)

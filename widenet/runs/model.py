@@ -26,6 +26,7 @@ from widenet.runs import person
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
 from widenet.runs.seen_before import seen_before
+from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
@@ -102,6 +103,15 @@ class Model:
             held = [(self.network.outputs[output_name(self.network, output)].spec.field, part)]
             found += seen_before(self.run, self.facts.get("examples"), data, held)
         return found
+
+    def ignored(self, data: Dataset | str | Path) -> list[str]:
+        """What to know of a dataset before this model is asked about it, a sentence each.
+
+        Which of its fields the network does not read, and whose values either the training or the dataset has not.
+        """
+        dataset = dataset_of(data)
+        self.run.check_dataset(dataset)
+        return unread(self.run.network, dataset) + other_values(self.run, dataset)
 
     @typed
     def evaluate(
@@ -193,8 +203,9 @@ class Model:
         return self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
 
     def doubts(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> list[str]:
-        """Where `recommend` may take something for another than was meant, a sentence each."""
-        return person.doubts(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
+        """Where `recommend` may take something for another than was meant, a sentence each; without values."""
+        said = person.with_items(self.run, output_name(self.network, output), items, fields)
+        return person.doubts(self.run, said) + named_without_values(self.run, list(said))
 
     def understood(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> dict[str, list[str]]:
         """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""

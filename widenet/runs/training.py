@@ -25,6 +25,7 @@ from widenet.plan.machine import available_threads
 from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
 from widenet.runs.seen_before import held_of, seen_before
+from widenet.runs.unread import unread
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.begin import begun
@@ -83,6 +84,8 @@ def train(
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
+        for sentence in unread(network_spec, dataset):
+            teller.say(sentence)
         _say_what_is_slow(training_spec, chosen, teller)
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
