@@ -11,9 +11,10 @@ from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
 from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
-from widenet.data.options import Options
+from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import SideTables
+from widenet.data.silence import in_silence
 from widenet.data.sources import Sources, opened
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
@@ -46,6 +47,7 @@ def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path |
 
 def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
     """What `ingest` does, with its options in one; gives the manifest, and loads no torch."""
+    check(options)
     work = _Work(sources, options)
     with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
         tables = Tables(connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field)
@@ -73,7 +75,7 @@ class _Work:
     """An ingest whose options are known to be right."""
 
     def __init__(self, sources: Any, options: Options) -> None:
-        self._options, self._say = options, options.on_progress or _in_silence
+        self._options, self._say = options, options.on_progress or in_silence
         self._given: dict[Part, list[Any]] = {
             "train": _listed(sources),
             "heldout": [] if options.heldout is None else _listed(options.heldout),
@@ -135,7 +137,3 @@ def _listed(given: Any) -> list[Any]:
     if not listed:
         raise OptionError("SOURCE must be at least one file; got none.")
     return listed
-
-
-def _in_silence(phase: str) -> None:
-    del phase

@@ -84,7 +84,7 @@ class SideTables:
             self._read(users.source, users.key)
         for place, (name, column) in enumerate(asked.sparse.items()):
             if users is not None and column in users.source.columns:
-                rows = f"SELECT name, {_known(column)} AS category FROM known_users"  # noqa: S608
+                rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             else:
                 for option in selection.splits_by_time:
                     rule = f"is of the interactions, and would also tell of those that {option} leaves out"
@@ -99,7 +99,7 @@ class SideTables:
         try:
             matched = f"example_rows.name = CAST(given.{sql.name(key)} AS VARCHAR)"
             self._connection.execute(
-                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "  # noqa: S608
+                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "
                 f"FROM {source.scan(self._connection)} AS given JOIN example_rows ON {matched}"
             )
         except duckdb.Error as error:
@@ -119,7 +119,7 @@ class SideTables:
         for column in self._numbers:
             number = self._number(column)
             wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._asked.weight else "")
-            first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"  # noqa: S608
+            first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
                 rule = "a number of at least 0" if column == self._asked.weight else "a number"
                 remedy = remedy_for(cell, "--users-decimal", self._decimal) or "Fix the row."
@@ -132,24 +132,24 @@ class SideTables:
     def _make_field(self, field: str, table: str, rows: str, column: str) -> None:
         """The tables of one sparse field: each example's categories, and the features they are."""
         self._connection.execute(
-            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "  # noqa: S608
+            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "
             "WHERE category IS NOT NULL"
         )
-        if not self._tables.count(f"SELECT count(*) FROM {table}"):  # noqa: S608
+        if not self._tables.count(f"SELECT count(*) FROM {table}"):
             raise DataError(f'column "{column}" must hold a category for somebody; it is empty. Name another with --sparse.')
-        counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"  # noqa: S608
+        counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"
         if self._tables.know(known, field) and self._known_only:
             self._tables.facts[f"{field}_not_in_vocabulary"] = self._tables.count(
-                f"SELECT count(*) FROM ({counted}) ANTI JOIN {known} USING (name)"  # noqa: S608
+                f"SELECT count(*) FROM ({counted}) ANTI JOIN {known} USING (name)"
             )
-            counted = f"SELECT * FROM ({counted}) SEMI JOIN {known} USING (name)"  # noqa: S608
+            counted = f"SELECT * FROM ({counted}) SEMI JOIN {known} USING (name)"
         self._tables.make_features(f"{table}_features", known, counted)
 
     @property
     def layouts(self) -> list[FieldLayout]:
         """The further fields, sparse ones first."""
-        widths = [self._tables.count(f"SELECT count(*) FROM side_{place}_features") for place in range(len(self._asked.sparse))]  # noqa: S608
+        widths = [self._tables.count(f"SELECT count(*) FROM side_{place}_features") for place in range(len(self._asked.sparse))]
         sparse = [FieldLayout(name, width) for name, width in zip(self._asked.sparse, widths, strict=True)]
         return sparse + [FieldLayout(name, len(columns), "dense") for name, columns in self._asked.dense.items()]
 
@@ -171,7 +171,7 @@ class SideTables:
             numbers.append(f"array_value({each}) AS {sql.name(name)}")
         selected = ", ".join(["example_rows.name AS id", *numbers])
         joined = "LEFT JOIN known_users USING (example)" if numbers else ""
-        return self._tables.stream(f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH)  # noqa: S608
+        return self._tables.stream(f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH)
 
 
 def _known(column: str) -> str:

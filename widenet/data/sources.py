@@ -78,7 +78,7 @@ class Sources:
             if column not in source.columns:
                 raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
             user, category = (f"nullif(CAST({sql.name(each)} AS VARCHAR), '')" for each in (columns.user, column))
-            queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")  # noqa: S608
+            queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")
         return " UNION ALL ".join(queries)
 
     @property

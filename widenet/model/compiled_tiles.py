@@ -32,6 +32,7 @@ class CompiledPasses:
         """As of `WideLoss`: loss float64 [], the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
         step, rows = self.step, self.step.rows
         logits_ET, span = step.tile_logits(shard, index, tile), step.span(shard, index)
+        assert _are_apart(logits_ET, step.direct_EH), "slopes take the place of logits, and must not take that of what these were made of"
         entries = self._entries(shard, index, span)
         if rows is not None:
             bias_T = _passes(logits_ET).softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.total_E, rows.coupling_E)
@@ -62,6 +63,11 @@ class CompiledPasses:
         assert self.step.targets.sparse is not None
         part, first = self.step.targets.sparse[shard], self.step.tiles[shard][index][0]
         return Entries(part.examples_Z[span], part.units_Z[span] - first)
+
+
+def _are_apart(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have no memory in common."""
+    return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
 
 
 def _passes(logits_ET: Tensor) -> "CompiledTiles":

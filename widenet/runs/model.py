@@ -31,6 +31,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.training.arithmetic import MIXED
 from widenet.training.log_curves import log_curves
 from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
@@ -89,14 +90,17 @@ class Model:
     def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended; that its loss ended far above its start; how much of what a dataset holds out for an output
-        was trained on, where it is not the dataset of the training, or of one with whose weights this one began.
+        That its training has not ended, or went on in another arithmetic; that its loss ended far above its start; how much of what a
+        dataset holds out for an output was trained on, where it is not the dataset of the training, or of one with whose weights this
+        one began.
         """
         found = []
         if "state" in self.facts:
             state = LoopState.of(self.facts["state"])
             place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
             found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
+        if len(self.facts.get("state", self.facts).get("arithmetic", [])) > 1:
+            found.append(f"{self.run.path}: {MIXED[0].lower()}{MIXED[1:]}")
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
         if data is not None:

@@ -61,7 +61,7 @@ class Columns:
         """The SQL query of `user`, `item`, `value`, `time` from an SQL table; an absent value is 1, an absent time 0."""
         read = {"value": ("", "1.0"), "time": ("", "0.0")} | self.expressions()
         listed = ", ".join(f"{expression} AS {sql.name(role)}" for role, (_, expression) in read.items())
-        return f"SELECT {listed} FROM {table}"  # noqa: S608
+        return f"SELECT {listed} FROM {table}"
 
 
 def listed(names: Sequence[str]) -> str:
