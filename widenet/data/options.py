@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ class Options:
     users_delimiter: str | None = None
     users_header: bool | None = None
     users_columns: Sequence[str] | None = None
+    users_decimal: str | None = None
     sparse: Mapping[str, str] | None = None
     dense: Mapping[str, Sequence[str]] | None = None
     weight: str | None = None
@@ -70,6 +71,7 @@ class Options:
     delimiter: str | None = None
     header: bool | None = None
     columns: Sequence[str] | None = None
+    decimal: str | None = None
     skip_bad_lines: int = 0
     field: str = "items"
     name: str | None = None
@@ -106,7 +108,8 @@ class Options:
     @cached_property
     def reading(self) -> Reading:
         """How files of interactions are read."""
-        return _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
+        reading = _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
+        return replace(reading, of_sequences=self.sequence, decimal=self.decimal)
 
     @cached_property
     def side(self) -> SideFields:
@@ -114,6 +117,7 @@ class Options:
         sparse, dense = self.sparse or {}, self.dense or {}
         named = [self.users_id, self.weight, *sparse.values(), *(column for columns in dense.values() for column in columns)]
         reading = _reading("users-", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named)
+        reading = replace(reading, decimal=self.users_decimal)
         return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
 
     @cached_property

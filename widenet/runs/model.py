@@ -11,7 +11,6 @@ from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.data.overlap import trained_on
 from widenet.errors import FitError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
@@ -26,6 +25,8 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.runs import person
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
+from widenet.runs.seen_before import seen_before
+from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
@@ -90,7 +91,8 @@ class Model:
         """What to know before numbers of this model are believed, a sentence each.
 
         That its training has not ended, or went on in another arithmetic; that its loss ended far above its start; how much of what a
-        dataset holds out for an output was trained on, where it is not the dataset of the training.
+        dataset holds out for an output was trained on, where it is not the dataset of the training, or of one with whose weights this
+        one began.
         """
         found = []
         if "state" in self.facts:
@@ -101,19 +103,19 @@ class Model:
             found.append(f"{self.run.path}: {MIXED[0].lower()}{MIXED[1:]}")
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
-        if data is not None and self.facts.get("examples") not in (None, data.digest):
-            found += self._seen_before(data, part, self.network.outputs[output_name(self.network, output)].spec.field)
+        if data is not None:
+            held = [(self.network.outputs[output_name(self.network, output)].spec.field, part)]
+            found += seen_before(self.run, self.facts.get("examples"), data, held)
         return found
 
-    def _seen_before(self, data: Dataset, part: Part, field: str) -> list[str]:
-        """What a dataset of other examples holds out that was trained on; that it may be, where the dataset of the training is gone."""
-        other = f"{data.path} does not hold the examples that {self.run.path} was trained on"
-        training = self.run.dataset()
-        if training is None or training.digest != self.facts["examples"]:
-            return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
-        number = trained_on(data, field, part, training)
-        held = data.field(field).num_entries[part]
-        return [f"{other}: of the {held:,} entries of its {part} part, {number:,} were trained on."] if number else []
+    def ignored(self, data: Dataset | str | Path) -> list[str]:
+        """What to know of a dataset before this model is asked about it, a sentence each.
+
+        Which of its fields the network does not read, and whose values either the training or the dataset has not.
+        """
+        dataset = dataset_of(data)
+        self.run.check_dataset(dataset)
+        return unread(self.run.network, dataset) + other_values(self.run, dataset)
 
     @typed
     def evaluate(
@@ -205,8 +207,9 @@ class Model:
         return self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
 
     def doubts(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> list[str]:
-        """Where `recommend` may take something for another than was meant, a sentence each."""
-        return person.doubts(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
+        """Where `recommend` may take something for another than was meant, a sentence each; without values."""
+        said = person.with_items(self.run, output_name(self.network, output), items, fields)
+        return person.doubts(self.run, said) + named_without_values(self.run, list(said))
 
     def understood(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> dict[str, list[str]]:
         """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""

@@ -24,6 +24,8 @@ from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
 from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
+from widenet.runs.seen_before import held_of, seen_before
+from widenet.runs.unread import unread
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC
@@ -84,6 +86,8 @@ def train(
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
+        for sentence in unread(network_spec, dataset):
+            teller.say(sentence)
         _say_what_is_slow(training_spec, chosen, teller)
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
@@ -156,8 +160,15 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
         if problem is not None:
             raise problem
         load_start(run, network, report.say)
+        by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
+
+
+def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
+    """Tell the report what the dataset holds out although the weights that the run begins with were trained on it."""
+    for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
+        report.say(f"{sentence} Its metrics will be too good.")
 
 
 def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:

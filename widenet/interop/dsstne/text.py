@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from widenet.data.silence import in_silence
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data_set import Attribute
-from widenet.interop.dsstne.index_file import read_names, write_indexes
+from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.netcdf import writing
 from widenet.interop.dsstne.places import check_places
 
@@ -60,10 +60,10 @@ def generate(
         text.read(path)
     if not text.extents:
         raise DataError(f"{source}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check the file.")
-    with writing(out) as file:
+    indexes = {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
+    with writing(out, indexes) as file:
         width = -(-max(1, len(text.index_of)) // WIDTH_STEP) * WIDTH_STEP
         num_entries = _write(file, name, width, text)
-        write_indexes({samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of})
     for warning in text.warnings():
         tell(warning)
     counts = f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,}, {num_entries:,} entries"
