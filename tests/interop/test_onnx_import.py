@@ -148,11 +148,37 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_network_must_end_in_a_fully_connected_layer(tmp_path):
+def ends_of_convolutions(w):
+    first = w.op("Relu", w.op("Conv", "image", numbers(4, 2, 3, 3), numbers(4), pads=[1, 1, 1, 1]))
+    means = w.op("Flatten", w.op("GlobalAveragePool", first))
+    largest = w.op("MaxPool", first, kernel_shape=[2, 2], strides=[2, 2])
+    hidden = w.op("Tanh", w.op("Gemm", means, numbers(4, 3)))
+    outputs = {"shares": w.op("Softmax", means), "means": means, "largest": w.op("Flatten", largest), "filters": w.op("Flatten", first)}
+    return outputs | {"hidden": hidden, "y": w.op("Gemm", hidden, numbers(3, 2))}
+
+
+def test_a_network_may_end_in_pooling_in_a_convolution_or_in_what_others_take_too(tmp_path):
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path, images = written.save(tmp_path / "model.onnx", **ends_of_convolutions(written)), numbers(4, 2, 5, 6)
+    session = onnxruntime.InferenceSession(path)
+    wanted = dict(zip([output.name for output in session.get_outputs()], session.run(None, {"image": images}), strict=True))
+    model = import_network(path, tmp_path / "run")
+    found = scored(model, image=images.reshape(4, -1))
+    assert found.keys() == wanted.keys()
+    for name, numbers_EL in wanted.items():
+        assert np.allclose(found[name], numbers_EL, rtol=1e-5, atol=1e-5), name
+    export_onnx(model, tmp_path / "again.onnx")
+    again = onnxruntime.InferenceSession(tmp_path / "again.onnx").run(list(wanted), {"image": images.reshape(4, -1)})
+    assert all(np.allclose(one, wanted[name], rtol=1e-5, atol=1e-5) for name, one in zip(wanted, again, strict=True))
+    assert import_network(tmp_path / "again.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("build", [lambda _: "x", lambda w: w.op("Mul", w.op("Relu", w.op("Gemm", "x", numbers(5, 4))), numbers(4))])
+def test_a_network_must_end_in_the_units_of_a_layer(build, tmp_path):
     written = Written()
-    hidden = written.op("Gemm", "x", numbers(5, 4))
-    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", hidden, numbers(4, 2)), z=hidden)
-    with pytest.raises(DataError, match=r'output "z" \(a network must end in fully connected layers'):
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", "x", numbers(5, 2)), z=build(written))
+    with pytest.raises(DataError, match=r'output "z" \(a network must end in the units of a layer'):
         import_network(path, tmp_path / "run")
 
 
@@ -198,7 +224,17 @@ def test_an_imported_convolutional_model_scores_as_onnxruntime_does(tmp_path):
     assert np.allclose(scored(model, image=images.reshape(4, -1))["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("build", [perceptron, branches, normalised, gates])
+def along(w):
+    """A recurrent layer along the features of ids."""
+    w.inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["E", 3])]
+    rows = w.op("Transpose", w.op("Gather", numbers(9, 5), "ids"), perm=[1, 0, 2])
+    first = w.op("Expand", np.zeros((1, 1, 1), np.float32), np.array([1, 1, 4]))
+    states = w.op("GRU", rows, numbers(1, 12, 5), numbers(1, 12, 4), numbers(1, 24), "", first, hidden_size=4, linear_before_reset=1)
+    end = w.op("Squeeze", w.op("Gather", states, np.array(-1)), np.array([0]))
+    return {"y": w.op("Gemm", end, numbers(4, 2))}
+
+
+@pytest.mark.parametrize("build", [perceptron, branches, normalised, gates, along])
 def test_whatever_became_of_a_file_is_read_or_refused_in_one_sentence(build, tmp_path):
     written, random = Written(), np.random.default_rng(1)
     path = written.save(tmp_path / "model.onnx", **build(written))
