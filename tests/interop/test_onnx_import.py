@@ -13,6 +13,7 @@ from tests.interop.networks import SPATIAL, dataset, model_of, random_layers
 from tests.interop.outcomes import scored
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, WidenetError
+from widenet.interop import operations
 from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
 from widenet.interop.onnx_graph import names_path
@@ -182,6 +183,41 @@ def test_a_network_must_end_in_the_units_of_a_layer(build, tmp_path):
         import_network(path, tmp_path / "run")
 
 
+def turned(w, shape, window):
+    """Pooling over what was put into other axes."""
+    first = w.op("Relu", w.op("Conv", "image", numbers(4, 2, 1, 1)))
+    return w.op("MaxPool", w.op("Reshape", w.op("Flatten", first), np.array([-1, *shape])), kernel_shape=window)
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 5), (5, 4, 6), (2, 10, 6)])
+def test_units_that_change_their_axes_are_refused(shape, tmp_path):
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path = written.save(tmp_path / "model.onnx", y=written.op("Flatten", turned(written, shape, [2, 2])))
+    with pytest.raises(DataError, match=r"units \[4, 5, 6\] that become"):
+        import_network(path, tmp_path / "run")
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path, images = written.save(tmp_path / "same.onnx", y=written.op("Flatten", turned(written, (4, 5, 6), [2, 2]))), numbers(3, 2, 5, 6)
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
+    assert np.allclose(scored(import_network(path, tmp_path / "same"), image=images.reshape(3, -1))["y"], wanted, atol=1e-5)
+
+
+def learning(w):
+    """A batch normalization by the batch's own statistics."""
+    value = w.op("BatchNormalization", "x", *[np.abs(numbers(5)) for _ in range(4)], training_mode=1)
+    w.nodes[-1].output.extend(["mean", "variance"])
+    return value
+
+
+@pytest.mark.parametrize("build", [lambda w: w.op("Gemm", "x", numbers(5, 4), numbers(4, 1)), learning], ids=["bias", "normalization"])
+def test_a_bias_of_examples_and_a_normalization_by_the_batch_are_refused(build, tmp_path):
+    written = Written()
+    path = written.save(tmp_path / "model.onnx", y=build(written))
+    with pytest.raises(DataError, match=r"\((Gemm of another form|BatchNormalization)\)"):
+        import_network(path, tmp_path / "run")
+
+
 @pytest.mark.parametrize("keep", [0, 10, 150])
 def test_a_truncated_file_is_one_sentence(keep, tmp_path):
     written = Written()
@@ -259,6 +295,33 @@ def test_dilations_of_any_size_take_no_memory(tmp_path):
     onnx.save(helper.make_model(build, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "far.onnx")
     with pytest.raises(DataError, match=r"dilations \[1048576, 1048576\] make a kernel of 2097153 x 2097153"):
         import_network(tmp_path / "far.onnx", tmp_path / "run")
+
+
+def test_groups_of_any_number_take_no_memory_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(operations, "available_memory", lambda: 10_000)
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 64, 5, 6])]
+    path = written.save(tmp_path / "model.onnx", y=written.op("Conv", "image", numbers(64, 1, 1, 1), group=64))
+    with pytest.raises(DataError, match=r"64 groups make filters of 16\.\d kB, where 10\.0 kB are free"):
+        import_network(path, tmp_path / "run")
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "link"])
+def test_weights_in_another_folder_are_refused(location, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "secret").write_bytes(bytes(40))
+    (tmp_path / "models" / "link").symlink_to(tmp_path / "secret")
+    written = Written()
+    path = written.save(tmp_path / "models" / "model.onnx", y=written.op("Gemm", "x", numbers(5, 2)))
+    model = onnx.load(path)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": "0", "length": "40"}.items():
+        tensor.external_data.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(DataError, match=r"model\.onnx is no whole ONNX model: "):
+        import_network(path, tmp_path / "run")
 
 
 @pytest.mark.parametrize("ids", [5, "abcdefg", [["a"]] * 7, None, {"a": 1}])

@@ -76,16 +76,16 @@ class _Folding:
                 return [Piece(make(self._unique(name), step, self.values[source]))]
             case Same(source=source, channels_last=True):
                 return [replace(piece, turned=step.name) if len(piece.layer.shape or ()) > 1 else piece for piece in self.values[source]]
-            case Same(source=source):
-                return self.values[source]
+            case Same(source=source, shape=shape):
+                return _in_the_same_axes(self.values[source], shape)
             case Join(sources=sources):
                 return [piece for source in sources for piece in self.values[source]]
             case Add(name=name, sources=sources):
                 return [Piece(self._sum(name, sources))]
             case Affine(source=source, scale=scale, shift=shift):
                 return self._affine(source, scale, shift)
-            case Activate(name=name, source=source, activation=activation):
-                return self._activated(name, source, activation)
+            case Activate():
+                return self._activated(step)
             case Drop(source=source, probability=probability):
                 return self._dropped(source, probability)
 
@@ -150,16 +150,19 @@ class _Folding:
         before_shift = 0.0 if piece.shift is None else piece.shift
         return [Piece(piece.layer, before_scale * all_scale, before_shift * all_scale + all_shift)]
 
-    def _activated(self, name: str, source: str, activation: str | dict[str, Any]) -> list[Piece]:
-        if activation == "linear":
-            return self.values[source]
-        own = self._own(source)
-        if own is None and self._ends(name) and self._can_be_taken(self.values[source]):
-            taken = self.values[source][0].layer
-            return [Piece(FoldedLayer(self._unique(name), taken.shape, activation=activation, taken=taken.name))]
+    def _activated(self, step: Activate) -> list[Piece]:
+        pieces = self.values[step.source]
+        if step.activation == "linear":
+            return pieces
+        if step.by_place and any(prod((piece.layer.shape or ())[1:]) > 1 for piece in pieces):
+            raise UnsupportedError("a softmax over the channels of each place")
+        own = self._own(step.source)
+        if own is None and self._ends(step.name) and self._can_be_taken(pieces):
+            taken = pieces[0].layer
+            return [Piece(FoldedLayer(self._unique(step.name), taken.shape, activation=step.activation, taken=taken.name))]
         if own is None:
-            raise UnsupportedError(f"an activation, {_kind(activation)}, that follows no layer of its own with weights")
-        own.activation = activation
+            raise UnsupportedError(f"an activation, {_kind(step.activation)}, that follows no layer of its own with weights")
+        own.activation = step.activation
         return [Piece(own)]
 
     def _dropped(self, source: str, probability: float) -> list[Piece]:
@@ -220,6 +223,17 @@ class _Folding:
         chosen = next(each for each in candidates if each not in self.names and each not in ("id", "weight"))
         self.names.add(chosen)
         return chosen
+
+
+def _in_the_same_axes(pieces: list[Piece], shape: tuple[int, ...] | None) -> list[Piece]:
+    """The pieces, whose channels and axes a file says to be those of `shape`, or flat."""
+    axes = [piece.layer.shape or () for piece in pieces]
+    if shape is not None and any(len(each) > 1 for each in axes):
+        together = (sum(each[0] for each in axes), *axes[0][1:])
+        points = all(prod(each[1:]) == 1 for each in (together, shape)) and together[0] == shape[0]
+        if together != shape and not points:
+            raise UnsupportedError(f"units {list(together)} that become {list(shape)}")
+    return pieces
 
 
 def _plain(name: str) -> str:
