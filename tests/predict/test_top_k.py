@@ -9,7 +9,7 @@ import torch
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.plan.tiles import SEARCHED_CELLS
+from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
 from widenet.predict.top_k import Filter, top_k
 from widenet.predict.values import layer_values
 from widenet.sparse import SparseBatch
@@ -141,7 +141,7 @@ def test_factors_multiply_the_scores_of_units_example_by_example(activation):
 def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at_once(activation):
     built = network(activation, shards=3)
     pieces = list(layer_values(built, {"history": BATCH}, "out"))
-    assert max(piece.shape[1] for piece in pieces) <= max(64, module._TILE_CELLS["cpu"] // module._FEWEST)
+    assert max(piece.shape[1] for piece in pieces) <= max(64, SEARCHED_CELLS["cpu"] // FEWEST_EXAMPLES)
     np.testing.assert_allclose(torch.cat(pieces, dim=1).numpy(), scores_of(built, activation), rtol=2e-5, atol=1e-6)
     (hidden,) = layer_values(built, {"history": BATCH}, "mid")
     assert hidden.shape == (5, 6)
