@@ -124,3 +124,16 @@ def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
     found = exact_sum(terms)
     monkeypatch.setattr(fixed_point, "compiled_add", lambda _: None)
     assert found.numpy().tobytes() == exact_sum(terms).numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [0, 1, 5, 200])
+def test_compiled_peaks_are_torchs_also_of_what_is_no_number(width, dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(width)
+    terms = [torch.randn(9, width, generator=generator, dtype=dtype).mT.contiguous().mT for _ in range(3)]
+    odd = [torch.inf, -torch.inf, torch.nan, -0.0, torch.finfo(dtype).smallest_normal / 2, -torch.finfo(dtype).max]
+    for term in terms[:2] if width else []:
+        term[:6, 0] = torch.tensor(odd)
+    found = fixed_point.peaks_over(terms)
+    monkeypatch.setattr(fixed_point, "_compiled_peaks", lambda _: None)
+    assert torch.equal(found, fixed_point.peaks_over(terms))

@@ -15,6 +15,7 @@ _BITS = 62
 _DOUBLE_BIAS = 1023
 _DOUBLE_MANTISSA_BITS = 52
 _LARGEST_EXPONENT = 1000
+_BITS_OF = {torch.float32: (np.float32, np.int32), torch.float64: (np.float64, np.int64)}
 
 
 def peaks_of(term: Tensor) -> Tensor:
@@ -26,6 +27,42 @@ def peaks_of(term: Tensor) -> Tensor:
         return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
     magnitude = term.abs() if term.dim() < 2 else term.abs().amax(dim=-1, keepdim=True)
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+def peaks_over(terms: Sequence[Tensor]) -> Tensor:
+    """The largest magnitudes of every row over all of some equally shaped terms, as of `peaks_of`."""
+    raise_peaks = _compiled_peaks(terms[0].dtype) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
+    if raise_peaks is None:
+        return torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
+    number, whole = _BITS_OF[terms[0].dtype]
+    peak_E = np.zeros(len(terms[0]), whole)
+    for term in terms:
+        raise_peaks(peak_E, term.contiguous().numpy().view(whole))
+    infinity = np.array(np.inf, number).view(whole)
+    return torch.from_numpy(np.minimum(peak_E, infinity).view(number).astype(np.float64))[:, None]
+
+
+@made_once
+def _compiled_peaks(dtype: torch.dtype) -> Callable[[Any, Any], None] | None:
+    """Raises peaks [E] to the largest magnitudes in [E, H]; None without Numba.
+
+    Both as bits of numbers of the type, without their signs in the same order as what they stand for; above infinity is what is no number.
+    """
+    if not can_compile():
+        return None
+    _, whole = _BITS_OF[dtype]
+    magnitude = 2 ** (8 * np.dtype(whole).itemsize - 1) - 1
+
+    def raise_peaks(peak_E: Any, bits_EH: Any) -> None:
+        for e in range(len(peak_E)):
+            peak = peak_E[e]
+            for h in range(bits_EH.shape[1]):
+                bits = whole(bits_EH[e, h] & magnitude)
+                peak = bits if bits > peak else peak
+            peak_E[e] = peak
+
+    name = np.dtype(whole).name
+    return compile_for(raise_peaks, f"void({name}[::1], {name}[:, ::1])", name)
 
 
 def scales_for(peaks: Tensor, num_terms: int) -> Tensor:
@@ -106,6 +143,6 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     2^-60, times the number of terms; at the end the sum is rounded to float64 and to the terms' type. Where a number of a row
     is infinite or undefined the row is undefined throughout, so that nobody mistakes it for numbers.
     """
-    peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
+    peaks = peaks_over(terms)
     scales = scales_for(peaks, len(terms))
     return from_fixed(fixed_sum(terms, scales), scales, peaks, terms[0].dtype)
