@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed
 
 from widenet.errors import GroupError
-from widenet.kernels.fixed_point import fixed_sum, from_fixed, peaks_over, scales_for
+from widenet.kernels.fixed_point import fixed_sum, from_fixed, peaks_of, scales_for
 from widenet.model.exchange import Pending
 from widenet.parallel.local import Here
 from widenet.parallel.threads import Workers
@@ -70,7 +70,7 @@ class ProcessExchange:
         """See `model.exchange.Exchange.start_sum`."""
 
         def summed() -> list[Tensor]:
-            peaks = _reduced([peaks_over(each) for each in terms], distributed.ReduceOp.MAX)
+            peaks = _reduced([torch.stack([peaks_of(term) for term in each]).amax(dim=0) for each in terms], distributed.ReduceOp.MAX)
             scales = [scales_for(peak, self.num_shards) for peak in peaks]
             totals = _reduced([fixed_sum(each, scale) for each, scale in zip(terms, scales, strict=True)], distributed.ReduceOp.SUM)
             dtypes = [each[0].dtype for each in terms]
