@@ -35,6 +35,7 @@ class CompiledPasses:
         """As of `WideLoss`: loss, the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
         step, rows = self.step, self.step.rows
         logits_ET, span = step.tile_logits(shard, index, tile), step.span(shard, index)
+        assert _are_apart(logits_ET, step.direct_EH), "slopes take the place of logits, and must not take that of what these were made of"
         entries, values_Z = self._entries(shard)
         asked = logits_ET, tile.bias_T, entries.within(span, step.tiles[shard][index][0])
         if rows is not None:
@@ -68,6 +69,11 @@ class CompiledPasses:
             values_Z = None if part.values_Z is None else part.values_Z.numpy()
             self.shards[shard] = Entries(part.examples_Z.numpy(), part.units_Z.numpy()), values_Z
         return self.shards[shard]
+
+
+def _are_apart(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have no memory in common."""
+    return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
 
 
 def _passes(logits_ET: Tensor) -> "CompiledTiles":
