@@ -65,7 +65,8 @@ class WideLoss:
         takers: None where the weight gradients are asked for later by `gradient`.
         """
         if self.targets.sparse is not None:
-            self.output.exchange.each(self._find_edges)
+            for shard in self.output.weight.parts:
+                self._find_edges(shard)
         if self.row_wise:
             self.rows = RowActivation.over(self)
         if self.output.spec.delta_norm is not None:
