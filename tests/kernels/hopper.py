@@ -50,10 +50,11 @@ def main():
     gather_sum(batch, weight)
     gather_sum(batch.with_values(ones), weight.bfloat16())
     fixed_sum([torch.ones(2, 4)] * 2, torch.ones(2, 1, dtype=torch.float64))
-    for kind, constants, states in (("sgd", [0.1], 0), ("nesterov", [0.9, 0.9, 0.1], 1), ("adam", [0.1] * 6, 2)):
-        steps, own = Steps(kind), [torch.zeros_like(weight)] * states
-        steps.tile(weight, weight, own, Penalties(), constants)
-        steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, Penalties(), constants)
+    for kind, states in (("sgd", 0), ("nesterov", 1), ("adam", 2)):
+        steps, own = Steps(kind, Penalties(), torch.ones(8, dtype=torch.float64)), [torch.zeros_like(weight)] * states
+        steps.tile(weight, weight, own)
+        for moved in (None, torch.zeros(16, dtype=torch.int32)):
+            steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved)
     examples, units, starts, entries = torch.ones(16), torch.ones(32), torch.zeros(33, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
     for dtype in (torch.float32, torch.bfloat16):
         logits = torch.ones(16, 32, dtype=dtype), units
