@@ -14,6 +14,7 @@ from widenet.kernels.triton.softmax_pulls import softmax_pulls
 from widenet.kernels.triton.softmax_sums import add_softmax_sums
 from widenet.kernels.triton.softmax_tile import softmax_tile
 from widenet.kernels.triton.steps import Steps
+from widenet.kernels.triton.target_logits import target_logits
 from widenet.kernels.triton.tile_others import UnitFormula, tile_others
 from widenet.kernels.triton.tile_targets import tile_targets
 from widenet.sparse import SparseBatch
@@ -60,7 +61,8 @@ def main():
         logits = torch.ones(16, 32, dtype=dtype), units
         add_softmax_sums(*logits, examples, examples.double())
         delta, biases = softmax_tile(*logits, examples, examples)
-        softmax_pulls(starts, entries, ones, *logits, examples, examples, delta, biases)
+        target_logits(starts, entries, *logits, ones)
+        softmax_pulls(starts, entries, ones, ones, *logits, examples, examples, delta, biases)
         formula = UnitFormula("sigmoid", (0.0, 0.0), "cross_entropy", (0.0,) * 5, by_logit=True)
         _, delta, biases = tile_others(*logits, examples, formula)
         tile_targets(starts, entries, None, *logits, examples, examples, delta, biases, formula)

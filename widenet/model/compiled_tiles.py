@@ -35,8 +35,7 @@ class CompiledPasses:
         entries = self._entries(shard, index, span)
         if rows is not None:
             bias_T = _passes(logits_ET).softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.total_E, rows.coupling_E)
-            own = rows.losses[shard]
-            return own if index == 0 else torch.zeros_like(own), step.output.operand(logits_ET), bias_T
+            return rows.loss(shard, index), step.output.operand(logits_ET), bias_T
         assert step.targets.sparse is not None
         values_Z = step.targets.sparse[shard].values_Z
         asked = entries, None if values_Z is None else values_Z[span], step.target_weight_E, step.other_weight_E

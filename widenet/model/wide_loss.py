@@ -55,8 +55,6 @@ class WideLoss:
 
         on_tile: takes the weight gradients while their tile is at hand; None where they are asked for later by `gradient`.
         """
-        if self.targets.sparse is not None:
-            self.output.exchange.each(self._find_edges)
         if self.row_wise:
             self.rows = RowActivation.over(self)
         if self.output.spec.delta_norm is not None:
@@ -106,6 +104,8 @@ class WideLoss:
 
     def span(self, shard: int, index: int) -> slice:
         """Where a tile's entries stand among the shard's in order of units."""
+        if shard not in self.edges:
+            self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
         return slice(*self.edges[shard][index : index + 2])
 
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
@@ -139,9 +139,6 @@ class WideLoss:
         slope_ET = torch.zeros_like(logits_ET)
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return (value_Z * weight_Z).sum(dtype=torch.float64), slope_ET
-
-    def _find_edges(self, shard: int) -> None:
-        self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
 
     def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
         loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)
