@@ -15,6 +15,7 @@ from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.evaluate import evaluate
 from widenet.model.build import build
+from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
@@ -28,6 +29,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.begin import begun
 from widenet.training.check import check_training
+from widenet.training.cuda_graph import check_recordable
 from widenet.training.interruption import interruption
 from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
@@ -47,6 +49,7 @@ def train(
     resume: bool = False,
     start_from: str | Path | None = None,
     device: str | None = None,
+    cuda_graph: bool = False,
     report: Report | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Model:
@@ -58,8 +61,10 @@ def train(
     has started again does so without being told, and begins anew where there is no checkpoint yet.
     start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
         begin as the seed has it.
-    device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
-    a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    device: cpu or cuda; None: cuda where there is one.
+    cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps cannot be recorded.
+    interrupted: asked in every step; true ends the training after it with a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and
+    SIGTERM do so.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
     Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
@@ -71,16 +76,13 @@ def train(
     join(chosen)
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
-        job = fitted(_job(network_spec, training_spec, dataset, chosen), chosen, exchange)
+        job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
-        net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
-        for output in net.outputs.values():
-            output.kept_bytes = job.kept_bytes
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
-        net.prepare_training(rule)
+        net = _built(job, rule, dataset, exchange, chosen)
         teller = report if report is not None and exchange.leads else Silence()
         _say_what_is_slow(training_spec, chosen, teller)
         with interruption(interrupted) as stop:
@@ -90,7 +92,7 @@ def train(
                 teller.say(f"torchrun has started this training again; it {goes_on}.")
             stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
             evaluation = _evaluation(training_spec, dataset, metric_k)
-            if not Training(run, net, rule, stream, evaluation, teller, state).loop(stop):
+            if not Training(run, net, rule, stream, evaluation, teller, state, cuda_graph).loop(stop):
                 raise KeyboardInterrupt
             if training_spec.keep == "best" and (run.path / "best").exists():
                 Checkpoint.open(run.path / "best").load_into(net, with_state=False)
@@ -100,14 +102,24 @@ def train(
     return Model(run, net, facts)
 
 
+def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
+    """The network of a training before its first step."""
+    network = build(job.network, job.training, dataset.fields, exchange, device, _counts(job.network, dataset))
+    for output in network.outputs.values():
+        output.kept_bytes = job.kept_bytes
+    network.prepare_training(rule)
+    return network
+
+
 def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
     """Training interactions of each feature, of the fields of which a training must know them."""
     return {field: dataset.counts(field) for field in network.counted_fields}
 
 
-def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device) -> Job:
+def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device, cuda_graph: bool) -> Job:
+    """The job of a training; raises OptionError where its steps are to be recorded and cannot be."""
     facts = dataset.manifest
-    return Job.of(
+    job = Job.of(
         network,
         training,
         facts.fields,
@@ -116,7 +128,11 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
         num_processes=num_processes(),
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
+        cuda_graph=cuda_graph,
     )
+    if cuda_graph:
+        check_recordable(job)
+    return job
 
 
 def _say_what_is_slow(training: TrainingSpec, device: torch.device, report: Report) -> None:
