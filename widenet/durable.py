@@ -3,7 +3,7 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -30,22 +30,32 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
 
     Raises OSError that names `path`.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    with appearing_together([path]) as (beside,), beside.open("xb") as file:
+        yield file
+
+
+@contextmanager
+def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Where to write files that take the places of `paths` when the block ends, once all are on disk, in order; all vanish when it fails.
+
+    Raises OSError that names one of `paths`.
+    """
+    beside = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths]
     try:
-        file = beside.open("xb")
+        yield beside
+        for each in beside:
+            force_to_disk(each)
+        for each, path in zip(beside, paths, strict=True):
+            each.replace(path)
+        for folder in dict.fromkeys(path.parent for path in paths):
+            force_to_disk(folder)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    try:
-        with file:
-            yield file
-        force_to_disk(beside)
-        beside.replace(path)
-        force_to_disk(path.parent)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # a write that fails names no file
+        shown = {str(each): str(path) for each, path in zip(beside, paths, strict=True)}
+        error.filename = shown.get(str(error.filename), error.filename) or str(paths[0])  # a write that fails names no file
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        for each in beside:
+            each.unlink(missing_ok=True)
 
 
 def put_in_place(beside: Path, path: Path) -> None:

@@ -9,8 +9,9 @@ import torch
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.predict import top_k as module
+from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
 from widenet.predict.top_k import Filter, top_k
+from widenet.predict.values import layer_values
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -51,9 +52,9 @@ def _one_thread():
         yield
 
 
-@pytest.fixture(params=[module._TILE_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
+@pytest.fixture(params=[SEARCHED_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
 def tiles(request, monkeypatch):
-    monkeypatch.setitem(module._TILE_CELLS, "cpu", request.param)
+    monkeypatch.setitem(SEARCHED_CELLS, "cpu", request.param)
 
 
 def network(activation, shards=2, width=WIDTH, **output):
@@ -118,6 +119,32 @@ def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(
     found = top_k(built, {"history": BATCH}, "out", 7, SparseBatch.from_lists(excluded) if excluded else None, allowed)
     assert found[0].dtype == torch.float32
     assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.usefixtures("tiles")
+def test_factors_multiply_the_scores_of_units_example_by_example(activation):
+    built = network(activation, shards=3)
+    units = [[0, 5, 60, 156], [], list(range(0, 157, 2)), [3], list(range(157))]
+    factors = [[0.25 + 0.5 * (unit % 3) for unit in row] for row in units]
+    scores = scores_of(built, activation)
+    for row, (own, by) in enumerate(zip(units, factors, strict=True)):
+        scores[row, own] *= by
+    for excluded in (None, EXCLUDED):
+        batch = SparseBatch.from_lists(excluded) if excluded else None
+        found = top_k(built, {"history": BATCH}, "out", 9, batch, factors=SparseBatch.from_lists(units, factors))
+        assert_same(found, ranked(scores, 9, excluded))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.usefixtures("tiles")
+def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at_once(activation):
+    built = network(activation, shards=3)
+    pieces = list(layer_values(built, {"history": BATCH}, "out"))
+    assert max(piece.shape[1] for piece in pieces) <= max(64, SEARCHED_CELLS["cpu"] // FEWEST_EXAMPLES)
+    np.testing.assert_allclose(torch.cat(pieces, dim=1).numpy(), scores_of(built, activation), rtol=2e-5, atol=1e-6)
+    (hidden,) = layer_values(built, {"history": BATCH}, "mid")
+    assert hidden.shape == (5, 6)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "relu", "relu_max", "linear_max", "gelu", "silu", "leaky_relu"])

@@ -36,7 +36,7 @@ CASES = {
     "sigmoid, adam": (SIGMOID, document("adam", schedule="cosine", warmup_steps=2)),
     "softmax, rmsprop": (SOFTMAX, document("rmsprop", l2=0.01, l1=0.001)),
     "two inputs, adamw, bfloat16": (TWO_INPUTS, document("adamw", precision="bfloat16")),
-    "softmax, adadelta": (SOFTMAX, document("adadelta")),
+    "softmax, adadelta": (SOFTMAX, document("adadelta", shards=10)),
     "sigmoid, sgd": (SIGMOID, document("sgd")),
     "softmax, adagrad": (SOFTMAX, document("adagrad")),
     "outgrown": (SOFTMAX, document("rmsprop", shuffle=False)),

@@ -191,6 +191,18 @@ def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
     assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (True, "linear", "l2_hinge")
 
 
+def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightless_output():
+    window = {"Type": "Convolutional", "N": 4, "Kernel": [3, 2], "WeightNorm": 2, "Activation": "SoftMax"}
+    before, after = layers_of(config(first=IMAGE, last=window, DeltaBoost={"one": 3, "zero": 1}))[1:]
+    assert (before["name"], before["kind"], before["filters"], before["kernel"]) == ("Out convolved", "convolution", 4, [2, 3])
+    assert (before["activation"], before["weight_norm"]) == ("linear", 2.0)
+    assert (after["source"], after["weightless"], after["bias"], after["activation"]) == ("Out convolved", True, False, "softmax")
+    assert (after["units"], "delta_boost" in after, "initializer" in after) == ("auto", False, False)
+    before, after = layers_of(config(hidden(N=7), hidden(Name="G", N=5), last={"Skip": "H", "N": 7, "Source": "G"}))[3:]
+    assert (before["name"], before["units"], before["source"], before["skip"]) == ("Out summed", 7, "G", "H")
+    assert (after["source"], after["units"], after["activation"]) == ("Out summed", 7, "sigmoid")
+
+
 def test_limits_shares_and_sources_are_taken_over():
     tied = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}
     document = config(hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5), last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1})
@@ -323,8 +335,8 @@ MISTAKES = [
     (config(last={"SharedWeights": {"Transpose": True}}), "config.json: Layers[1].SharedWeights.Transpose is not a known key"),
     (config(last={"BatchNormalization": True}), "config.json: Layers[1].BatchNormalization is not a known key"),
     (config(last={"pDropout": 0.5}), "config.json: Layers[1].pDropout of an output must be 0"),
-    (config(last={"Skip": "In"}), "config.json: Layers[1].Skip must be absent from an output"),
-    (config(last={"Type": "Convolutional"}), "config.json: Layers[1].Type of an output must be FullyConnected or Pooling"),
+    (config(last={"Type": "Convolutional", "pDropout": 0.5}), "config.json: Layers[1].pDropout of an output must be 0"),
+    (config(last={"Skip": "In"}), "config.json: Layers[1].N of an output with Skip must be a number; got 'auto'."),
     (config(last={"Type": "Pooling"}), "config.json: Layers[1].Function must be one of Max"),
     (config(last={"Source": 3}), "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3."),
     ({**config(), "version": 1}, 'config.json: the key "version" stands twice, in another case. Keep one of them.'),

@@ -15,12 +15,12 @@ from widenet.errors import DataError
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported, Names
 from widenet.interop.onnx_graph import names_path, weight_name
+from widenet.interop.onnx_recurrent import Along, along_time
 from widenet.interop.onnx_windows import spatial
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown, leaky
+from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Recur, Same, Unknown, leaky
 from widenet.interop.reading import reading
 from widenet.plan.binding import Width
 from widenet.plan.weights import weights_of
-from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -51,8 +51,7 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     for name, weight in weights_of(spec, fields).weights.items():
         found = constants.get(weight_name(name))
         if found is not None:
-            is_turned = weight.wide and weight.columns is not None and isinstance(spec.layer(weight.layer), HiddenLayer)
-            weights[name] = found.T if is_turned else found
+            weights[name] = found.T if weight.rows_are_features else found
     factors = {f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
     known = {name.removesuffix(" damping"): found for name, found in factors.items() if found is not None}
     document = spec.model_dump(mode="json")
@@ -99,6 +98,7 @@ class _Reader:
         self.step_of: dict[str, str] = {}
         self.bags: dict[str, tuple[np.ndarray, str]] = {}
         self.gates: dict[str, str] = {}
+        self.along = Along(constants)
         self.users: dict[str, list[Any]] = defaultdict(list)
         for node in self.graph.node:
             for name in node.input:
@@ -111,15 +111,75 @@ class _Reader:
         for node in self.graph.node:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
                 self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-            elif not self._is_constant(node) and not self._waits(node):
-                name = self._free_name(node)
-                known = all(source in self.step_of or source in self.constants or source in self.bags for source in node.input if source)
-                self._add(node.output[0], self._operation(name, node) if known else self._lost(name, node))
+            elif not self._is_constant(node) and not self.along.is_aside(node, _attributes(node)) and not self._waits(node):
+                self._read(node)
         outputs = {value.name: self.step_of.get(value.name, value.name) for value in self.graph.output}
         for value, name in outputs.items():
-            if name not in self.steps:
+            if value in self.along.axes:
+                outputs[value] = f"{name} as an output"
+                self._add(value, Unknown(outputs[value], "every position of a sequence"))
+            elif name not in self.steps:
                 self._add(value, Unknown(name, "an output that is constant"))
         return Operations(list(self.steps.values()), outputs)
+
+    def _read(self, node: Any) -> None:
+        """Add what a node does."""
+        name = self._free_name(node)
+        if any(each in self.along.axes for each in node.input) or node.op_type in ("GRU", "LSTM"):
+            self._read_along(name, node)
+        elif self._is_embedding(node):
+            self._add(node.output[0], self._embedding(name, node))
+        elif all(self._is_known(source, node) for source in node.input if source):
+            self._add(node.output[0], self._operation(name, node))
+        else:
+            self._add(node.output[0], self._lost(name, node))
+
+    def _is_known(self, source: str, node: Any) -> bool:
+        is_shape = node.op_type == "Reshape" and source == node.input[1]
+        return source in self.step_of or source in self.constants or source in self.bags or (is_shape and source in self.along.sizes)
+
+    def _is_embedding(self, node: Any) -> bool:
+        """Whether a node gathers a row of a matrix for each index of an input [., .]."""
+        if node.op_type != "Gather" or _attributes(node).get("axis", 0) != 0 or node.input[0] not in self.constants:
+            return False
+        given = next((value for value in self.graph.input if value.name == node.input[1]), None)
+        is_whole = given is not None and given.type.tensor_type.elem_type in (6, 7)
+        return is_whole and self.constants[node.input[0]].ndim == 2 and self._rank(node.input[1]) == 2
+
+    def _embedding(self, name: str, node: Any) -> Operation:
+        matrix, indices = self.constants[node.input[0]], node.input[1]
+        found = Input(indices, len(matrix), is_sparse=True, is_sequence=True)
+        before = self.steps.get(indices, found)
+        if not isinstance(before, Input) or not before.is_sequence or before.width != found.width:
+            return Unknown(name, "Gather of an input that is used otherwise too")
+        self._add(indices, before)
+        self.along.begin(node.output[0], indices)
+        return Dense(name, indices, matrix.T.astype(np.float32))
+
+    def _read_along(self, name: str, node: Any) -> None:
+        """Add what a node does along a sequence."""
+        attributes = _attributes(node)
+        source, values = self.step_of.get(self.along.taken(node, attributes), ""), [value for value in node.output if value]
+        if self.along.is_stack(node, attributes):
+            self.step_of[values[0]] = source
+            return
+        if node.op_type not in ("GRU", "LSTM"):
+            is_first = node.input[0] in self.along.axes and not any(each in self.along.axes for each in node.input[1:])
+            odd = self.along.turned(node, attributes) if is_first else f"{node.op_type} at every position of a sequence"
+            self._add(values[0], Same(name, source) if odd is None else Unknown(name, odd))
+            if odd is None:
+                self.along.is_over(values[0])
+            return
+        step = self.along.recurrent(name, node, attributes, source)
+        for value in values:
+            self._add(value, step)
+        if isinstance(step, Recur):
+            for given, time in self.along.time_of.items():
+                before = self.steps[given]
+                assert isinstance(before, Input)
+                self._add(given, along_time(before, time, self.shapes.get(given, ())))
+            if len(node.output) > 2 and node.output[2] and self.users[node.output[2]]:
+                self._add(node.output[2], Unknown(f"{name} memory", "the memory of an LSTM at its end"))
 
     def _add(self, value: str, step: Operation) -> None:
         self.steps[step.name] = step

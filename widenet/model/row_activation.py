@@ -59,7 +59,8 @@ class RowActivation:
                 share_ET, peak_E = _shares(self.step.tile_logits(shard, index, tile))
             delta_ET = share_ET.mul_((torch.exp(peak_E - self.total_E) * self.coupling_E)[:, None])
             delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
-            return self.loss(shard, index), delta_ET
+            loss = self.loss(shard)
+            return loss if index == 0 else torch.zeros_like(loss), delta_ET
         logits_ET = self.step.tile_logits(shard, index, tile)
         a_ET = divided(self.kind, logits_ET, self.total_E[:, None])
         loss, slope_ET = self.step.cells(logits_ET, a_ET, shard, index)
@@ -72,10 +73,9 @@ class RowActivation:
             delta_ET = (slope_ET - torch.sign(logits_ET) * coupling_E1) / total_E1
         return loss, torch.where(total_E1 == 0, 0.0, delta_ET)
 
-    def loss(self, shard: int, index: int) -> Tensor:
-        """What a tile adds to a closed softmax's loss, float64 []: the first one all that the shard's targets do."""
-        value_Z = self.values[shard]
-        return value_Z.sum(dtype=torch.float64) if index == 0 else torch.zeros((), dtype=torch.float64, device=value_Z.device)
+    def loss(self, shard: int) -> Tensor:
+        """What a shard's targets add to a closed softmax's loss, float64 []."""
+        return self.values[shard].sum(dtype=torch.float64)
 
     def _sum(self, shard: int) -> RowSum:
         """A shard's part of what the activation divides by; the closed form also notes the logits of the targets."""

@@ -1,6 +1,6 @@
 """The k best units of an output for every example of a batch, without ever holding all its scores."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +14,9 @@ from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
+from widenet.plan.tiles import searched_tiles
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-
-_TILE_CELLS = {"cpu": 2**19, "cuda": 2**26}
-"""Logits in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
-
-_FEWEST = 16
-"""Fewer examples than these have no larger tiles: the vectors of a tile are to stay small too."""
 
 RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
 """Activations under which a larger logit is a larger score, so that logits give the ranking."""
@@ -62,58 +57,103 @@ def top_k(
     excluded: SparseBatch | None = None,
     allowed: Filter | None = None,
     scores: bool = True,
+    factors: SparseBatch | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Scores float32 [E, K] descending and units int64 [E, K] of the best units, K = min(k, width).
 
     excluded: units that must not appear, example by example. Where fewer than K units are left, places hold -inf and -1.
-    Of equal scores the lower unit comes first. Scores are activations, times the filter's weights.
+    Of equal scores the lower unit comes first. Scores are activations, times the filter's weights, times the factors.
+    factors: by example, of the units that they name, each once.
     scores: False leaves logits in their place where those give the same ranking, which a softmax makes much cheaper.
     """
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
         output = network.met(output_name, activity)
         direct_EH = network.direct(output, activity)
-        return _Ranking(output, direct_EH, min(k, output.width), excluded, allowed or Filter(), scores).run()
+        return _Ranking(Tiles(output, direct_EH), min(k, output.width), excluded, allowed or Filter(), scores, factors).run()
+
+
+class Tiles:
+    """An output as some examples meet it, a tile of its units at a time."""
+
+    def __init__(self, output: WideOutput, direct_EH: Tensor) -> None:
+        self.output, self.direct_EH = output, direct_EH
+        self.activation, self.shards = output.spec.activation, output.weight.shards
+
+    def of(self, shard: int) -> Iterator[tuple[int, int]]:
+        """The tiles of a shard, in order."""
+        return searched_tiles(self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type)
+
+    def logits(self, shard: int, start: int, stop: int) -> Tensor:
+        """float32 [E, T], of a shard at hand."""
+        return self.output.tile(shard, start, stop).logits(self.direct_EH)
+
+    def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
+        """The activations of some logits. total_E1: as of `total`."""
+        return activate(self.activation, logits) if total_E1 is None else divided(self.activation.kind, logits, total_E1)
+
+    def no_sum(self) -> RowSum:
+        """What the activations divide by, over no unit so far."""
+        return RowSum.empty(self.activation.kind, len(self.direct_EH), self.direct_EH.device)
+
+    def total(self) -> Tensor | None:
+        """What the activations divide by, float32 [E, 1]; None where each unit is alone. Every process must ask."""
+        if self.activation.kind not in ROW_WISE:
+            return None
+        return self.summed(self.output.exchange.each(self._sum_of))
+
+    def summed(self, sums: Sequence[RowSum]) -> Tensor:
+        """The same, from the sums over every shard at hand."""
+        return over_shards(sums, self.output.exchange, self.output.where)[:, None]
+
+    def _sum_of(self, shard: int) -> RowSum:
+        summed = self.no_sum()
+        for start, stop in self.of(shard):
+            summed.add(self.logits(shard, start, stop))
+        return summed
 
 
 class _Ranking:
-    def __init__(self, output: WideOutput, direct_EH: Tensor, k: int, excluded: SparseBatch | None, allowed: Filter, scores: bool) -> None:
-        self.output, self.direct_EH, self.k, self.weight_L = output, direct_EH, k, allowed.weight_L
-        self.shards = output.weight.shards
-        self.excluded = None if excluded is None else [ByUnit.of(part) for part in split(excluded, self.shards)]
-        self.barred = None if (barred := allowed.barred()) is None else [ByUnit.of(part) for part in split(barred, self.shards)]
-        self.activation = output.spec.activation
+    def __init__(
+        self, tiles: Tiles, k: int, excluded: SparseBatch | None, allowed: Filter, scores: bool, factors: SparseBatch | None
+    ) -> None:
+        self.tiles, self.output, self.direct_EH, self.k = tiles, tiles.output, tiles.direct_EH, k
+        self.shards, self.weight_L = tiles.shards, allowed.weight_L
+        self.excluded, self.barred, self.factors = (self._by_unit(batch) for batch in (excluded, allowed.barred(), factors))
+        kind = tiles.activation.kind
         self.scores = scores
-        self.by_logit = allowed.weight_L is None and self.activation.kind in RISING
-        self.divides = self.activation.kind in ROW_WISE and (scores or not self.by_logit)
-        self.width = max(64, _TILE_CELLS[direct_EH.device.type] // max(len(direct_EH), _FEWEST))
+        self.by_logit = allowed.weight_L is None and factors is None and kind in RISING
+        self.divides = kind in ROW_WISE and (scores or not self.by_logit)
+
+    def _by_unit(self, batch: SparseBatch | None) -> list[ByUnit] | None:
+        return None if batch is None else [ByUnit.of(part) for part in split(batch, self.shards)]
 
     def run(self) -> tuple[Tensor, Tensor]:
         exchange, where = self.output.exchange, self.output.where
-        total_E1 = None
-        if self.divides and not self.by_logit:
-            total_E1 = over_shards(exchange.each(self._sum_of), exchange, where)[:, None]
+        total_E1 = None if self.by_logit else self.tiles.total()
         floor_E = self.direct_EH.new_full((len(self.direct_EH),), -torch.inf)
         found = exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
         if self.divides and self.by_logit:
-            total_E1 = over_shards([summed for _, summed in found], exchange, where)[:, None]
+            total_E1 = self.tiles.summed([summed for _, summed in found])
         keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in found], where), dim=1)
         ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
-        scores_EK = self._scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
+        scores_EK = self.tiles.scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
         return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
         """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the sum over its units."""
-        running, summed = running_top_k(self.k, floor_E), self._no_sum()
+        running, summed = running_top_k(self.k, floor_E), self.tiles.no_sum()
         first = self.shards.start(shard)
-        for start, stop in self._tiles(shard):
-            ranked_ET = self.output.tile(shard, start, stop).logits(self.direct_EH)
+        for start, stop in self.tiles.of(shard):
+            ranked_ET = self.tiles.logits(shard, start, stop)
             if self.divides and self.by_logit:
                 summed.add(ranked_ET)
             if not self.by_logit:
-                ranked_ET = self._scores(ranked_ET, total_E1)
+                ranked_ET = self.tiles.scores(ranked_ET, total_E1)
             if self.weight_L is not None:
                 ranked_ET = ranked_ET * self.weight_L[first + start : first + stop]
+            if self.factors is not None:
+                _multiply(ranked_ET, self.factors[shard], start)
             self._hide(ranked_ET, shard, start)
             running.add(ranked_ET, first + start)
         return running.result(), summed
@@ -130,18 +170,9 @@ class _Ranking:
             low, high = own.edges([start, stop])
             ranked_ET[:, own.units_Z[low:high] - start] = -torch.inf
 
-    def _scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
-        return activate(self.activation, logits) if total_E1 is None else divided(self.activation.kind, logits, total_E1)
 
-    def _no_sum(self) -> RowSum:
-        return RowSum.empty(self.activation.kind, len(self.direct_EH), self.direct_EH.device)
-
-    def _sum_of(self, shard: int) -> RowSum:
-        summed = self._no_sum()
-        for start, stop in self._tiles(shard):
-            summed.add(self.output.tile(shard, start, stop).logits(self.direct_EH))
-        return summed
-
-    def _tiles(self, shard: int) -> list[tuple[int, int]]:
-        size = self.shards.size(shard)
-        return [(start, min(start + self.width, size)) for start in range(0, size, self.width)]
+def _multiply(ranked_ET: Tensor, factors: ByUnit, start: int) -> None:
+    """Multiply what belongs to the factors that a tile has."""
+    low, high = factors.edges([start, start + ranked_ET.shape[1]])
+    span = slice(low, high)
+    ranked_ET[factors.examples_Z[span], factors.units_Z[span] - start] *= factors.values_or_ones(span)

@@ -39,7 +39,7 @@ def _obstacles(job: Job, rule: Optimizer) -> Iterator[str]:
         '"gradient_norm_limit" asks for the length of each gradient': training.gradient_norm_limit is not None,
         '"brake" asks for the loss before each step': training.brake,
         f'under "{rule.kind}"{penalty} weights move that a batch does not touch': rule.idle_weights_move,
-        "it reads a sequence": bool(job.weights.positions),
+        "it reads a sequence": bool(job.weights.along),
     }
     yield from (obstacle for obstacle, is_there in found.items() if is_there)
     yield from (f'layer "{layer.name}" {obstacle}' for layer in job.network.hidden for obstacle in _obstacles_of_hidden(job, layer))

@@ -9,6 +9,10 @@ import pytest
 
 from tests.cli.dsstne.test_train import PREDICT, TRAIN, write_project
 from tests.cli.test_processes import TORCHRUN, ended, started
+from widenet.interop.dsstne import predict
+from widenet.predict import rows, top_k
+
+logits = top_k.Tiles.logits
 
 FLAGS = ["-b", "20", "-e", "2", "-lambda", "0.01"]
 LISTED = [*PREDICT, "-f", "text", "-k", "10", "-p", ".9f"]
@@ -23,6 +27,7 @@ def place(tmp_path, monkeypatch, widenet):
     assert widenet("dsstne", "predict", *LISTED).status == 0
     Path("none").write_text("u0\tm1,0.5\n", "utf-8")
     assert widenet("dsstne", "predict", *LISTED, "-f", "none", "-s", "halved").status == 0
+    assert widenet("dsstne", "predict", *LISTED, "-l", "Output", "-s", "values").status == 0
     Path("gl.nc").rename("alone.nc")
     Path("initial_network.nc").rename("alone_initial.nc")
     Path("gl.nc.run").rename("alone.nc.run")
@@ -49,12 +54,31 @@ def test_two_processes_train_and_predict_what_one_does(how, place):
         ours, theirs = numbers(found), numbers(expected)
         assert list(ours) == list(theirs)
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
-    for more, expected in (([], "recs"), (["-f", "none"], "halved")):
+    for more, expected in (([], "recs"), (["-f", "none"], "halved"), (["-l", "Output"], "values")):
         line = ["dsstne", "predict", *LISTED, *more, "-s", "two", *how["more"]]
         status, out, err = ended(started(folder, line, before=before))
         assert (status, out, err.count("two: 60 samples.")) == (0, "", 1), err
         assert Path("two").read_bytes() == Path(expected).read_bytes()
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.usefixtures("place")
+def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
+    monkeypatch.setattr(predict, "_VALUES_A_BLOCK", 1)
+    monkeypatch.setitem(top_k._TILE_CELLS, "cpu", 1)
+    monkeypatch.setattr(rows, "_RECOMMENDATIONS_A_BLOCK", 1)
+    met = []
+    monkeypatch.setattr(top_k.Tiles, "logits", lambda self, *tile: met.append(logits(self, *tile)) or met[-1])
+    for more, expected in ((["-l", "Output"], "values"), (["-f", "none"], "halved")):
+        assert widenet("dsstne", "predict", *LISTED, *more, "-n", "alone.nc", "-s", "small").status == 0
+        for ours, theirs in zip(table("small"), table(expected), strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-6)
+    assert {len(tile) for tile in met} == {1}
+    assert max(tile.shape[1] for tile in met) < 128
+
+
+def table(path):
+    return [[float(number) for number in re.findall(r"0\.\d+", line)] for line in Path(path).read_text("utf-8").splitlines()]
 
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):

@@ -1,5 +1,10 @@
 """Datasets are written as DSSTNE's NetCDF data, and come back as they were."""
 
+import errno
+import os
+import resource
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +14,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data import import_data
 from widenet.interop.dsstne.export import export_data
+from widenet.interop.dsstne.netcdf import writing
 
 ROWS = [[1, 3], [], [0, 2, 7]]
 VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
@@ -164,6 +170,41 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     dataset_from_lists(tmp_path / "data", ROWS)
     with pytest.raises(OptionError, match="FILE must be in a folder that exists"):
         export_data(tmp_path / "data", tmp_path / "missing" / "x.nc")
-    with pytest.raises(DataError, match="it is a directory"):
-        export_data(tmp_path / "data", tmp_path / "data")
+    for out, samples in (("data", "users"), ("x.nc", "data")):
+        with pytest.raises(OptionError, match="data is a directory"):
+            export_data(tmp_path / "data", tmp_path / out, samples=tmp_path / samples)
     assert [found.name for found in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"), writing(tmp_path / "set.nc"):
+            pytest.fail("there is no room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
+def test_index_files_and_data_appear_together_and_the_data_last(tmp_path, monkeypatch):
+    dataset, paths = named(tmp_path), [tmp_path / name for name in ("items.index", "users.index", "x.nc")]
+    for path in paths:
+        path.write_text("before", "utf-8")
+    features = {"items": paths[0]}
+    events, fsync, replace = [], os.fsync, Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, to: events.append(to.name) or replace(path, to))
+
+    def full(file):
+        if Path(f"/proc/self/fd/{file}").readlink().name.startswith(".x.nc"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            export_data(dataset, paths[2], features=features, samples=paths[1])
+    assert ([path.read_text("utf-8") for path in paths], events) == (["before"] * 3, [])
+    assert not list(tmp_path.glob(".*"))
+    export_data(dataset, paths[2], features=features, samples=paths[1])
+    assert events == [path.name for path in paths]

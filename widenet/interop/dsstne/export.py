@@ -15,7 +15,6 @@ from widenet.data.manifest import Field, Part, column, value_column
 from widenet.errors import FitError, OptionError, did_you_mean
 from widenet.interop.dsstne.data import FACTS
 from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of
-from widenet.interop.dsstne.index_file import write_indexes
 from widenet.interop.dsstne.names import index_files, write_names
 from widenet.interop.dsstne.netcdf import writing
 from widenet.interop.dsstne.places import check_places
@@ -42,7 +41,7 @@ def export_data(
     all, if none is named: DSSTNE multiplies a sparse input by them too.
     features, samples: index files to write, of each field's features, or of those that all sparse fields have, and of the examples. Names
     also stand in the file itself, where they are not mere numbers.
-    Raises DataError, FitError, OptionError; nothing is then written.
+    Raises DataError, FitError, OptionError; then all files stay as they were.
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     for name in targets:
@@ -53,7 +52,7 @@ def export_data(
     check_places({option: path for option, path in given.items() if path is not None})
     named = index_files(dataset, features, samples)
     written = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]
-    with writing(Path(out)) as file:
+    with writing(Path(out), named) as file:
         file.setncattr("datasets", np.uint32(len(written)))
         for number, each in enumerate(written):
             each.begin(file, number, dataset.num_examples)
@@ -63,7 +62,6 @@ def export_data(
                 each.append(file, number, batch, start)
             start += batch.num_rows
         write_names(file, dataset, {each.field.name: number for number, each in enumerate(written) if each.part == "train"})
-        write_indexes(named)
 
 
 @dataclass

@@ -1,10 +1,8 @@
 """DSSTNE's index files: a line for each name, `name<TAB>index`, in any order."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable
 from pathlib import Path
 
-from widenet.durable import appearing
 from widenet.errors import DataError
 
 
@@ -42,9 +40,7 @@ def read_names(path: Path) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def write_indexes(names_of: Mapping[Path, Iterable[str]]) -> None:
-    """Write index files, a line for each name, in order; all appear whole, or all stay as they were."""
-    with ExitStack() as stack:
-        for path, names in names_of.items():
-            file = stack.enter_context(appearing(path))
-            file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))
+def write_index(path: Path, names: Iterable[str]) -> None:
+    """Write a new index file, a line for each name, in order."""
+    with path.open("xb") as file:
+        file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))

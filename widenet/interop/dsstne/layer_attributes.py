@@ -32,9 +32,11 @@ _ACTIVATIONS = {
 _FUNCTIONS = {"max": "Max", "average": "Average", "lrn": "LRN", "maxout": "Maxout", "dot_product": "DotProduct", "cosine": "Cosine"}
 _SELU = {"ELUAlpha": 1.6732632423543772, "SELULambda": 1.0507009873554805}
 _MOST_SOURCES = 4
+_OF_OUTPUT = ("name", "kind", "dataSet", "activation", "RELUSlope", "ELUAlpha", "SELULambda")
+"""What an output says of itself where it takes the units of another layer, with which it is one layer there."""
 _EPSILON = 1e-5
 """What cuDNN adds to a variance."""
-_USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None, "weightless": False}
+_USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
 """Settings of layers that change a prediction, and the value under which DSSTNE predicts alike."""
 
 
@@ -59,6 +61,35 @@ def problems_of(spec: NetworkSpec, layer: Layer) -> list[str]:
     if normalization is not None and normalization.epsilon != _EPSILON:
         found.append(f'an "epsilon" other than {_EPSILON:g} {name}')
     return found
+
+
+def taken_by(spec: NetworkSpec) -> dict[str, Layer]:
+    """By weightless output the layer whose units it takes, where DSSTNE has both as one: nobody else takes them, and they are bare."""
+    found: dict[str, Layer] = {}
+    for output in (output for output in spec.outputs if output.weightless):
+        source = spec.layer(spec.sources(output)[0])
+        others = (other for other in spec.layers if not isinstance(other, InputLayer))
+        uses = sum(source.name in (*spec.sources(other), *(getattr(other, "skip", None) or ())) for other in others)
+        if uses == 1 and _is_bare(source, output):
+            found[output.name] = source
+    return found
+
+
+def _is_bare(source: Layer, output: OutputLayer) -> bool:
+    """Whether a layer gives sums or what it pools, to which DSSTNE's output can apply the activation."""
+    if isinstance(source, PoolingLayer):
+        return bool(output.activation.kind == "linear")
+    if not isinstance(source, HiddenLayer | ConvolutionLayer):
+        return False
+    plain = not source.dropout and source.batch_normalization is None and getattr(source, "sparseness", None) is None
+    return bool(plain and source.activation.kind == "linear")
+
+
+def attributes_of_both(spec: NetworkSpec, output: OutputLayer, taken: Layer, shape: tuple[int, ...]) -> dict[str, Any]:
+    """The attributes of an output that is one layer with what it takes, by name. shape: of the latter."""
+    own = attributes_of(spec, output, shape, False)
+    found = attributes_of(spec, taken, shape, False) | {name: own[name] for name in _OF_OUTPUT}
+    return found | ({"deltaNorm": own["deltaNorm"]} if output.delta_norm else {})
 
 
 def attributes_of(spec: NetworkSpec, layer: Layer, shape: tuple[int, ...], is_sparse: bool) -> dict[str, Any]:

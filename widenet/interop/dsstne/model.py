@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
-from widenet.data.writer import VOCABULARY_ROWS_PER_BATCH, VOCABULARY_SCHEMA, write_dataset
+from widenet.data.silence import in_silence
+from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model_file import ModelFile, Numbers, read_model
@@ -45,7 +45,7 @@ def import_model(
     """
     if data is not None and features is not None:
         raise OptionError("--data and --features cannot go together: the dataset names its features. Leave one out.")
-    tell = say or _in_silence
+    tell = say or in_silence
     file = read_model(Path(source))
     copied = {key for key, connection in file.connections.items() if connection.shared is not None and not _is_sharable(file, *key)}
     _say_shared(file, copied)
@@ -80,12 +80,18 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
     assert connection.shared is not None
     borrows = any(each.shared is not None for (_, end), each in file.connections.items() if end == connection.shared[1])
     sources = [len(file.layer(end).get("Source", [])) for end in (name, connection.shared[1]) if file.layer(end)["Kind"] == "Output"]
-    if borrows or any(count > 1 for count in sources):
+    parted = any(_is_parted(file.layer(end)) for end in (name, connection.shared[1]))
+    if borrows or parted or any(count > 1 for count in sources):
         return False
     ends = [_is_wide(file, source, name), _is_wide(file, *connection.shared)]
     kinds = [file.layer(end)["Kind"] == "Output" for end in (name, connection.shared[1])]
     turns = kinds[0] != kinds[1]
     return ends[0] == ends[1] and (not ends[0] or turns == connection.transposed)
+
+
+def _is_parted(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer of the file is an output that takes, as it is, what another gives here."""
+    return bool(layer["Kind"] == "Output" and (layer["Type"] != "FullyConnected" or layer["Skip"]))
 
 
 def _is_wide(file: ModelFile, source: str, name: str) -> bool:
@@ -123,23 +129,28 @@ def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
 def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers]:
     """Every weight by its name in a network of this project: matrices [units, inputs]; biases of several sources are added up."""
     found: dict[str, Numbers] = {}
+    taken = {layer["source"]: layer["name"] for layer in layers if layer.get("weightless")}
     for layer in layers:
         name, kind = layer["name"], layer.get("kind", "hidden")
-        sources = file.layer(name).get("Source", [])
+        if layer.get("weightless"):
+            found[name] = np.zeros((file.units(name), 0), np.float32)
+            continue
         if kind in ("input", "pooling"):
             continue
+        own = taken.get(name, name)  # of the file, where an output and what it takes are one layer
+        sources = file.layer(own).get("Source", [])
         if not sources:
-            raise DataError(f"{file.path}: layer {name!r} must have a source; it has none. Write the file again.")
-        biases = [file.connections[source, name].bias for source in sources]
+            raise DataError(f"{file.path}: layer {own!r} must have a source; it has none. Write the file again.")
+        biases = [file.connections[source, own].bias for source in sources]
         found[f"{name} bias"] = np.asarray(np.sum(biases, axis=0, dtype=np.float64), np.float32)
         for part, numbers in file.normalizations.get(name, {}).items():
             found[f"{name} normalization {part}"] = numbers
         if kind == "output":
-            found[name] = np.concatenate([file.matrix(source, name) for source in sources], axis=1)
+            found[name] = np.concatenate([file.matrix(source, own) for source in sources], axis=1)
             continue
         for source in sources:
             is_full = kind == "hidden"
-            found[f"{name}/{source}"] = file.matrix(source, name) if is_full else file.filters(source, name, layer["filters"])
+            found[f"{name}/{source}"] = file.matrix(source, own) if is_full else file.filters(source, own, layer["filters"])
     return found
 
 
@@ -160,20 +171,6 @@ def _described(path: Path, fields: Mapping[str, Width], features: Mapping[str, P
         width = facts.width if names is None else len(names)
         layouts.append(FieldLayout(name, width, kind="sparse" if facts.kind == "sparse" else "dense"))
         if facts.kind == "sparse":
-            vocabularies[name] = _vocabulary(width, names)
+            vocabularies[name] = vocabulary_rows(width, names)
     write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
     return Dataset.open(path)
-
-
-def _vocabulary(width: int, names: list[str] | None) -> list[pa.RecordBatch]:
-    batches = []
-    for start in range(0, width, VOCABULARY_ROWS_PER_BATCH):
-        stop = min(start + VOCABULARY_ROWS_PER_BATCH, width)
-        ids = [str(index) for index in range(start, stop)] if names is None else names[start:stop]
-        columns = [pa.array(ids, pa.string()), pa.nulls(stop - start, pa.string()), pa.array(np.zeros(stop - start, np.int64))]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA))
-    return batches
-
-
-def _in_silence(text: str) -> None:
-    del text

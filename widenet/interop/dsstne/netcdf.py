@@ -1,7 +1,6 @@
 """NetCDF files: opened and read with one sentence for whatever is wrong, written whole or not at all."""
 
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.durable import force_to_disk
+from widenet.durable import appearing_together
 from widenet.errors import DataError
+from widenet.interop.dsstne.index_file import write_index
 from widenet.interop.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.optional import optional
 
@@ -22,6 +22,8 @@ with optional("h5py", "dsstne"):
     from widenet.interop.hdf5 import outside
 
 AGAIN = "Write the file again."
+_FIRST_BYTES = 4096
+"""More than NetCDF writes when it makes a file."""
 
 
 class NetcdfFile:
@@ -157,23 +159,34 @@ def _check_alone(path: Path) -> None:
         raise DataError(f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}")
 
 
+def _check_room(beside: Path, path: Path) -> None:
+    """Make a file, where that is refused with the reason: NetCDF says that permission is denied, also of a disk that is full."""
+    try:
+        with beside.open("xb") as file:
+            file.write(bytes(_FIRST_BYTES))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror}. Free some space, or choose another place.") from error
+
+
 @contextmanager
-def writing(path: Path) -> Iterator[Any]:
-    """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it fails."""
+def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> Iterator[Any]:
+    """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it fails.
+
+    indexes: names of index files that are written when the block ends, and appear right before it, all or none.
+    """
+    indexes = indexes or {}
     if not path.parent.is_dir():
         raise DataError(f"{path}: its folder must exist; {path.parent} does not. Make it first.")
     if path.is_dir():
         raise DataError(f"{path}: must be a file to write; it is a directory. Choose another name.")
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with netCDF4.Dataset(beside, "w", format="NETCDF4") as target:
-            target.set_auto_maskandscale(False)
-            target.set_fill_off()
-            yield target
-        force_to_disk(beside)
-        beside.rename(path)
-        force_to_disk(path.parent)
+        with appearing_together([*indexes, path]) as (*places, beside):
+            _check_room(beside, path)
+            with netCDF4.Dataset(beside, "w", format="NETCDF4") as target:
+                target.set_auto_maskandscale(False)
+                target.set_fill_off()
+                yield target
+            for place, names in zip(places, indexes.values(), strict=True):
+                write_index(place, names)
     except RuntimeError as error:
         raise DataError(f"{path}: cannot be written: {error}. Free some space, or choose another place.") from error
-    finally:
-        beside.unlink(missing_ok=True)

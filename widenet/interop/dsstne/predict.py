@@ -1,7 +1,7 @@
 """DSSTNE's command `predict`: samples as text in, the best features of each out."""
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -13,15 +13,17 @@ from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.shared_folder import joined, shared_folder
-from widenet.model.activations import activate
-from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import Filter, top_k
+from widenet.predict.values import layer_values
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 
 Entries = dict[str, float]
+_VALUES_A_BLOCK = 2**21
+"""Values of a layer's units that are in memory at a time, unless those of a hidden layer for one sample are more."""
 
 
 def predict(
@@ -65,11 +67,11 @@ def predict(
             known = [each.name for each in found.run.network.layers if each not in inputs]
             raise OptionError(f"-l must name a hidden layer or an output; got {layer!r}.{did_you_mean(str(layer), known)}")
         samples = _rows(rows, index_of)
-        wanted = None if layer is not None else _filters(filters, {name: index for index, name in enumerate(items)})
+        wanted = {} if layer is not None else _filters(filters, {name: index for index, name in enumerate(items)})
         task = _Task(found, inputs[0].field, output.name, items, k, f"%{score_format}")
         if say is not None and exchange.leads:
             say(f"{len(samples):,} samples over {len(items):,} features.")
-        lines = task.values(samples, batch_size, layer) if wanted is None else task.best(samples, batch_size, wanted)
+        lines = task.best(samples, batch_size, wanted) if layer is None else task.values(samples, batch_size, layer)
         if exchange.leads:
             with appearing(out) as file:
                 file.writelines(line.encode() for line in lines)
@@ -89,32 +91,29 @@ class _Task:
 
     def best(self, samples: Mapping[str, "array[int]"], batch_size: int, wanted: Mapping[str, dict[int, float]]) -> Iterator[str]:
         """A line of the best features of each sample."""
-        for names, batch in self._batches(samples, batch_size):
-            factors = [wanted.get(name, {}) for name in names]
-            scores_EK, units_EK = self._ranked(batch, factors)
+        has_factors = any(factor > 0 for row in wanted.values() for factor in row.values())
+        for names, batch in self._batches(samples, min(batch_size, rows_a_block(self.k))):
+            rows = [sorted(wanted.get(name, {}).items()) for name in names]
+            hidden = SparseBatch.from_lists([[unit for unit, factor in row if not factor] for row in rows]).to(self.network.device)
+            factors = _factors(rows).to(self.network.device) if has_factors else None
+            fields = {self.field: batch}
+            scores_EK, units_EK = top_k(self.network, fields, self.output, self.k, hidden, self.allowed, factors=factors)
             for name, scores, units in zip(names, scores_EK.tolist(), units_EK.tolist(), strict=True):
                 shown = (f"{self.items[unit]},{self.score_format % score}:" for score, unit in zip(scores, units, strict=True) if unit >= 0)
                 yield f"{name}\t{''.join(shown)}\n"
 
-    def values(self, samples: Mapping[str, "array[int]"], batch_size: int, layer: str | None) -> Iterator[str]:
-        """A line of the values of a layer's units for each sample."""
-        for names, batch in self._batches(samples, batch_size):
-            values = layer_values(self.network, {self.field: batch}, layer or self.output)
-            for name, row in zip(names, values.tolist(), strict=True):
-                yield f"{name}\t{','.join(self.score_format % value for value in row)}\n"
-
-    def _ranked(self, batch: SparseBatch, factors: Sequence[Mapping[int, float]]) -> tuple[Tensor, Tensor]:
-        """Scores [E, K] descending and units [E, K]; places that hold nothing hold -1."""
-        if all(factor == 0 for row in factors for factor in row.values()):
-            hidden = SparseBatch.from_lists([sorted(row) for row in factors]).to(self.network.device)
-            return top_k(self.network, {self.field: batch}, self.output, self.k, hidden, self.allowed)
-        scores_EL = layer_values(self.network, {self.field: batch}, self.output)[:, : len(self.items)].clone()
-        for example, row in enumerate(factors):
-            for unit, factor in row.items():
-                scores_EL[example, unit] = scores_EL[example, unit] * factor if factor else -torch.inf
-        ordered_EL, units_EL = torch.sort(scores_EL, dim=1, descending=True, stable=True)
-        units_EL = units_EL.masked_fill(ordered_EL == -torch.inf, -1)
-        return ordered_EL[:, : self.k], units_EL[:, : self.k]
+    def values(self, samples: Mapping[str, "array[int]"], batch_size: int, layer: str) -> Iterator[str]:
+        """The values of a layer's units for each sample, a line in pieces."""
+        together = max(1, min(batch_size, _VALUES_A_BLOCK // self.network.units[layer]))
+        for names, batch in self._batches(samples, together):
+            pieces: Iterable[Tensor] = layer_values(self.network, {self.field: batch}, layer)
+            if len(names) > 1:
+                pieces = [torch.cat(list(pieces), dim=1)]
+            for place, name in enumerate(names):
+                for number, piece in enumerate(pieces):
+                    yield "," if number else f"{name}\t"
+                    yield ",".join(self.score_format % value for value in piece[place].tolist())
+                yield "\n"
 
     def _batches(self, samples: Mapping[str, "array[int]"], size: int) -> Iterator[tuple[list[str], SparseBatch]]:
         pending = iter(samples.items())
@@ -123,22 +122,10 @@ class _Task:
             yield [name for name, _ in some], batch.to(self.network.device)
 
 
-def layer_values(network: Network, fields: Mapping[str, SparseBatch], layer: str) -> Tensor:
-    """The values float32 [E, units] of a layer outside training; every process must ask."""
-    with torch.no_grad():
-        activity = network.forward(network.prepare(fields, None), None)
-        if layer not in network.outputs:
-            return activity.values[layer]
-        output = network.met(layer, activity)
-        direct_EH, shards = network.direct(output, activity), output.weight.shards
-        sizes = [shards.size(shard) for shard in range(shards.count)]
-
-        def logits(shard: int) -> Tensor:
-            own_ES = output.tile(shard, 0, sizes[shard]).logits(direct_EH)
-            return torch.nn.functional.pad(own_ES, (0, max(sizes) - sizes[shard]))
-
-        found = output.exchange.gather(output.exchange.each(logits), output.where)
-        return activate(output.spec.activation, torch.cat([own_ES[:, :size] for own_ES, size in zip(found, sizes, strict=True)], dim=1))
+def _factors(rows: Sequence[Sequence[tuple[int, float]]]) -> SparseBatch:
+    """By what the scores of units are multiplied, example by example."""
+    kept = [[(unit, factor) for unit, factor in row if factor] for row in rows]
+    return SparseBatch.from_lists([[unit for unit, _ in row] for row in kept], [[factor for _, factor in row] for row in kept])
 
 
 def _rows(path: Path, index_of: Mapping[str, int]) -> dict[str, "array[int]"]:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from widenet.data.silence import in_silence
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data_set import Attribute
-from widenet.interop.dsstne.index_file import read_names, write_indexes
+from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.netcdf import writing
 from widenet.interop.dsstne.places import check_places
 
@@ -45,7 +46,7 @@ def generate(
     Memory holds the names, and 4 bytes an entry (8 with `analog`). Raises DataError, OptionError; nothing is then written.
     """
     out, features, samples = Path(out), Path(features), Path(samples)
-    tell = say or _in_silence
+    tell = say or in_silence
     check_places({"-o": out, "-f": features, "-s": samples})
     if new_features != "create" and not features.is_file():
         raise OptionError(f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f.")
@@ -59,10 +60,10 @@ def generate(
         text.read(path)
     if not text.extents:
         raise DataError(f"{source}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check the file.")
-    with writing(out) as file:
+    indexes = {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
+    with writing(out, indexes) as file:
         width = -(-max(1, len(text.index_of)) // WIDTH_STEP) * WIDTH_STEP
         num_entries = _write(file, name, width, text)
-        write_indexes({samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of})
     for warning in text.warnings():
         tell(warning)
     counts = f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,}, {num_entries:,} entries"
@@ -199,7 +200,3 @@ def _files(source: Path) -> list[Path]:
 
 def _numbered(names: list[str]) -> dict[str, int]:
     return {name: index for index, name in enumerate(names)}
-
-
-def _in_silence(text: str) -> None:
-    del text

@@ -8,11 +8,10 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.errors import DocumentError, OptionError
 from widenet.interop.dsstne.data import FACTS, import_data, is_listed_only
-from widenet.interop.dsstne.model_export import export_model, write_network
+from widenet.interop.dsstne.model_export import write_network
 from widenet.interop.dsstne.shared_folder import joined, shared_folder
 from widenet.model.build import build
-from widenet.parallel.group import by_leader
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.group import by_leader, device_for, exchange_for
 from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
 from widenet.spec.dsstne.network import Translation, is_dsstne, translation
@@ -21,7 +20,6 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.loop import Report
-from widenet.training.run_directory import RunDirectory
 
 SEED = 12134
 """DSSTNE's own, which no flag changes."""
@@ -54,9 +52,9 @@ def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, 
             teller.say(f"{run} holds a training that was cut short; going on.")
         elif initial is not None:
             check_training(network, training, dataset)
-            by_leader(exchange, lambda: write_initial(network, training, dataset, initial), "initial network")
+            write_initial(network, training, dataset, initial)
         model = train_run(network, training, dataset, run, resume=goes_on, report=report)
-    by_leader(model.network.exchange, lambda: export_model(_whole(run), out), "network")
+        write_network(model.network, training, _kinds(dataset), out, str(run))
     return model
 
 
@@ -77,18 +75,17 @@ def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tupl
 
 
 def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, out: Path) -> None:
-    """Write the network that a training begins with, for DSSTNE; raises FitError as `export_model` does."""
-    counts = {field: dataset.counts(field) for field in network.counted_fields}
-    built = build(network, training, dataset.fields, LocalExchange(training.shards), "cpu", counts)
-    write_network(built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out))
+    """Write the network that a training begins with, for DSSTNE; raises FitError as `export_model` does.
+
+    Every process that a launcher has started must call it, and builds its own shards alone.
+    """
+    counts, device = {field: dataset.counts(field) for field in network.counted_fields}, device_for(None)
+    built = build(network, training, dataset.fields, exchange_for(training.shards, device), device, counts)
+    write_network(built, training, _kinds(dataset), out, str(out))
 
 
-def _whole(run: Path) -> Model:
-    """The model of a finished run, all of its shards in this process."""
-    found = RunDirectory.open(run)
-    network = build(found.network, found.training, found.fields, LocalExchange(found.training.shards), "cpu")
-    found.model().load_into(network, with_state=False)
-    return Model(found, network)
+def _kinds(dataset: Dataset) -> dict[str, str]:
+    return {name: field.kind for name, field in dataset.fields.items()}
 
 
 def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, Any]:

@@ -76,7 +76,10 @@ class Whole:
 
 
 def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list[dict[str, Any]]:
-    """A layer in this project's words; of an output that pools, two. index: its place among `count`; place: where it stands."""
+    """A layer in this project's words; two of an output that pools, convolves or skips: what gives its units, and what is asked for them.
+
+    index: its place among `count`; place: where it stands.
+    """
     every = tuple(dict.fromkeys(key for keys in KEYS.values() for key in keys))
     first = Settings(values, place, every)
     usual = "Input" if index == 0 else "Output" if index == count - 1 else "Hidden"
@@ -88,14 +91,13 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list
     spoken: dict[str, Any] = {"name": found.text("Name", f"{kind.capitalize()}{index}")}
     if kind == "input":
         return [spoken | _input(found, spoken["name"], whole)]
-    if kind == "output" and form == "convolution":
-        raise found.wrong("Type", "of an output must be FullyConnected or Pooling. Add a fully connected layer behind it")
     sources = found.names("Source")
     if sources:
         spoken["source"] = sources if len(sources) > 1 else sources[0]
-    if form == "pooling" and kind == "output":
-        pool = spoken | {"name": f"{spoken['name']} pooled"} | _pooling(found, whole)
-        return [pool, _pooled_output(found, spoken["name"], pool["name"], whole)]
+    if kind == "output" and form != "pooling" and _dropout(found):
+        raise found.wrong("pDropout", "of an output must be 0: its units are compared with the targets")
+    if kind == "output" and (form != "full" or found.names("Skip")):
+        return _output_in_two(found, form, spoken, whole)
     if form == "pooling":
         return [spoken | _pooling(found, whole)]
     if form == "convolution":
@@ -124,21 +126,37 @@ def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
 
 
 def _output(found: Settings, name: str, units: int | str, whole: Whole) -> dict[str, Any]:
-    if found.names("Skip"):
-        raise found.wrong("Skip", "must be absent from an output, whose units widenet cuts into shards")
-    if _dropout(found):
-        raise found.wrong("pDropout", "of an output must be 0: its units are compared with the targets")
-    activation = _activation(found, whole)
-    spoken = {"kind": "output", "field": found.text("DataSet") or name, "units": units, "activation": activation, **whole.outputs}
+    return _asked(found, name, units, _activation(found, whole), whole) | _learnt(found, whole)
+
+
+def _asked(found: Settings, name: str, units: int | str, activation: Any, whole: Whole) -> dict[str, Any]:
+    """What an output says of its targets."""
+    spoken = {"name": name, "kind": "output", "field": found.text("DataSet") or name, "units": units, "activation": activation}
+    spoken |= whole.outputs
     if activation == "softmax" and spoken.pop("delta_boost", None):
         whole.notes.append(f"DeltaBoost has no effect on {found.place}, a SoftMax, in DSSTNE as here: left out.")
-    return spoken | _learnt(found, whole)
+    return spoken
 
 
-def _pooled_output(found: Settings, name: str, source: str, whole: Whole) -> dict[str, Any]:
-    """An output that takes what a pooling layer gives; DSSTNE computes no activation there."""
-    spoken = {"kind": "output", "name": name, "source": source, "field": found.text("DataSet") or name, "units": _units(found)}
-    return spoken | {"activation": "linear", "bias": False, "weightless": True, **whole.outputs}
+def _output_in_two(found: Settings, form: str, spoken: dict[str, Any], whole: Whole) -> list[dict[str, Any]]:
+    """A layer that gives bare units, and an output that takes them as they are; of what pools DSSTNE computes no activation."""
+    name, activation = spoken["name"], "linear" if form == "pooling" else _activation(found, whole)
+    units = "auto" if form == "convolution" else _units(found)
+    if form == "pooling":
+        before = {"name": f"{name} pooled"} | _pooling(found, whole)
+    elif form == "convolution":
+        before = {"name": f"{name} convolved"} | _convolution(found) | _bare(found, whole)
+    else:
+        if units == "auto":
+            raise found.wrong("N", "of an output with Skip must be a number")
+        before = {"name": f"{name} summed", "units": units} | _bare(found, whole)
+    taken = {"source": before["name"], "bias": False, "weightless": True}
+    return [spoken | before, _asked(found, name, units, activation, whole) | taken]
+
+
+def _bare(found: Settings, whole: Whole) -> dict[str, Any]:
+    """A layer's weights and what it adds, of the part of an output that another takes."""
+    return {"activation": "linear"} | _learnt(found, whole) | _skip(found)
 
 
 def _hidden(found: Settings, whole: Whole) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
-from widenet.training.optimizers.idled import Shrinkage
+from widenet.training.idle_steps import Shrinkage
 from widenet.transfer import sent
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Optimizer:
 
     def _faded(self, touched: RowGradient, idled: Tensor | None, numbers: Tensor) -> Tensor:
         """The same on a device, which knows the step's number by `table`; of rows that are none (-1) any number."""
-        if idled is None or self.idling is None:
+        if idled is None or self.idling is None or not len(idled):
             return torch.ones(len(touched), device=numbers.device)
         return self.idling.fade(numbers[0] - 1 - idled.index_select(0, touched.features_U.clamp_min(0)).double()).float()
 

@@ -1,0 +1,161 @@
+"""Networks along sequences that PyTorch wrote as ONNX, and nodes as no exporter here writes them: onnxruntime scores what the run does."""
+
+import warnings
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+from tests.interop.outcomes import scored
+from widenet.errors import DataError
+from widenet.interop.import_network import import_network
+
+ROWS = [[3, 1, 1, 8], [2, 0, 5, 5], [7, 7, 7, 7]]
+
+
+class Recurrent(nn.Module):
+    """An Embedding, one or two recurrent layers, and a product of the state at the end, picked in one of the usual ways."""
+
+    def __init__(self, kind, layers=1, batch_first=True, end="hidden", bias=True):
+        super().__init__()
+        self.table, self.end, self.batch_first = nn.Embedding(9, 5), end, batch_first
+        self.layers = getattr(nn, kind)(5, 6, layers, batch_first=batch_first, bias=bias)
+        self.scores = nn.Linear(6, 4)
+
+    def forward(self, items):
+        states, last = self.layers(self.table(items))
+        last = last[0] if isinstance(last, tuple) else last
+        if self.end == "hidden":
+            return self.scores(last[-1])
+        if self.end == "squeezed":
+            return self.scores(last.squeeze(0))
+        return self.scores(states[:, -1] if self.batch_first else states[-1])
+
+
+def exported(path, module, batch_first=True, dynamic=True):
+    torch.manual_seed(3)
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, -0.9, 0.9)
+    names = ("examples", "times") if batch_first else ("times", "examples")
+    axes = {"items": dict(enumerate(names)), "next": {0: "examples"}} if dynamic else None
+    given = torch.zeros((3, 4) if batch_first else (4, 3), dtype=torch.long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter about itself
+        torch.onnx.export(module.eval(), (given,), path, input_names=["items"], output_names=["next"], dynamic_axes=axes, dynamo=False)
+    return path
+
+
+def computed(path, rows):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"items": np.array(rows, np.int64)})[0]
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"layers": 2},
+        {"layers": 2, "end": "states", "bias": False},
+        {"batch_first": False, "end": "states"},
+        {"end": "squeezed"},
+        {"dynamic": False, "layers": 2},
+    ],
+    ids=str,
+)
+def test_what_pytorch_exports_scores_as_onnxruntime_computes_it(kind, form, tmp_path):
+    dynamic, batch_first = form.get("dynamic", True), form.get("batch_first", True)
+    module = Recurrent(kind, **{key: value for key, value in form.items() if key != "dynamic"})
+    path = exported(tmp_path / "m.onnx", module, batch_first, dynamic)
+    model = import_network(path, tmp_path / "run")
+    assert (model.run.fields["items"].kind, model.run.network.layer("items").last) == ("sequence", None if dynamic else 4)
+    wanted = computed(path, ROWS if batch_first else np.transpose(ROWS))
+    assert np.allclose(scored(model, items=ROWS)["next"], wanted, atol=1e-5)
+    if dynamic:
+        assert np.allclose(scored(model, items=[[4]])["next"], computed(path, [[4]]), atol=1e-5)
+
+
+def numbers(*shape):
+    return np.random.default_rng(sum(shape)).uniform(-0.9, 0.9, shape).astype(np.float32)
+
+
+def written(path, kind, *, output="end", inputs=None, end=(), **attributes):
+    """A model of single nodes: rows of a table, a recurrent node in the layout of batches first, and a product of its end."""
+    gates = {"GRU": 3, "LSTM": 4}[kind]
+    held = {"table": numbers(9, 5), "W": numbers(1, 6 * gates, 5), "R": numbers(1, 6 * gates, 6), "B": numbers(1, 12 * gates)}
+    held |= {
+        "first": numbers(1, 3, 6),
+        "lengths": np.full(3, 2, np.int32),
+        "axis": np.array([0]),
+        "scores": numbers(6, 4),
+        "last": np.array(-1),
+    }
+    usual = {"hidden_size": 6} | ({"linear_before_reset": 1} if kind == "GRU" else {})
+    nodes = [
+        helper.make_node("Gather", ["table", "items"], ["rows"]),
+        helper.make_node("Transpose", ["rows"], ["by time"], perm=[1, 0, 2]),
+        helper.make_node(
+            kind, inputs or ["by time", "W", "R", "B"], ["all", "last state", *(["memory"] if kind == "LSTM" else [])], **usual | attributes
+        ),
+        *(end or [helper.make_node("Squeeze", ["last state", "axis"], ["end"])]),
+        helper.make_node("MatMul", [output, "scores"], ["next"]),
+    ]
+    given = [helper.make_tensor_value_info("items", TensorProto.INT64, ["examples", "times"])]
+    gives = [helper.make_tensor_value_info("next", TensorProto.FLOAT, [None] * (4 if output == "all" else 2))]
+    graph = helper.make_graph(nodes, "m", given, gives, [numpy_helper.from_array(array, name) for name, array in held.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_single_nodes_score_as_onnxruntime_computes_them(kind, tmp_path):
+    path = written(tmp_path / "m.onnx", kind)
+    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)
+
+
+SLICED = [
+    helper.make_node("Constant", [], ["minus one"], value=numpy_helper.from_array(np.array([-1]))),
+    helper.make_node("Constant", [], ["far"], value=numpy_helper.from_array(np.array([2**62]))),
+    helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(np.array([1]))),
+    helper.make_node("Slice", ["all", "minus one", "far", "axis"], ["newest"]),
+    helper.make_node("Squeeze", ["newest", "axis"], ["of one direction"]),
+    helper.make_node("Squeeze", ["of one direction", "axis"], ["end"]),
+]
+
+
+def test_the_newest_position_may_be_sliced(tmp_path):
+    path = written(tmp_path / "m.onnx", "GRU", end=SLICED)
+    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "why"),
+    [
+        ("GRU", {"linear_before_reset": 0}, r"GRU with the reset gate before the product \(linear_before_reset=0\)"),
+        ("GRU", {"direction": "reverse"}, 'GRU with the direction "reverse"'),
+        ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh"]}, "LSTM with other activations, a clip or coupled gates"),
+        ("LSTM", {"clip": 3.0}, "LSTM with other activations, a clip or coupled gates"),
+        ("LSTM", {"inputs": ["by time", "W", "R", "B", "lengths"]}, "LSTM with lengths of its own for each sequence"),
+        ("LSTM", {"inputs": ["by time", "W", "R", "B", "", "first", "first"]}, "LSTM with a first state other than zeros, or peepholes"),
+        ("GRU", {"inputs": ["by time", "W", "R", "B", "", "first"]}, "GRU with a first state other than zeros, or peepholes"),
+        ("GRU", {"output": "all"}, "MatMul at every position of a sequence"),
+        ("LSTM", {"end": [helper.make_node("Squeeze", ["memory", "axis"], ["end"])]}, "the memory of an LSTM at its end"),
+        ("GRU", {"end": [helper.make_node("Gather", ["all", "axis"], ["end"])]}, "Gather at every position of a sequence"),
+    ],
+)
+def test_what_no_recurrent_layer_here_does_is_named(kind, change, why, tmp_path):
+    path = written(tmp_path / "m.onnx", kind, **change)
+    with pytest.raises(DataError, match=why):
+        import_network(path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_bidirectional_layer_is_named(tmp_path):
+    module = Recurrent("GRU")
+    module.layers, module.scores = nn.GRU(5, 6, batch_first=True, bidirectional=True), nn.Linear(12, 4)
+    module.end = "states"
+    with pytest.raises(DataError, match='GRU with the direction "bidirectional"'):
+        import_network(exported(tmp_path / "m.onnx", module), tmp_path / "run")
