@@ -34,7 +34,7 @@ from widenet.training.begin import begun
 from widenet.training.check import check_training
 from widenet.training.cuda_graph import check_recordable
 from widenet.training.interruption import interruption
-from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
+from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory
@@ -55,6 +55,7 @@ def train(
     cuda_graph: bool = False,
     report: Report | None = None,
     interrupted: Callable[[], bool] | None = None,
+    after_epoch: AfterEpoch | None = None,
 ) -> Model:
     """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
 
@@ -69,6 +70,7 @@ def train(
     cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps cannot be recorded.
     interrupted: asked in every step; true ends the training after it with a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and
     SIGTERM do so.
+    after_epoch: called in every process with the network and the number of finished epochs; what it asks of the exchange, all must ask.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
     Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
@@ -98,7 +100,7 @@ def train(
                 teller.say(f"torchrun has started this training again; it {goes_on}.")
             stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
             evaluation = _evaluation(training_spec, dataset, metric_k)
-            if not Training(run, net, rule, stream, evaluation, teller, state, cuda_graph).loop(stop):
+            if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph).loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, net, state, dataset, teller)
 

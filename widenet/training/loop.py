@@ -109,6 +109,8 @@ class Silence:
 
 _REMEDY = "Lower the learning rate, or set gradient_norm_limit."
 Evaluate = Callable[[Network], dict[str, float]]
+AfterEpoch = Callable[[Network, int], None]
+"""Called in every process with the network and the number of finished epochs, before a checkpoint says that they are."""
 
 
 class Training:
@@ -123,11 +125,12 @@ class Training:
         evaluate: Evaluate | None,
         report: Report,
         state: LoopState,
+        after_epoch: AfterEpoch | None = None,
         cuda_graph: bool = False,
     ) -> None:
         """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`."""
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
-        self.evaluate, self.report, self.state = evaluate, report, state
+        self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
         self.spec = run.training
         self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
         self.recorded = GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
@@ -219,6 +222,8 @@ class Training:
                     board.add_scalar(name, value, record["epoch"])
             board.flush()
         self.report.epoch(record)
+        if self.after_epoch is not None:
+            self.after_epoch(self.network, self.state.epoch)
         if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
             started = time.monotonic()
             self._checkpoint()
