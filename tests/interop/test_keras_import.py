@@ -255,6 +255,28 @@ def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own, tmp_path):
+    kernel = numbers(2, 2, 2, 4)
+    edges = {"strides": [1, 1], "padding": "valid", "use_bias": False, "data_format": "channels_last"}
+    last = [] if own else [layer("Softmax", "shares", axis=-1)]
+    for size, place in ((3, "refused"), (2, "taken")):
+        layers = [
+            layer("InputLayer", "image", batch_shape=[None, size, size, 2]),
+            layer("Conv2D", "edges", activation="softmax" if own else "linear", **edges),
+            *last,
+        ]
+        path = save(tmp_path / f"{place}.keras", "Sequential", {"layers": layers}, {"conv2d": ("edges", [kernel])})
+        if size == 3:
+            with pytest.raises(DataError, match="a softmax over the channels of each place"):
+                import_network(path, tmp_path / "run")
+            continue
+        images = torch.from_numpy(numbers(6, 2, 2, 2))
+        wanted = functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1)).flatten(1).softmax(1).numpy()
+        found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
+        assert np.allclose(next(iter(found.values())), wanted, atol=1e-6)
+
+
 BY_KERAS = """
 import sys
 import keras

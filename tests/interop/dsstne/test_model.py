@@ -8,7 +8,8 @@ import torch
 from tests.interop.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError, OptionError, WidenetError
+from widenet.errors import DataError, FitError, OptionError, WidenetError
+from widenet.interop.dsstne import netcdf
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
 from widenet.interop.import_network import import_network
@@ -268,6 +269,11 @@ def share(source, layer):
     return lambda file: [file.setncattr(f"weight1_{name}", value) for name, value in values.items()]
 
 
+def ends(source, layer):
+    """Makes the weights of the decoder lie between other layers."""
+    return lambda file: [file.setncattr(f"weight1_{key}", value) for key, value in {"inputLayer": source, "outputLayer": layer}.items()]
+
+
 def broken(path, layers, change):
     with netCDF4.Dataset(write_model(path, layers, connected(1, layers)), "a") as file:
         change(file)
@@ -285,6 +291,8 @@ def broken(path, layers, change):
         (lambda file: file.setncattr("layer0_Nx", np.uint32(11)), "variable 'weight0_weights' must hold 66 numbers; its shape is [60]."),
         (lambda file: file.setncattr("weights", np.uint32(1)), "must have weights from its source 'Hidden1'; they are missing."),
         (lambda file: file.setncattr("weight1_inputLayer", "None"), "must name layers; got 'None'."),
+        (ends("Input", "Hidden1"), "each of its sources, once; those of 'Input' to 'Hidden1' stand twice."),
+        (ends("Input", "Output"), "those of 'Input' to 'Output' belong to no source of 'Output'."),
         (lambda file: file.variables["weight1_bias"].__setitem__(3, np.nan), 'the weights "Output bias" must be finite numbers.'),
         (
             share("x", "y"),
@@ -303,3 +311,12 @@ def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(tmp_path, change
     assert str(caught.value).startswith(str(tmp_path / "x.nc"))
     assert message in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["x.nc"]
+
+
+def test_weights_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(netcdf, "_LITTLE_BYTES", 100)
+    monkeypatch.setattr(netcdf, "available_memory", lambda: 400)
+    layers = autoencoder()
+    write_model(tmp_path / "x.nc", layers, connected(1, layers))
+    with pytest.raises(DataError, match=r"variable 'weight0_weights' holds 60 values, for which 400 B of free memory are too few"):
+        import_model(tmp_path / "x.nc", tmp_path / "run")

@@ -203,6 +203,11 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     for end in (source, name):
         if end not in model.sides:
             raise DataError(f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}. {AGAIN}")
+    if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
+        what = "stand twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
+        raise DataError(
+            f"{file.path}: weights must lie between a layer and each of its sources, once; those of {source!r} to {name!r} {what}. {AGAIN}"
+        )
     is_full = model.layer(name)["Type"] == "FullyConnected"
     bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
     if file.whole(f"{prefix}bShared", default=0):
@@ -215,7 +220,7 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
 
 def _numbers(file: NetcdfFile, name: str, length: int | None) -> Numbers:
     column = file.column(name, length)
-    return column.numbers(0, len(column)).astype(np.float32)
+    return column.floats(0, len(column))
 
 
 def _check_connections(model: ModelFile) -> None:
