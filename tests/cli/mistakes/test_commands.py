@@ -59,7 +59,7 @@ SAID = {
     'knn search bad/v.txt --queries bad/v.txt --out likes.csv/x': 'widenet: likes.csv: File exists. Check the path and the disk.',
     'knn search bad/v.txt --queries bad/v.txt --device tpu --out OUT': 'widenet: device must be "cpu" or "cuda"; got "tpu".',
     'knn search bad/v.txt --queries bad/v.txt -k 0': "widenet knn search: Invalid value for '-k' / '--k': Input should be greater than or equal to 1. See `widenet knn search --help`.",
-    'knn like run Nobody': "widenet: items.arrow: no id and no title matches 'Nobody'. Give the id of one that it has, such as '0'.",
+    'knn like run Nobody': "widenet: no feature of the field \"items\" has the id or the title 'Nobody'. Give the id of one that it has, such as '0'.",
     'knn like bad Hobbit': 'widenet: bad is not a run: it has no network.json. Make one with "widenet train".',
     'knn like run Hobbit --layer taste': 'widenet: The network has no sparse input or output called "taste". Name one of history, next.',
     'knn export bad --out OUT': 'widenet: bad is not a run: it has no network.json. Make one with "widenet train".',
