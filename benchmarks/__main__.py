@@ -4,7 +4,23 @@ import argparse
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import exact, goodbooks, gowalla, gpu, ingest, kills, memory, parallel, plans, processes, sampled, sparse, speed, topk
+from benchmarks import (
+    exact,
+    goodbooks,
+    gowalla,
+    gpu,
+    ingest,
+    kills,
+    memory,
+    parallel,
+    plans,
+    processes,
+    sampled,
+    sparse,
+    speed,
+    topk,
+    trainers,
+)
 
 _SPEED: dict[str, ModuleType] = {
     "speed": speed,
@@ -15,7 +31,7 @@ _SPEED: dict[str, ModuleType] = {
     "parallel": parallel,
     "plans": plans,
 }
-_ALONE: dict[str, ModuleType] = {"gpu": gpu}
+_ALONE: dict[str, ModuleType] = {"trainers": trainers, "gpu": gpu}
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,

@@ -90,14 +90,15 @@ def write_ratings(path: Path, rows: int) -> int:
 
 def widenet(folder: str, memory: str | None = None) -> Callable[[int], dict[str, Any]]:
     """Ids, vocabulary by falling count, values, checksums: a dataset directory, forced to disk."""
-    from widenet.data.ingest import ingest
+    from widenet.data.ingest import ingest_with
+    from widenet.data.options import Options
 
     out, start = Path(folder) / f"widenet-{memory}", used_memory()
 
     def steps(number: int) -> dict[str, Any]:
         assert number == 1
         shutil.rmtree(out, ignore_errors=True)
-        manifest = ingest([Path(folder) / "ratings.csv"], out, value="rating", memory=memory)
+        manifest = ingest_with([Path(folder) / "ratings.csv"], out, Options(value="rating", memory=memory))
         entries = round(manifest.entries_per_example["items"] * manifest.num_examples)
         return {"users": manifest.num_examples, "entries": entries, "start_bytes": start}
 

@@ -27,11 +27,15 @@ BAGS = {
     "PyTorch, EmbeddingBag": ("torch_bags:eager", ["torch"], sys.executable),
     "PyTorch, EmbeddingBag, torch.compile": ("torch_bags:compiled", ["torch"], sys.executable),
 }
+NEXT = {
+    "PyTorch, linear_cross_entropy": ("torch_next:eager", ["torch"], sys.executable),
+    "PyTorch, linear_cross_entropy, torch.compile": ("torch_next:compiled", ["torch"], sys.executable),
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its batch, and whether programs with dense input could hold it."""
+    """A network, its batch, and whether programs with dense input could hold it. next_item: its target is one item beside the history."""
 
     title: str
     width: int
@@ -41,13 +45,15 @@ class Case:
     optimizer: str = "rmsprop"
     dense: bool = True
     examples: int = 8192
+    next_item: bool = False
 
     def programs(self, folder: Path) -> list[Program]:
         """widenet, the bound, widenet in bfloat16 where it fits in beside the others, the rivals."""
         job = {"hidden": self.hidden, "softmax": self.softmax, "batch": self.batch, "optimizer": self.optimizer, "threads": THREADS}
         bound = {"width": self.width, "hidden": self.hidden[-1], "batch": self.batch, "threads": THREADS}
-        rivals = {**(DENSE if self.dense else {}), **BAGS}
-        ours = Program("widenet", "benchmarks.steps.widenet_steps:train", {"folder": str(folder), **job}, ["widenet", "torch"])
+        rivals = NEXT if self.next_item else {**(DENSE if self.dense else {}), **BAGS}
+        own = {"folder": str(folder), **job, "target": "next" if self.next_item else "items"}
+        ours = Program("widenet", "benchmarks.steps.widenet_steps:train", own, ["widenet", "torch"])
         half = replace(ours, name="widenet, bfloat16", arguments={**ours.arguments, "precision": "bfloat16"})
         return [
             ours,
@@ -66,6 +72,7 @@ CASES = {
     "b256": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 256", 27_278, (128,), 256),
     "b1024": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 1024", 27_278, (128,), 1024),
     "c": Case("27,278 x 600 x 27,278, softmax, batch 512", 27_278, (600,), 512, softmax=True),
+    "next": Case("27,278 x 600 x 27,278, softmax, one item to come, batch 512", 27_278, (600,), 512, softmax=True, next_item=True),
     "d": Case("1,000,000 x 128 x 1,000,000, softmax, batch 1024", 1_000_000, (128,), 1024, softmax=True, dense=False, examples=4096),
     "e": Case("10,000,000 x 64 x 10,000,000, softmax, sgd, batch 1024", 10_000_000, (64,), 1024, True, "sgd", dense=False, examples=2048),
 }
@@ -85,7 +92,7 @@ def run(asked: argparse.Namespace) -> None:
     for name in asked.cases:
         with workplace() as folder:
             case = CASES[name]
-            facts = write_histories(folder, case.width, case.examples)
+            facts = write_histories(folder, case.width, case.examples, next_item=case.next_item)
             tables.append(_table(case, facts, measure(case.programs(folder), asked.rounds, asked.seconds)))
             print(tables[-1], flush=True)
     publish("speed", tables, asked.out)

@@ -24,11 +24,24 @@ def draw_histories(width: int, examples: int, seed: int = 0, features: int = FEA
     return found
 
 
-def write_histories(folder: Path, width: int, examples: int, features: int = FEATURES) -> dict[str, int]:
-    """The same histories twice: a dataset directory, and CSR arrays for other programs. Gives what they hold."""
+def write_histories(folder: Path, width: int, examples: int, features: int = FEATURES, next_item: bool = False) -> dict[str, int]:
+    """The same histories twice: a dataset directory, and CSR arrays for other programs. Gives what they hold.
+
+    next_item: in a second field "next", and as an array, one item an example beside its history.
+    """
     rows = draw_histories(width, examples, features=features)
-    dataset_from_lists(folder / "dataset", [row.tolist() for row in rows], width=width)
+    following = draw_next(width, examples if next_item else 0)
+    beside = {"next": [[item] for item in following.tolist()]} if next_item else None
+    dataset_from_lists(folder / "dataset", [row.tolist() for row in rows], width=width, sparse=beside)
     np.save(folder / "indptr.npy", np.cumsum([0, *map(len, rows)]).astype(np.int32))
     np.save(folder / "indices.npy", np.concatenate(rows).astype(np.int32))
     np.save(folder / "width.npy", width)
+    np.save(folder / "next.npy", following)
     return {"examples": examples, "width": width, "features an example": round(sum(map(len, rows)) / examples)}
+
+
+def draw_next(width: int, examples: int, seed: int = 1) -> np.ndarray:
+    """For every example one item, int64, as popular as those of histories. The last one has the last item: the field is as wide."""
+    items = (width * np.random.default_rng(seed).random(examples) ** _TOP).astype(np.int64)
+    items[-1:] = width - 1
+    return items

@@ -81,6 +81,15 @@ def test_documents_are_made_of_keywords_as_of_files():
     assert str(raised.value) == 'training.json: epochs must be a whole number, without quotes; got "3".'
 
 
+@pytest.mark.parametrize("kind", [widenet.Network, widenet.Training])
+def test_a_document_of_no_keywords_says_what_takes_a_file_or_plain_values(kind):
+    name = kind.__name__.removesuffix("Spec")
+    with pytest.raises(ArgumentError) as raised:
+        kind(3)
+    remedy = f"Give plain values to {name}.of, the path of a file to {name}.read. See `help(widenet.{name})`."
+    assert str(raised.value) == f"{name} takes its fields by name; got 3. {remedy}"
+
+
 class Odd:
     """Of no type that anything takes."""
 

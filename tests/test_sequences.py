@@ -45,7 +45,7 @@ def named(path, part="train"):
 
 
 def test_rows_come_by_time_and_of_equal_times_as_the_source_has_them(source, tmp_path):
-    manifest = ingest([source], tmp_path / "ds", sequence=True, time="time")
+    manifest = ingest([source], tmp_path / "ds", sequence=True, time="time").manifest
     assert named(tmp_path / "ds") == {"ann": "y x x", "ben": "z z x", "cat": "y"}
     assert (manifest.fields["items"].kind, manifest.fields["items"].has_values) == ("sequence", False)
     manifest.verify(tmp_path / "ds")
@@ -119,7 +119,7 @@ def test_lists_keep_their_order_and_their_repeats(lists):
     ],
 )
 def test_the_end_is_set_aside_and_one_stays(options, train, validation, heldout, lists, tmp_path):
-    manifest = split(lists, tmp_path / "ds", **options)
+    manifest = split(lists, tmp_path / "ds", **options).manifest
     manifest.verify(tmp_path / "ds")
     for part, rows in (("train", train), ("validation", validation), ("heldout", heldout)):
         if rows is None:

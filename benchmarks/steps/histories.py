@@ -15,8 +15,13 @@ def histories(folder: str) -> csr_matrix:
 
 def batches(matrix: csr_matrix, size: int) -> Iterator[csr_matrix]:
     """Batches without end, each of `size` examples."""
+    return (matrix[rows] for rows in orders(matrix.shape[0], size))
+
+
+def orders(examples: int, size: int) -> Iterator[np.ndarray]:
+    """The examples of each batch, without end."""
     order = np.random.default_rng(0)
     while True:
-        rows = order.permutation(matrix.shape[0])
+        rows = order.permutation(examples)
         for start in range(0, len(rows) - size + 1, size):
-            yield matrix[rows[start : start + size]]
+            yield rows[start : start + size]

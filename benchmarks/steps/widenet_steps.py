@@ -36,12 +36,13 @@ def train(
     threads: int,
     precision: str = "float32",
     device: str = "cpu",
+    target: str = "items",
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a network built as `widenet.train` builds it."""
+    """Steps of a network built as `widenet.train` builds it. target: the field of its output."""
     del threads  # the exchange takes every processor that is available, as every program does
     training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision})
     exchange = exchange_for(training.shards, torch.device(device))
-    return steps_of(folder, document(hidden, softmax), training, exchange, one_thread_an_operation, device)
+    return steps_of(folder, document(hidden, softmax, target), training, exchange, one_thread_an_operation, device)
 
 
 def steps_of(
@@ -80,10 +81,10 @@ def steps_of(
     return steps
 
 
-def document(hidden: Sequence[int], softmax: bool) -> NetworkSpec:
-    """A network from the field "items" to itself."""
+def document(hidden: Sequence[int], softmax: bool, target: str = "items") -> NetworkSpec:
+    """A network from the field "items" to itself, or to another."""
     trunk = [{"name": f"hidden {number}", "units": units} for number, units in enumerate(hidden, 1)]
-    output = {"name": "next", "kind": "output", "field": "items", "activation": "softmax" if softmax else "sigmoid"}
+    output = {"name": "next", "kind": "output", "field": target, "activation": "softmax" if softmax else "sigmoid"}
     return NetworkSpec.of({"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]})
 
 

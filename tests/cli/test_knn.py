@@ -1,6 +1,9 @@
 """`widenet knn`: what the library finds, as text."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,3 +82,23 @@ def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tm
     first, second = ended.out.splitlines()
     assert first == f"{tmp_path / 'index'}: 9 vectors, {(tmp_path / 'index').stat().st_size:,} bytes."
     assert second == "recall@3 1.0000 over 9 of its vectors, each without itself; 1 centres, 1 visited in searching."
+
+
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize("there", ["found", "found.keys"])
+def test_a_file_that_is_there_is_not_replaced(there, widenet):
+    Path(there).write_text("mine")
+    said = f"widenet: {there} exists already. Choose another --out, or remove it first.\n"
+    assert widenet("knn", "export", "a.txt", "--out", "found").err == said
+    if there == "found":
+        ended = widenet("knn", "search", "a.txt", "--queries", "queries.txt", "--out", there)
+        assert (ended.status, ended.out, ended.err) == (2, "", said)
+    assert Path(there).read_text() == "mine"
+
+
+@pytest.mark.usefixtures("vectors")
+def test_standard_output_that_is_full_is_one_sentence():
+    line = [sys.executable, "-m", "widenet", "knn", "search", "a.txt", "--queries", "queries.txt", "-k", "1"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device. Check the path and the disk.\n")

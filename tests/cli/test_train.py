@@ -4,10 +4,14 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from widenet.data.dataset import Dataset
+from widenet.data.overlap import trained_on
 from widenet.runs import Model, train
 
 
@@ -116,3 +120,33 @@ def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, worl
     ended = widenet("train", "--data", "data", "--out", run, "--resume")
     assert (ended.status, ended.err.splitlines()[0]) == (0, "Going on after epoch 1, step 1.")
     assert Model.load(run).fingerprint() == Model.load(world / "run").fingerprint()
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_start_from_another_split_says_what_of_this_one_it_has_seen_and_so_does_its_evaluation(widenet, tmp_path):
+    other, run, again = tmp_path / "other", tmp_path / "run", tmp_path / "again"
+    shares = ["--heldout", 0.25, "--validation", 0.25, "--seed", 1]
+    assert widenet("data", "split", "whole", "--out", other, *shares).status == 0
+    line = ["train", "network.json", "training.json", "--data", other, "--out"]
+    first, second = Dataset.open("data"), Dataset.open(other)
+    seen = {part: trained_on(second, "items", part, first) for part in ("validation", "heldout")}
+    held = second.fields["items"].num_entries
+    said = f"{other} does not hold the examples that {Path.cwd()}/run, with whose weights {run} began, was trained on: of the"
+    parts = f"{held['validation'] + held['heldout']} entries of its validation and heldout parts, {sum(seen.values())} were trained on."
+    began = widenet(*line, run, "--from", "run")
+    assert (began.status, began.err.splitlines()[0]) == (0, f"{said} {parts} Its metrics will be too good.")
+    evaluated = widenet("evaluate", run, "--data", other, "--json").err
+    assert evaluated == f"{said} {held['heldout']} entries of its heldout part, {seen['heldout']} were trained on.\n"
+    assert "trained on" not in widenet("train", "network.json", "training.json", "--data", "data", "--out", again, "--from", "run").err
+    assert widenet("evaluate", again, "--data", "data", "--json").err == ""
+
+
+def test_standard_output_that_is_full_costs_the_exit_status_and_not_the_training(inside, tmp_path):
+    run = tmp_path / "run"
+    line = [sys.executable, "-m", "widenet", "train", "network.json", "training.json", "--data", "data", "--out", str(run)]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "widenet: standard output: No space left on device. Check the path and the disk."
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (2, said)
+    assert (run / "report.html").is_file()
+    assert Model.load(run).fingerprint() == Model.load(inside / "run").fingerprint()

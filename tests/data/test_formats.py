@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
+from widenet.data.formats import text
 from widenet.data.formats.source import Reading
 from widenet.data.formats.table import opened
 from widenet.data.ingest import ingest
@@ -101,7 +102,7 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
     expected = 'books.csv: column "id" must hold ids of items, such as "x"; none is one. Name the column with --title-id.'
     assert refusal(interactions, tmp_path, titles=books) == expected
     assert refusal(interactions, tmp_path, titles=source("t.csv", "id,name\nx\n")).startswith("t.csv: line 2: must have 2 columns; got 1.")
-    assert ingest([interactions], tmp_path / "ds", titles=books, title_id="isbn").source["items_with_title"] == 1
+    assert ingest([interactions], tmp_path / "ds", titles=books, title_id="isbn").manifest.source["items_with_title"] == 1
 
 
 def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
@@ -189,8 +190,12 @@ def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
     [
         ("a.txt", "1 2 3\n4 5\n", "adjacency (the first word of a line is the user): user = user, item = item"),
         ("b.csv", "u1,i1,stars\n1,2,3\n", "csv (commas, line 1 names the columns): user = u1, item = i1, value = stars"),
-        ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3"),
-        ("d.tsv", "user\titem\tprice, sum\na\tb\t1,50\n", "csv (tabs, line 1 names the columns): user = user, item = item"),
+        ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3; not read: 4"),
+        (
+            "d.tsv",
+            "user\titem\tprice, sum\na\tb\t1,50\n",
+            "csv (tabs, line 1 names the columns): user = user, item = item; not read: price, sum",
+        ),
     ],
 )
 def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
@@ -273,7 +278,7 @@ def test_a_json_line_that_holds_no_item_is_refused_wherever_it_is(tmp_path, sour
 
 def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_empty(tmp_path, source):
     path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
-    manifest = ingest(path, tmp_path / "ds", item="items", time="times")
+    manifest = ingest(path, tmp_path / "ds", item="items", time="times").manifest
     assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)
 
 
@@ -299,3 +304,24 @@ def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
 def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(tmp_path / "pipe.csv", tmp_path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n\n\n\n"], ids=ascii)
+@pytest.mark.parametrize("line", ["a", "abc", "abcdefgh"])
+def test_the_last_line_may_have_so_many_bytes_and_no_more(tmp_path, monkeypatch, pack, end, line):
+    monkeypatch.setattr(text, "_PIECE_BYTES", 3)
+    path = tmp_path / "a.csv"
+    path.write_bytes(pack(f"the longest line\n1\r\n{line}{end}".encode()))
+    text.TextFile(path).check_end(len(line))
+    with pytest.raises(DataError, match="the last line must have at most"):
+        text.TextFile(path).check_end(len(line) - 1)
+
+
+def test_the_end_of_a_file_is_looked_at_once(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\nb\n")
+    file = text.TextFile(path)
+    file.check_end(1)
+    path.unlink()
+    file.check_end(1)

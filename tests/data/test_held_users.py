@@ -85,7 +85,7 @@ def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
 
 
 def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, whole):
-    divided = split(whole.path, tmp_path / "divided", heldout=0.2)
+    divided = split(whole.path, tmp_path / "divided", heldout=0.2).manifest
     assert divided
     with pytest.raises(DataError, match="divided: field 'items' has a heldout part already"):
         split_users(tmp_path / "divided", tmp_path / "a", tmp_path / "b", users=0.3)

@@ -48,7 +48,7 @@ def test_a_dataset_equals_plain_dictionaries(tmp_path, source, ratings, suffix):
     if suffix == "parquet":
         columns = [pa.array(column) for column in zip(*ratings, strict=True)]
         pq.write_table(pa.table(columns, names=["user", "item", "rating", "time"]), path)
-    manifest = ingest([path], tmp_path / "ds", value="rating", time="time")
+    manifest = ingest([path], tmp_path / "ds", value="rating", time="time").manifest
     expected = last_by_time(ratings)
     by_user = defaultdict(dict)
     for (user, item), value in expected.items():
@@ -83,7 +83,7 @@ def test_of_values_at_one_time_the_largest_counts(tmp_path, source):
 def test_a_least_value_filters_after_merging_and_leaves_no_values(tmp_path, source, ratings):
     path = source("ratings.csv", text_of(ratings))
     kept = {pair: value for pair, value in last_by_time(ratings).items() if value >= 4}
-    manifest = ingest([path], tmp_path / "binary", min_value=4, time="time")
+    manifest = ingest([path], tmp_path / "binary", min_value=4, time="time").manifest
     rows = rows_of(Dataset.open(tmp_path / "binary"))
     assert {(user, item) for user, row in rows.items() for item in row} == set(kept)
     assert not manifest.fields["items"].has_values
@@ -106,7 +106,7 @@ def test_numbers_sort_by_value_and_text_by_bytes(tmp_path, source):
 
 def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_path, source):
     path = source("train.txt", "0 5 3\n2\n1 4\n0  3 9 \r\n\n")
-    manifest = ingest([path], tmp_path / "ds")
+    manifest = ingest([path], tmp_path / "ds").manifest
     assert rows_of(Dataset.open(tmp_path / "ds")) == {"0": {"5": 1.0, "3": 1.0, "9": 1.0}, "1": {"4": 1.0}, "2": {}}
     assert manifest.source["train_duplicates_merged"] == 1
 
@@ -114,7 +114,7 @@ def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_pa
 def test_heldout_adds_users_and_items_and_loses_what_train_has(tmp_path, source):
     train = source("train.txt", "0 5 3\n1 3\n")
     test = source("test.txt", "0 3 8\n7 5\n")
-    manifest = ingest([train], tmp_path / "ds", heldout=test)
+    manifest = ingest([train], tmp_path / "ds", heldout=test).manifest
     dataset = Dataset.open(tmp_path / "ds")
     assert rows_of(dataset) == {"0": {"5": 1.0, "3": 1.0}, "1": {"3": 1.0}, "7": {}}
     assert rows_of(dataset, "heldout") == {"0": {"8": 1.0}, "1": {}, "7": {"5": 1.0}}
@@ -139,7 +139,7 @@ def test_a_source_given_twice_changes_nothing(tmp_path, source):
 
 def test_titles_are_joined_by_id(tmp_path, source):
     books = source("books.csv", 'id,title\n1,"One, two"\n2,\n9,Nine\n')
-    manifest = ingest([source("r.csv", "user,item\na,1\na,2\n")], tmp_path / "ds", titles=books)
+    manifest = ingest([source("r.csv", "user,item\na,1\na,2\n")], tmp_path / "ds", titles=books).manifest
     assert Dataset.open(tmp_path / "ds").vocabulary("items").titles([0, 1]) == ["One, two", "2"]
     assert manifest.source["items_with_title"] == 1
 
@@ -205,7 +205,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
 
 def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):
     folder = real_data / "gowalla"
-    manifest = ingest([folder / "train.txt"], tmp_path / "ds", heldout=folder / "test.txt")
+    manifest = ingest([folder / "train.txt"], tmp_path / "ds", heldout=folder / "test.txt").manifest
     assert (manifest.num_examples, manifest.fields["items"].width) == (29_858, 40_981)
     assert manifest.fields["items"].num_entries == {"train": 810_128, "heldout": 217_242}
     dataset = Dataset.open(tmp_path / "ds")
@@ -219,7 +219,7 @@ def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):
 
 def test_goodbooks_has_its_counts_and_titles(tmp_path, real_data):
     folder = real_data / "goodbooks-10k"
-    manifest = ingest([folder / "to_read.csv"], tmp_path / "ds", titles=folder / "books.csv")
+    manifest = ingest([folder / "to_read.csv"], tmp_path / "ds", titles=folder / "books.csv").manifest
     assert (manifest.num_examples, manifest.fields["items"].width) == (48_871, 9_986)
     assert manifest.fields["items"].num_entries == {"train": 912_705}
     dataset = Dataset.open(tmp_path / "ds")

@@ -37,7 +37,7 @@ def after(tmp_path, source, ids):
 
 
 def test_known_features_stay_at_their_indices_and_unknown_ones_are_left_out_and_counted(after, ids, tmp_path):
-    manifest = ingest(after, tmp_path / "after", vocabulary=tmp_path / "before")
+    manifest = ingest(after, tmp_path / "after", vocabulary=tmp_path / "before").manifest
     dataset = Dataset.open(tmp_path / "after")
     assert named(dataset) == [(ids["z"], "The Z", 2), (ids["x"], ids["x"], 0), (ids["y"], ids["y"], 0)]
     assert rows_of(dataset) == {"d": {ids["z"]: 1}, "f": {ids["z"]: 1}}
@@ -47,7 +47,7 @@ def test_known_features_stay_at_their_indices_and_unknown_ones_are_left_out_and_
 
 def test_new_features_are_appended_by_falling_count(after, ids, tmp_path, source):
     titles = source("more.csv", f"id,title\n{ids['w']},The W\n")
-    manifest = ingest(after, tmp_path / "after", vocabulary=tmp_path / "before", grow=True, titles=titles)
+    manifest = ingest(after, tmp_path / "after", vocabulary=tmp_path / "before", grow=True, titles=titles).manifest
     dataset = Dataset.open(tmp_path / "after")
     ordered = [("z", 2), ("x", 0), ("y", 0), ("w", 2), ("new", 1), ("rare", 1)]
     shown = {ids["z"]: "The Z", ids["w"]: "The W"}
@@ -78,7 +78,7 @@ def test_further_fields_keep_their_features_too(tmp_path, source, grow, countrie
     before = source("before.csv", "user,item,country\na,x,be\nb,x,be\nb,x,at\n")
     after = source("after.csv", "user,item,country\nc,x,ch\nd,x,ch\nd,x,at\n")
     ingest(before, tmp_path / "before", sparse={"country": "country"})
-    manifest = ingest(after, tmp_path / "after", sparse={"country": "country"}, vocabulary=tmp_path / "before", grow=grow)
+    manifest = ingest(after, tmp_path / "after", sparse={"country": "country"}, vocabulary=tmp_path / "before", grow=grow).manifest
     dataset = Dataset.open(tmp_path / "after")
     assert named(dataset, "country") == [(name, name, count) for name, count in countries]
     assert manifest.source.get("country_not_in_vocabulary") == (None if grow else 1)

@@ -33,7 +33,7 @@ def test_any_number_of_buckets_gives_the_same_bytes(tmp_path, source, monkeypatc
 
 def test_users_who_do_not_stay_do_not_decide_the_order_of_the_others(tmp_path, source):
     ratings = source("r.csv", "user,item,rating\n10,x,5\n9,x,5\nanna,x,1\n9,y,4\n9,y,1\n10,z,2\n")
-    manifest = ingest([ratings], tmp_path / "ds", min_value=3)
+    manifest = ingest([ratings], tmp_path / "ds", min_value=3).manifest
     dataset = Dataset.open(tmp_path / "ds")
     assert dataset.ids(slice(None)) == ["9", "10"]
     assert dataset.sparse("items", slice(None)).indices.tolist() == [0, 1, 0]

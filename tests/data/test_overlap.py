@@ -32,4 +32,12 @@ def test_the_table_of_ids_is_made_once(monkeypatch, tmp_path):
     rows = [[0], [1], [2], [0]]
     data = dataset_from_lists(tmp_path / "data", rows, heldout=rows, width=3)
     assert overlap.trained_on(data, "items", "heldout", data) == 4
-    assert tables == [pa.ChunkedArray]
+    assert tables == [pa.ChunkedArray] * 2  # of features, and of examples
+
+
+def test_features_are_known_by_their_names(tmp_path):
+    training = dataset_from_lists(tmp_path / "training", [[0, 1], [2]], ids=["a", "b"], item_ids=["x", "y", "z"])
+    data = dataset_from_lists(
+        tmp_path / "data", [[], []], heldout=[[0, 1, 4], [2, 3]], ids=["a", "b"], item_ids=["new", "x", "y", "z", "y2"]
+    )
+    assert overlap.trained_on(data, "items", "heldout", training) == 2

@@ -53,7 +53,7 @@ def values_of(by_user):
 def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch, rows_per_bucket):
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", rows_per_bucket)
     path, rows = log
-    manifest = ingest(path, tmp_path / "ds", value="value", time="time", since=50, until=450, min_user_items=4, min_item_users=3)
+    manifest = ingest(path, tmp_path / "ds", value="value", time="time", since=50, until=450, min_user_items=4, min_item_users=3).manifest
     inside = [row for row in rows if 50 <= row[3] < 450]
     left = last_of(inside)
     num_users, num_items = len(left), len({item for row in left.values() for item in row})

@@ -35,7 +35,7 @@ def names_of(dataset, field):
 def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memory):
     given = pd.read_csv(users, dtype={"tag": "string"}) if in_memory else users
     options = {"sparse": {"country": "country", "tag": "tag"}, "dense": {"profile": ["age", "income"]}, "weight": "counts"}
-    manifest = ingest(log, tmp_path / "whole", users=given, **options)
+    manifest = ingest(log, tmp_path / "whole", users=given, **options).manifest
     for folder in (tmp_path / "whole", tmp_path / "parts"):
         if folder.name == "parts":
             split(tmp_path / "whole", folder, heldout=0.3)

@@ -123,7 +123,7 @@ TABLES = {
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_kind_of_table_gives_the_dataset_of_the_csv(tmp_path, digest, kind):
-    manifest = ingest(TABLES[kind](), tmp_path / "ds", value="value")
+    manifest = ingest(TABLES[kind](), tmp_path / "ds", value="value").manifest
     assert contents(tmp_path / "ds") == digest
     assert (manifest.name, manifest.source["sources"]) == ("the table", ["the table"])
 
@@ -243,7 +243,7 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     bad = ['9,"open,1\n', "9,x\n", "9,x,five\n", ",x,1\n"]
     text = "user,item,value\n" + "".join([bad[0], *lines[:3], *bad[1:], *lines[3:]])
     path, said = source("r.csv", text), []
-    manifest = ingest(path, tmp_path / "ds", value="value", skip_bad_lines=4, on_progress=said.append)
+    manifest = ingest(path, tmp_path / "ds", value="value", skip_bad_lines=4, on_progress=said.append).manifest
     first = f"{path}: line 2: must be CSV; unexpected end of data. Close the quotes, or remove them."
     assert f"skipped 4 bad lines; the first: {first}" in said
     assert manifest.source["train_lines_skipped"] == 4
@@ -267,7 +267,7 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
 def test_bad_lines_are_skipped_in_every_kind_of_text(tmp_path, source, digest, name, text, bad, pack):
     lines = text.splitlines(keepends=True)
     path = source(name, pack("".join([lines[0], bad[0], *lines[1:], bad[1]])))
-    manifest = ingest(path, tmp_path / "ds", value="3" if name == "d.dat" else "value", skip_bad_lines=2)
+    manifest = ingest(path, tmp_path / "ds", value="3" if name == "d.dat" else "value", skip_bad_lines=2).manifest
     assert manifest.source["train_lines_skipped"] == 2
     assert contents(tmp_path / "ds") == digest
 

@@ -114,7 +114,7 @@ def test_a_wrong_seed_is_refused(tmp_path, whole, seed):
 
 
 def test_the_largest_seed_is_right(tmp_path, whole):
-    assert split(whole.path, tmp_path / "ds", heldout=0.1, seed=2**63 - 1).source["split"]["seed"] == 2**63 - 1
+    assert split(whole.path, tmp_path / "ds", heldout=0.1, seed=2**63 - 1).manifest.source["split"]["seed"] == 2**63 - 1
 
 
 def test_a_dense_field_cannot_be_split(tmp_path, whole):

@@ -38,7 +38,7 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
 
 
 def test_titles_may_be_a_table_in_memory(tmp_path, log):
-    manifest = ingest(log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]}))
+    manifest = ingest(log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})).manifest
     assert titles_of(tmp_path / "ds") == ["One", "2"]
     assert manifest.source["items_with_title"] == 1
 

@@ -1,8 +1,10 @@
 """Writing: rules checked, published whole or not at all."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from widenet.data import writer
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.rules import FieldLayout
@@ -96,3 +98,14 @@ def test_a_batch_has_lists_of_so_many_entries_unless_it_is_one_row(size):
     pieces = pa.Table.from_batches([rows]).to_batches(max_chunksize=size)
     again = list(rebatched(pieces, rows.schema, 4, 3))
     assert [each.column("items").to_pylist() for each in again] == [[[0], [0, 1]], [[0]], [[0, 1, 2, 3]], [[], [1]]]
+
+
+def test_a_vocabulary_is_cut_into_blocks_and_names_features_by_index_where_nobody_named_them(monkeypatch):
+    monkeypatch.setattr(writer, "VOCABULARY_ROWS_PER_BATCH", 2)
+    plain = list(writer.vocabulary_rows(5))
+    assert [each.num_rows for each in plain] == [2, 2, 1]
+    assert pa.Table.from_batches(plain).to_pydict() == {"id": list("01234"), "title": [None] * 5, "count": [0] * 5}
+    counts = np.zeros(3, np.int64)
+    rows = writer.vocabulary_rows(3, list("abc"), ["A", None, "C"], counts)
+    counts[2] = 7  # counted before they are asked for
+    assert pa.Table.from_batches(list(rows)).to_pydict() == {"id": list("abc"), "title": ["A", None, "C"], "count": [0, 0, 7]}

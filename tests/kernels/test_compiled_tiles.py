@@ -2,13 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import softplus
 
 from widenet.kernels.compiled_tiles import Entries, compiled_tiles
 
-NOTHING = Entries(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+NOTHING, ONES = Entries(np.zeros(0, np.int64), np.zeros(0, np.int64)), np.ones(2, np.float32)
 
 
 def drawn(*shape, seed=0):
@@ -18,7 +19,7 @@ def drawn(*shape, seed=0):
 def softplus_sums(z_ET):
     """Sums float64 [E] and slopes [E, T] of the cross-entropy under a sigmoid, where nothing is a target."""
     slopes = [z_E1T.clone() for z_E1T in z_ET.split(1)]
-    sums = [compiled_tiles(torch.float32).sigmoid(z_T, None, NOTHING, None, torch.ones(1), torch.ones(1))[0] for z_T in slopes]
+    sums = [compiled_tiles(torch.float32).sigmoid(z_T, None, NOTHING, None, ONES[:1], ONES[:1])[0] for z_T in slopes]
     return torch.tensor(sums, dtype=torch.float64), torch.cat(slopes)
 
 
@@ -49,7 +50,7 @@ def test_any_number_of_undecided_units_is_summed():
 def entries_of(examples, units, num_entries, seed):
     """Distinct places in order of units, then examples, and a value for each, zero among them."""
     places = torch.randperm(examples * units, generator=torch.Generator().manual_seed(seed))[:num_entries].sort().values
-    return Entries(places % examples, places // examples), drawn(num_entries, seed=seed).clamp_min(0)
+    return Entries((places % examples).numpy(), (places // examples).numpy()), drawn(num_entries, seed=seed).clamp_min(0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -64,7 +65,9 @@ def test_targets_take_the_place_of_other_units(with_bias, with_values, dtype):
     t_ET = torch.zeros(examples, units, dtype=torch.float64)
     t_ET[entries.examples_Z, entries.units_Z] = values_Z.double() if with_values else 1.0
     weight_ET = torch.where(t_ET > 0, target_E[:, None], other_E[:, None]).double()
-    loss, bias_gradient_T = compiled_tiles(dtype).sigmoid(logits_ET, bias_T, entries, values_Z if with_values else None, target_E, other_E)
+    given = values_Z.numpy() if with_values else None
+    later = Entries(entries.examples_Z, entries.units_Z + 7).within(slice(None), 7)
+    loss, bias_gradient_T = compiled_tiles(dtype).sigmoid(logits_ET, bias_T, later, given, target_E.numpy(), other_E.numpy())
     assert loss == pytest.approx(float(((softplus(z_ET, threshold=100.0) - t_ET * z_ET) * weight_ET).sum()), rel=1e-6)
     slope_ET = (torch.sigmoid(z_ET) - t_ET) * weight_ET
     torch.testing.assert_close(logits_ET.double(), slope_ET, rtol=2.0**-8 if dtype == torch.bfloat16 else 1e-6, atol=1e-6)
@@ -81,13 +84,15 @@ def test_a_softmax_over_tiles_is_that_over_all_units(units, dtype):
     peak_E, total_E = torch.full((examples,), -torch.inf), torch.zeros(examples, dtype=torch.float64)
     z_EL = (logits_EL.float() + bias_L).double()
     for start, stop in halves:
-        found_Z = tiles.add_softmax_sums(logits_EL[:, start:stop].contiguous(), bias_L[start:stop], entries, peak_E, total_E)
+        found_Z, sums = torch.empty(len(pulls_Z)), (peak_E.numpy(), total_E.numpy())
+        tiles.add_softmax_sums(logits_EL[:, start:stop].contiguous(), bias_L[start:stop], entries, found_Z.numpy(), *sums)
         torch.testing.assert_close(found_Z.double(), z_EL[:, start:stop][entries.examples_Z, entries.units_Z])
     log_sum_E = peak_E.double() + total_E.log()
     torch.testing.assert_close(log_sum_E, torch.logsumexp(z_EL, dim=1), rtol=1e-6, atol=1e-6)
     for start, stop in halves:
         delta_ET = logits_EL[:, start:stop].contiguous()
-        bias_gradient_T = tiles.softmax(delta_ET, bias_L[start:stop], entries, pulls_Z, log_sum_E.float(), coupling_E)
+        rows = log_sum_E.float().numpy(), coupling_E.numpy()
+        bias_gradient_T = tiles.softmax(delta_ET, bias_L[start:stop], entries, pulls_Z.numpy(), *rows)
         expected_ET = torch.softmax(z_EL, dim=1)[:, start:stop] * coupling_E[:, None].double()
         expected_ET[entries.examples_Z, entries.units_Z] -= pulls_Z.double()
         torch.testing.assert_close(delta_ET.double(), expected_ET, rtol=2.0**-8 if dtype == torch.bfloat16 else 4e-6, atol=1e-6)
@@ -95,19 +100,19 @@ def test_a_softmax_over_tiles_is_that_over_all_units(units, dtype):
 
 
 def test_of_a_target_that_is_named_twice_the_last_counts():
-    twice, values_Z = Entries(torch.tensor([0, 0, 1]), torch.tensor([1, 1, 1])), torch.tensor([3.0, 2.0, 1.0])
-    once, ones_E, tiles = Entries(torch.tensor([0, 1]), torch.tensor([1, 1])), torch.ones(2), compiled_tiles(torch.float32)
+    twice, values_Z = Entries(np.array([0, 0, 1]), np.array([1, 1, 1])), np.array([3.0, 2.0, 1.0], np.float32)
+    once, tiles = Entries(np.array([0, 1]), np.array([1, 1])), compiled_tiles(torch.float32)
     logits_ET, expected_ET = drawn(2, 3), drawn(2, 3)
-    slopes_T = tiles.sigmoid(logits_ET, None, twice, values_Z, ones_E, ones_E)[1]
-    assert torch.equal(slopes_T, tiles.sigmoid(expected_ET, None, once, values_Z[1:], ones_E, ones_E)[1])
+    slopes_T = tiles.sigmoid(logits_ET, None, twice, values_Z, ONES, ONES)[1]
+    assert torch.equal(slopes_T, tiles.sigmoid(expected_ET, None, once, values_Z[1:], ONES, ONES)[1])
     assert torch.equal(logits_ET, expected_ET)
-    slopes_T = tiles.softmax(logits_ET, None, twice, values_Z, ones_E, ones_E)
-    assert torch.equal(slopes_T, tiles.softmax(expected_ET, None, once, values_Z[1:], ones_E, ones_E))
+    slopes_T = tiles.softmax(logits_ET, None, twice, values_Z, ONES, ONES)
+    assert torch.equal(slopes_T, tiles.softmax(expected_ET, None, once, values_Z[1:], ONES, ONES))
     assert torch.equal(logits_ET, expected_ET)
 
 
 def test_rounding_to_bfloat16_is_torchs_also_halfway_between_two_numbers():
     exact_E = 1 + torch.arange(1024) * 2.0**-10
     half_ET = torch.zeros(1024, 1, dtype=torch.bfloat16)
-    compiled_tiles(torch.bfloat16).softmax(half_ET, None, NOTHING, torch.zeros(0), torch.zeros(1024), exact_E)
+    compiled_tiles(torch.bfloat16).softmax(half_ET, None, NOTHING, np.zeros(0, np.float32), np.zeros(1024, np.float32), exact_E.numpy())
     assert torch.equal(half_ET[:, 0], exact_E.bfloat16())

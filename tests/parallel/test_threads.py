@@ -1,5 +1,6 @@
-"""Worker threads have one torch thread each, whatever the process had when they first worked."""
+"""Worker threads have one torch thread each, whatever the process had when they first worked; none is left alone with a failure."""
 
+import pytest
 import torch
 
 from widenet.parallel.threads import Workers, one_thread_an_operation
@@ -10,8 +11,30 @@ def test_a_worker_keeps_to_one_torch_thread_even_if_it_first_works_outside():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        workers.run(lambda shard: torch.full((1_000_000,), float(shard)), range(8))
+        assert set(workers.run(lambda _: torch.get_num_threads(), range(8))) == {1}
+        assert torch.get_num_threads() == 2
         with one_thread_an_operation():
             assert set(workers.run(lambda _: torch.get_num_threads(), range(8))) == {1}
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_what_was_found_comes_in_the_order_asked_for(threads):
+    assert Workers(threads).run(lambda shard: 10 * shard, range(3, 6)) == [30, 40, 50]
+
+
+def test_a_failure_is_told_when_all_that_had_begun_is_done():
+    done = []
+
+    def work(shard):
+        if shard == 1:
+            raise ValueError("shard 1")
+        done.append(shard)
+
+    with pytest.raises(ValueError, match="shard 1"):
+        Workers(2).run(work, range(1000))
+    told = len(done)
+    assert 0 in done
+    assert Workers(2).run(lambda shard: shard, range(2)) == [0, 1]
+    assert len(done) == told

@@ -38,7 +38,8 @@ def test_an_amount_may_be_of_something_else():
         ("80 GiB", 80 * 2**30),
         ("24e9", 24 * 10**9),
         ("1.5tb", 1_500_000_000_000),
-        ("500", 500),
+        ("500B", 500),
+        ("1000000", 1_000_000),
         ("2M", 2_000_000),
         (" 16 gib ", 16 * 2**30),
     ],
@@ -51,3 +52,11 @@ def test_amounts_are_read(text, number):
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(OptionError, match=r"^--memory must be an amount of bytes above 0, such as 141GB; got "):
         bytes_of(text, "--memory")
+
+
+@pytest.mark.parametrize(("text", "number"), [("80", "80"), ("1.5", "1"), ("999999", "999,999"), ("80e3", "80,000")])
+def test_a_bare_number_that_lacks_its_unit_is_refused(text, number):
+    said = f'--memory must have a unit; got "{text}", which are {number} bytes. Write {text}GB, if that is meant.'
+    with pytest.raises(OptionError) as refused:
+        bytes_of(text, "--memory")
+    assert str(refused.value) == said

@@ -7,7 +7,7 @@ from widenet.errors import FitError
 from widenet.plan.binding import Width
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
-from widenet.plan.positions import positions_of, sequences_of
+from widenet.plan.positions import along_of, sequences_of
 from widenet.plan.weights import weights_of
 from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
@@ -25,7 +25,7 @@ def spec(*layers):
 def test_layers_above_an_input_of_a_sequence_go_along_it():
     label = {"name": "label", "kind": "output", "field": "tags", "source": "own"}
     network = spec(*EMBEDDED, gru(), TIED, TAGS, {"name": "own", "units": 4}, label)
-    assert positions_of(network, FIELDS) == dict.fromkeys(["history", "item", "state", "out"], "history")
+    assert along_of(network, FIELDS) == dict.fromkeys(["history", "item", "state", "out"], "history")
 
 
 @pytest.mark.parametrize(

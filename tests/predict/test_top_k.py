@@ -9,7 +9,7 @@ import torch
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.predict import top_k as module
+from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
 from widenet.predict.top_k import Filter, top_k
 from widenet.predict.values import layer_values
 from widenet.sparse import SparseBatch
@@ -52,9 +52,9 @@ def _one_thread():
         yield
 
 
-@pytest.fixture(params=[module._TILE_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
+@pytest.fixture(params=[SEARCHED_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
 def tiles(request, monkeypatch):
-    monkeypatch.setitem(module._TILE_CELLS, "cpu", request.param)
+    monkeypatch.setitem(SEARCHED_CELLS, "cpu", request.param)
 
 
 def network(activation, shards=2, width=WIDTH, **output):
@@ -141,7 +141,7 @@ def test_factors_multiply_the_scores_of_units_example_by_example(activation):
 def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at_once(activation):
     built = network(activation, shards=3)
     pieces = list(layer_values(built, {"history": BATCH}, "out"))
-    assert max(piece.shape[1] for piece in pieces) <= max(64, module._TILE_CELLS["cpu"] // module._FEWEST)
+    assert max(piece.shape[1] for piece in pieces) <= max(64, SEARCHED_CELLS["cpu"] // FEWEST_EXAMPLES)
     np.testing.assert_allclose(torch.cat(pieces, dim=1).numpy(), scores_of(built, activation), rtol=2e-5, atol=1e-6)
     (hidden,) = layer_values(built, {"history": BATCH}, "mid")
     assert hidden.shape == (5, 6)

@@ -62,6 +62,7 @@ NETWORK_MISTAKES = [
     (network({}, {"activation": {"kind": "tahn"}}), ': layers[1].activation.kind must be a known name; got "tahn". Did you mean "tanh"?'),
     (network({}, {"activation": {"kind": 3}}), f": layers[1].activation.kind must be a known name; got 3. Known: {ACTIVATIONS}."),
     (network({}, {"activation": {"slope": 0.1}}), ': layers[1].activation.kind is missing. Add "kind".'),
+    (network({}, {"activation": {"knd": "elu"}}), ': layers[1].activation.knd is not a known field. Did you mean "kind"?'),
     (network({}, {"activation": 3}), ": layers[1].activation must be an object with named fields; got 3."),
     (network({}, {"units": "4"}), ': layers[1].units must be a whole number, without quotes; got "4".'),
     (network({}, {"units": 4.5}), ": layers[1].units must be a whole number; got 4.5."),
@@ -173,6 +174,9 @@ NETWORK_MISTAKES = [
         ': layers[1].sparseness needs activations between 0 and 1; got "relu". Use "sigmoid".',
     ),
     (network({}, {}, {"weights": {}}), ': layers[2].weights.layer is missing. Add "layer".'),
+    (network({}, {}, {"weights": [{"layr": "h"}]}), ': layers[2].weights[0].layr is not a known field. Did you mean "layer"?'),
+    (network({}, {}, {"weights": [{"from": "h"}]}), ': layers[2].weights[0].layer is missing. Add "layer".'),
+    ({"layers": [{"name": "h", "colour": 1, "unit": 3}]}, ': layers[0].unit is not a known field. Did you mean "units"?'),
     (network({}, {}, {"weights": "h"}), ': layers[2].weights must be an object with named fields; got "h".'),
     (network({}, {}, {"weights": [{"layer": "h"}, {}]}), ': layers[2].weights[1].layer is missing. Add "layer".'),
     (

@@ -1,13 +1,15 @@
 """A start from another run: units keep what they had by the ids of their features; new ones begin as any do."""
 
+import json
 import shutil
 
 import pytest
 import torch
 
 from tests.parallel.workers import Group
-from tests.trainings import SETTINGS, TIED, UNTIED, WIDTH, books, document
+from tests.trainings import SETTINGS, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
+from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
@@ -163,6 +165,41 @@ def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_feature
     assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
     with pytest.raises(CheckpointError, match='output "next" stands on field "items", whose features must be the same in the same order'):
         begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
+
+
+@pytest.mark.parametrize("unnamed", ["before", "now", "imported"])
+def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names(unnamed, before, tmp_path):
+    run = shutil.copytree(before("momentum, on the input"), tmp_path / "before")
+    ids = OLD if unnamed == "before" else [f"book {index}" for index in OLD]
+    data = grown(tmp_path / "data", ids)
+    if unnamed == "before":
+        forget_names(run / "fields.json", lambda fields: fields["items"].update(vocabulary_digest=None))
+    elif unnamed == "now":
+        forget_names(tmp_path / "data" / "dataset.json", lambda manifest: manifest["fields"]["items"].update(vocabulary=None))
+        data = Dataset.open(tmp_path / "data")
+    else:
+        RunDirectory.open(run).save_model("model", Model.load(run).network, {"imported": "elsewhere.onnx"})
+    net, _ = begun(tmp_path, *SETTINGS["momentum, on the input"], data, run)
+    assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
+
+
+def forget_names(path, change):
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+def standing(**more):
+    return {"layers": [{**STANDING["layers"][0], **more}, STANDING["layers"][1]]}
+
+
+def test_an_output_on_a_sparse_input_of_other_room_or_of_another_field_is_refused(before, tmp_path):
+    run, training = before("momentum, on the input"), SETTINGS["momentum, on the input"][1]
+    with pytest.raises(CheckpointError, match="whose features must be the same in the same order, with as much room; they differ"):
+        begun(tmp_path / "room", standing(units=WIDTH + 4), training, books(tmp_path / "data"), run)
+    tagged = dataset_from_lists(tmp_path / "tagged", [[0, 1]], validation=[[2]], width=WIDTH, sparse={"tags": [[WIDTH - 1]]})
+    with pytest.raises(CheckpointError, match="is units of items x features of items, here units of items x features of tags"):
+        begun(tmp_path / "field", standing(field="tags", denoise=0.0), training, tagged, run)
 
 
 def test_features_of_which_none_is_known_are_refused(before, tmp_path):

@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(2)
     except OSError as error:
         _trace()
-        typer.echo(f"widenet: {error.filename or 'a file'}: {error.strerror or error}. Check the path and the disk.", err=True)
+        typer.echo(f"widenet: {_place(error)}: {error.strerror or error}. Check the path and the disk.", err=True)
         sys.exit(2)
     except _USAGE_ERROR as error:
         _show_usage(error)
@@ -148,6 +148,12 @@ def main(arguments: list[str] | None = None) -> Any:
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
     sys.exit(status)
+
+
+def _place(error: OSError) -> str:
+    """What an error of the operating system is about; one in writing to standard output names nothing itself."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(error.filename or ("standard output" if frame.f_code is typer.echo.__code__ else "a file"))
 
 
 def _trace() -> None:

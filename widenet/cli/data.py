@@ -39,7 +39,8 @@ def split(
 
     ends = {"heldout_last": heldout_last, "validation_last": validation_last}
     if users_out is None and not heldout_users:
-        show(out, run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends), made=False)
+        made = run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends)
+        show(out, made.manifest, made=False)
         return
     if users_out is None or not heldout_users:
         raise OptionError("--heldout-users and --users-out go together: the share, and the directory of these users. Give both.")
@@ -47,7 +48,7 @@ def split(
         raise OptionError("--heldout-users must not stand beside --heldout-last or --validation-last. Split twice.")
     shares = {"users": heldout_users, "heldout": heldout, "validation": validation}
     for path, made in zip((out, users_out), split_users(source, out, users_out, **shares, seed=seed, field=field), strict=True):
-        show(path, made, made=False)
+        show(path, made.manifest, made=False)
 
 
 @app.command("describe")

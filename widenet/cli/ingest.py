@@ -38,6 +38,7 @@ class Asked:
     users_delimiter: Annotated[str | None, Option(help="What separates its columns; as --delimiter.")] = None
     users_header: Annotated[bool | None, Option("--users-header/--no-users-header", help="Whether line 1 names its columns.")] = None
     users_columns: Annotated[str | None, Option(help="Names for its columns; as --columns.")] = None
+    users_decimal: Annotated[str | None, Option(help="What stands before decimals in it; as --decimal.")] = None
     sparse: Annotated[
         list[str] | None,
         Option(metavar="FIELD=COLUMN", help="A further sparse field: the users' categories in a column, of --users or of the sources."),
@@ -83,6 +84,7 @@ class Asked:
     delimiter: Annotated[str | None, Option(help="What separates the columns of CSV: up to 4 bytes, tab or space. Guessed.")] = None
     header: Annotated[bool | None, Option("--header/--no-header", help="Whether line 1 of CSV names the columns. Guessed.")] = None
     columns: Annotated[str | None, Option(help="Names for the columns of CSV without a header, such as user,item,value,time.")] = None
+    decimal: Annotated[str | None, Option(help="What stands before decimals in CSV: a point or a comma. A point.")] = None
     skip_bad_lines: Annotated[int, Option(metavar="N", help="Leave out up to N lines that break a rule.")] = 0
     field: Annotated[str, Option(help="Name of the dataset's field.")] = "items"
     name: Annotated[str | None, Option(help="Name of the dataset; that of the first source if not given.")] = None
@@ -108,6 +110,7 @@ class Asked:
             users_delimiter=self.users_delimiter,
             users_header=self.users_header,
             users_columns=_names(self.users_columns),
+            users_decimal=self.users_decimal,
             sparse=pairs("--sparse", "FIELD=COLUMN", self.sparse or []),
             dense={name: listed.split(",") for name, listed in pairs("--dense", "FIELD=COLUMN", self.dense or []).items()},
             weight=self.weight,
@@ -135,6 +138,7 @@ class Asked:
             delimiter=self.delimiter,
             header=self.header,
             columns=_names(self.columns),
+            decimal=self.decimal,
             skip_bad_lines=self.skip_bad_lines,
             field=self.field,
             name=self.name,

@@ -92,10 +92,13 @@ def search(
 ) -> None:
     """Write the nearest vectors of every query: {"key": ..., "neighbours": [{"key": ..., "score": ...}]}, nearest first."""
     from widenet.cli.lines import lines_to
+    from widenet.errors import OptionError
     from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
     from widenet.knn.sources import read_vectors
     from widenet.parallel.group import is_leader
 
+    if out is not None and out.is_file():
+        raise OptionError(f"{out} exists already. Choose another --out, or remove it first.")
     run_in_processes(context, processes, device)
     asked = read_vectors(queries)
     collection = Neighbours.of(read_vectors(files), measure=measure.value, stored=stored.value, device=device)

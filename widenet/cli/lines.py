@@ -16,7 +16,13 @@ from widenet.errors import OptionError
 def lines_to(path: Path | None) -> Iterator[TextIO]:
     """An open text; None: standard output. Folders are made, an earlier file is replaced. Raises OptionError, OSError."""
     if path is None:
-        yield typer.get_text_stream("stdout")
+        out = typer.get_text_stream("stdout")
+        try:
+            yield out
+            out.flush()
+        except OSError as error:
+            error.filename = error.filename or "standard output"  # a write that fails names no file
+            raise
         return
     if path.is_dir():
         raise OptionError(f"{path}: must be a file to write; it is a directory. Name a file in it.")

@@ -45,7 +45,7 @@ def evaluate(
     ks = sorted(set(k)) if k else DEFAULT_KS
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
-    warn(model.caveats(dataset, part.value, output))
+    warn(model.ignored(dataset) + model.caveats(dataset, part.value, output))
     if is_leader():
         typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
 
@@ -67,7 +67,10 @@ def predict(
     device: Device = None,
     processes: Processes = None,
 ) -> None:
-    """Write the best items for every user of a dataset: user, item, score, rank."""
+    """Write the best items for every user of a dataset: user, item, score, rank.
+
+    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear.
+    """
     from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader
@@ -76,7 +79,7 @@ def predict(
 
     run_in_processes(context, processes, device)
     model, dataset = Model.load(run, device), Dataset.open(data)
-    warn(model.caveats())
+    warn(model.ignored(dataset) + model.caveats())
     filters = {"never": never, "never_for": never_for, "weights": weights}
     speak = partial(typer.echo, err=True)
     blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)

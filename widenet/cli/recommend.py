@@ -32,7 +32,10 @@ def recommend(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
 ) -> None:
-    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit" "Emma" -k 10."""
+    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit" "Emma" -k 10.
+
+    The items that are named, or that the user has, are left out; --include-seen lets them appear.
+    """
     from dataclasses import asdict
 
     from widenet.cli.tables import recommendations_table
@@ -52,6 +55,7 @@ def recommend(
         warn(model.doubts(given, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     if user is not None and data is not None:
+        warn(model.ignored(data))
         found, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
     else:
         found, had = model.recommend(given, **shown), None

@@ -65,6 +65,10 @@ class Dataset:
         fields = ", ".join(f"{field.name} {field.width:,}" for field in self.fields.values())
         return f"Dataset({str(self.path)!r}, {self.num_examples:,} examples, {fields})"
 
+    def __fspath__(self) -> str:
+        """Its directory: a dataset may be given wherever one is asked for."""
+        return str(self.path)
+
     def _repr_html_(self) -> str:
         """The fields and their parts, for notebooks."""
         return tag("div", tag("p", f"{self.path}: {self.num_examples:,} examples"), self.manifest.as_table())

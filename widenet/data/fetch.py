@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from widenet.data.download import OnBytes, download
-from widenet.data.ingest import ingest
+from widenet.data.ingest import ingest_with
 from widenet.data.manifest import Manifest
+from widenet.data.options import Options
 from widenet.data.tables import OnRows
 from widenet.errors import DataError, OptionError, did_you_mean
 
@@ -87,7 +88,7 @@ def fetch(
             options["heldout"] = found[data.heldout]
         if data.titles:
             options["titles"] = _titles(found[data.titles["file"]], data.titles, Path(scratch) / "titles.csv")
-        return ingest(found[data.interactions], out, name=data.name, on_progress=say, on_rows=on_rows, **options)
+        return ingest_with(found[data.interactions], out, Options(name=data.name, on_progress=say, on_rows=on_rows, **options))
 
 
 def _found(files: list[Path], name: str, scratch: Path) -> Path:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import Manifest
 from widenet.data.rules import FieldLayout
 from widenet.data.split import LARGEST_SEED, check_divisible, split
 from widenet.data.writer import write_dataset
@@ -19,7 +18,7 @@ from widenet.errors import DataError, OptionError
 
 @typed
 def split_users(
-    source: Path | str,
+    source: Dataset | Path | str,
     out: Path | str,
     users_out: Path | str,
     *,
@@ -28,16 +27,17 @@ def split_users(
     validation: float = 0.0,
     seed: int = 0,
     field: str = "items",
-) -> tuple[Manifest, Manifest]:
+) -> tuple[Dataset, Dataset]:
     """Publish two datasets of the same features: `out` without a share of the users, and `users_out` with them alone.
 
+    source: a dataset, or its directory. Gives both, opened.
     users: the share, in (0, 1), of the users with at least two train entries: round(share * n) of them, at random by the seed.
     heldout: the share of their entries that `users_out` has as its heldout part; the rest is its train part, which an
         evaluation gives the network. validation: the share of the others' entries that `out` has as its validation part.
     Shares of entries are those of `split`. Vocabularies have all features in the same order, with the counts of each dataset.
     Raises DataError for a directory that exists, OptionError for a wrong share or seed.
     """
-    source, out, users_out = Path(source), Path(out), Path(users_out)
+    out, users_out = Path(out), Path(users_out)
     if not 0 < users < 1:
         raise OptionError(f"--heldout-users must be a share above 0 and below 1; got {users:g}.")
     if not 0 < heldout < 1:
@@ -51,8 +51,8 @@ def split_users(
             raise DataError(
                 f"{path}: --out and --users-out must be two directories that do not exist. Choose others, or remove them first."
             )
-    dataset = Dataset.open(source)
-    check_divisible(source, dataset.field(field), "sparse", ("heldout", "validation") if validation else ("heldout",))
+    dataset = source if isinstance(source, Dataset) else Dataset.open(source)
+    check_divisible(dataset.path, dataset.field(field), "sparse", ("heldout", "validation") if validation else ("heldout",))
     held = _held(dataset, field, users, seed)
     facts = {"users": users, "seed": seed}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def _held(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
     return held
 
 
-def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, float | int]) -> Manifest:
-    """Publish the examples that are chosen, bool [N]."""
+def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, float | int]) -> Dataset:
+    """Publish the examples that are chosen, bool [N], and open them."""
     named = {name: field for name, field in dataset.fields.items() if field.vocabulary}
     counts = {name: np.zeros(field.width, dtype=np.int64) for name, field in named.items()}
 
@@ -91,7 +91,7 @@ def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, flo
                 np.add.at(count, kept.column(name).flatten().to_numpy(), 1)
             yield kept
 
-    return write_dataset(
+    write_dataset(
         out,
         layouts=[FieldLayout.of(field) for field in dataset.fields.values()],
         batches=batches(),
@@ -100,3 +100,4 @@ def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, flo
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split_users": dict(facts)},
     )
+    return Dataset.open(out)

@@ -4,37 +4,41 @@ from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from inspect import Signature, signature
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol
 
 from widenet.arguments import typed
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
 from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
-from widenet.data.options import Options
+from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import SideTables
+from widenet.data.silence import in_silence
 from widenet.data.sources import Sources, opened
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
+
 _P = ParamSpec("_P")
 
 
 class _ByKeywords(Protocol[_P]):
-    def __call__(self, sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Manifest: ...
+    def __call__(self, sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> "Dataset": ...
 
 
-def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path | str, Options], Manifest]], _ByKeywords[_P]]:
+def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path | str, Options], "Dataset"]], _ByKeywords[_P]]:
     """Let a function take its options as keywords of its own, which type checkers, `help` and notebooks see."""
 
-    def of(function: Callable[[Any, Path | str, Options], Manifest]) -> _ByKeywords[_P]:
-        def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Manifest:
+    def of(function: Callable[[Any, Path | str, Options], "Dataset"]) -> _ByKeywords[_P]:
+        def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> "Dataset":
             return function(sources, out, make(*args, **options))
 
         sources, out, _ = signature(function).parameters.values()
-        shown = Signature([sources, out, *signature(make).parameters.values()], return_annotation=Manifest)
+        shown = Signature([sources, out, *signature(make).parameters.values()], return_annotation="Dataset")
         called.__signature__ = shown  # type: ignore[attr-defined]
         return typed(update_wrapper(called, function))
 
@@ -42,7 +46,8 @@ def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path |
 
 
 def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
-    """What `ingest` does, with its options in one."""
+    """What `ingest` does, with its options in one; gives the manifest, and loads no torch."""
+    check(options)
     work = _Work(sources, options)
     with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
         tables = Tables(connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field)
@@ -50,23 +55,27 @@ def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
 
 
 @_by_keywords(Options)
-def ingest(sources: Any, out: Path | str, options: Options) -> Manifest:
-    """Publish the dataset of some interactions; docs/data.md says what each option means, docs/architecture.md the order and form.
+def ingest(sources: Any, out: Path | str, options: Options) -> "Dataset":
+    """Publish the dataset of some interactions, and open it.
 
+    docs/data.md says what each option means, docs/architecture.md the order and form.
     sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
         a tuple of arrays (users, items, and perhaps values, times), or a list of such.
     users, titles: one such source, of the users' own columns, and of names for items. on_progress: is told each phase.
     on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that is not known yet.
     Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
     """
-    return ingest_with(sources, out, options)
+    from widenet.data.dataset import Dataset
+
+    ingest_with(sources, out, options)
+    return Dataset.open(out)
 
 
 class _Work:
     """An ingest whose options are known to be right."""
 
     def __init__(self, sources: Any, options: Options) -> None:
-        self._options, self._say = options, options.on_progress or _in_silence
+        self._options, self._say = options, options.on_progress or in_silence
         self._given: dict[Part, list[Any]] = {
             "train": _listed(sources),
             "heldout": [] if options.heldout is None else _listed(options.heldout),
@@ -107,7 +116,7 @@ class _Work:
             (folder := scratch / f"sources-{part}").mkdir()
             read[part] = Sources(opened(given, options.reading, folder), options.roles)
         for part, sources in read.items():
-            for line in sources.described():
+            for line in sources.described(options.side.sparse.values()):
                 self._say(line)
             try:
                 tables.read(part, sources)
@@ -128,7 +137,3 @@ def _listed(given: Any) -> list[Any]:
     if not listed:
         raise OptionError("SOURCE must be at least one file; got none.")
     return listed
-
-
-def _in_silence(phase: str) -> None:
-    del phase

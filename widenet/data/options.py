@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,10 @@ _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of an ingest, each right, and those that are given going together; docs/data.md says what they mean.
+    """The options of an ingest, as they were given; docs/data.md says what they mean, and `check` whether they are right.
 
     on_progress: is told each phase. on_rows: is told, within a phase, how many rows or examples are done, and of how many,
         or None where that is not known yet.
-    Raises OptionError, or DataError for a field that cannot have its name.
     """
 
     user: str | None = None
@@ -44,6 +43,7 @@ class Options:
     users_delimiter: str | None = None
     users_header: bool | None = None
     users_columns: Sequence[str] | None = None
+    users_decimal: str | None = None
     sparse: Mapping[str, str] | None = None
     dense: Mapping[str, Sequence[str]] | None = None
     weight: str | None = None
@@ -71,6 +71,7 @@ class Options:
     delimiter: str | None = None
     header: bool | None = None
     columns: Sequence[str] | None = None
+    decimal: str | None = None
     skip_bad_lines: int = 0
     field: str = "items"
     name: str | None = None
@@ -78,27 +79,6 @@ class Options:
     threads: int | None = None
     on_progress: Callable[[str], None] | None = None
     on_rows: OnRows | None = None
-
-    def __post_init__(self) -> None:
-        check_field_name(self.field)
-        selection = self.selection
-        if self.sequence and (self.keep_values or (self.value is not None and self.min_value is None)):
-            raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
-        if self.sequence and self.duplicates is not None:
-            raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
-        if self.keep_values and not self.roles.numbers and selection.duplicates != "sum":
-            raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
-        if selection.needs_time and self.time is None:
-            raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
-        if self.heldout is not None and "heldout" in selection.divided:
-            raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
-        if self.grow and self.vocabulary is None:
-            raise OptionError("--grow needs --vocabulary: without one every feature is new. Name a run or a dataset.")
-        if self.skip_bad_lines < 0:
-            raise OptionError(f"--skip-bad-lines must be at least 0; got {self.skip_bad_lines}.")
-        self.known.check(self.field)
-        for made in (self.reading, self.side, self.naming, self.limits):  # each checks what it is made of
-            assert made is not None
 
     @cached_property
     def selection(self) -> Selection:
@@ -128,7 +108,8 @@ class Options:
     @cached_property
     def reading(self) -> Reading:
         """How files of interactions are read."""
-        return _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
+        reading = _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
+        return replace(reading, of_sequences=self.sequence, decimal=self.decimal)
 
     @cached_property
     def side(self) -> SideFields:
@@ -136,6 +117,7 @@ class Options:
         sparse, dense = self.sparse or {}, self.dense or {}
         named = [self.users_id, self.weight, *sparse.values(), *(column for columns in dense.values() for column in columns)]
         reading = _reading("users-", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named)
+        reading = replace(reading, decimal=self.users_decimal)
         return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
 
     @cached_property
@@ -163,6 +145,28 @@ class Options:
     @property
     def _counts_rows(self) -> bool:
         return self.value is None and self.duplicates == "sum"
+
+
+def check(options: Options) -> None:
+    """Raise OptionError unless every option is right and those that are given go together; DataError for a field's name or vocabulary."""
+    check_field_name(options.field)
+    selection = options.selection
+    if options.sequence and (options.keep_values or (options.value is not None and options.min_value is None)):
+        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+    if options.sequence and options.duplicates is not None:
+        raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
+    if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
+        raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
+    if selection.needs_time and options.time is None:
+        raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
+    if options.heldout is not None and "heldout" in selection.divided:
+        raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
+    if options.grow and options.vocabulary is None:
+        raise OptionError("--grow needs --vocabulary: without one every feature is new. Name a run or a dataset.")
+    if options.skip_bad_lines < 0:
+        raise OptionError(f"--skip-bad-lines must be at least 0; got {options.skip_bad_lines}.")
+    options.known.check(options.field)
+    _ = options.reading, options.side, options.naming, options.limits  # each checks what it is made of
 
 
 def _reading(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from widenet.data.assemble import SortedEntries
 from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, chosen, listed
+from widenet.data.formats.columns import Columns, chosen, listed, remedy_for
 from widenet.data.formats.source import Reading, Source
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
@@ -79,12 +79,12 @@ class SideTables:
         self._connection.execute(
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example FROM examples"
         )
-        self._numbers = asked.numbers
+        self._numbers, self._decimal = asked.numbers, "." if users is None else users.source.decimal
         if users is not None:
             self._read(users.source, users.key)
         for place, (name, column) in enumerate(asked.sparse.items()):
             if users is not None and column in users.source.columns:
-                rows = f"SELECT name, {_known(column)} AS category FROM known_users"  # noqa: S608
+                rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             else:
                 for option in selection.splits_by_time:
                     rule = f"is of the interactions, and would also tell of those that {option} leaves out"
@@ -99,7 +99,7 @@ class SideTables:
         try:
             matched = f"example_rows.name = CAST(given.{sql.name(key)} AS VARCHAR)"
             self._connection.execute(
-                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "  # noqa: S608
+                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "
                 f"FROM {source.scan(self._connection)} AS given JOIN example_rows ON {matched}"
             )
         except duckdb.Error as error:
@@ -117,34 +117,39 @@ class SideTables:
             for (name,) in self._connection.execute(twice).fetchall():
                 raise DataError(f"{source.name}: a user must have one row where --dense or --weight is asked for; {name!r} has several.")
         for column in self._numbers:
-            number = sql.number(_known(column))
+            number = self._number(column)
             wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._asked.weight else "")
-            first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"  # noqa: S608
+            first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
                 rule = "a number of at least 0" if column == self._asked.weight else "a number"
-                raise DataError(f'{source.name}: column "{column}" must be {rule}; user {name!r} has {cell or "nothing"}. Fix the row.')
+                remedy = remedy_for(cell, "--users-decimal", self._decimal) or "Fix the row."
+                raise DataError(f'{source.name}: column "{column}" must be {rule}; user {name!r} has {cell or "nothing"}. {remedy}')
+
+    def _number(self, column: str) -> str:
+        """The SQL of a column of users as a number."""
+        return sql.number(_known(column), self._decimal)
 
     def _make_field(self, field: str, table: str, rows: str, column: str) -> None:
         """The tables of one sparse field: each example's categories, and the features they are."""
         self._connection.execute(
-            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "  # noqa: S608
+            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "
             "WHERE category IS NOT NULL"
         )
-        if not self._tables.count(f"SELECT count(*) FROM {table}"):  # noqa: S608
+        if not self._tables.count(f"SELECT count(*) FROM {table}"):
             raise DataError(f'column "{column}" must hold a category for somebody; it is empty. Name another with --sparse.')
-        counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"  # noqa: S608
+        counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"
         if self._tables.know(known, field) and self._known_only:
             self._tables.facts[f"{field}_not_in_vocabulary"] = self._tables.count(
-                f"SELECT count(*) FROM ({counted}) ANTI JOIN {known} USING (name)"  # noqa: S608
+                f"SELECT count(*) FROM ({counted}) ANTI JOIN {known} USING (name)"
             )
-            counted = f"SELECT * FROM ({counted}) SEMI JOIN {known} USING (name)"  # noqa: S608
+            counted = f"SELECT * FROM ({counted}) SEMI JOIN {known} USING (name)"
         self._tables.make_features(f"{table}_features", known, counted)
 
     @property
     def layouts(self) -> list[FieldLayout]:
         """The further fields, sparse ones first."""
-        widths = [self._tables.count(f"SELECT count(*) FROM side_{place}_features") for place in range(len(self._asked.sparse))]  # noqa: S608
+        widths = [self._tables.count(f"SELECT count(*) FROM side_{place}_features") for place in range(len(self._asked.sparse))]
         sparse = [FieldLayout(name, width) for name, width in zip(self._asked.sparse, widths, strict=True)]
         return sparse + [FieldLayout(name, len(columns), "dense") for name, columns in self._asked.dense.items()]
 
@@ -160,13 +165,13 @@ class SideTables:
 
     def examples(self) -> Iterator[pa.RecordBatch]:
         """The ids of the examples, in order, with their weights and dense fields; who has no row counts 1 and has zeros."""
-        numbers = [f"coalesce({sql.number(_known(self._asked.weight))}, 1) AS weight"] if self._asked.weight else []
+        numbers = [f"coalesce({self._number(self._asked.weight)}, 1) AS weight"] if self._asked.weight else []
         for name, columns in self._asked.dense.items():
-            each = ", ".join(f"CAST(coalesce({sql.number(_known(column))}, 0) AS FLOAT)" for column in columns)
+            each = ", ".join(f"CAST(coalesce({self._number(column)}, 0) AS FLOAT)" for column in columns)
             numbers.append(f"array_value({each}) AS {sql.name(name)}")
         selected = ", ".join(["example_rows.name AS id", *numbers])
         joined = "LEFT JOIN known_users USING (example)" if numbers else ""
-        return self._tables.stream(f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH)  # noqa: S608
+        return self._tables.stream(f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH)
 
 
 def _known(column: str) -> str:

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Roles:
             first = next(each for each in found if found[each] == column)
             if first != role:
                 raise DataError(f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with --{role}.')
-        return Columns(**found)
+        return Columns(**found, decimal=source.decimal)
 
 
 class Sources:
@@ -78,7 +78,7 @@ class Sources:
             if column not in source.columns:
                 raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
             user, category = (f"nullif(CAST({sql.name(each)} AS VARCHAR), '')" for each in (columns.user, column))
-            queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")  # noqa: S608
+            queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")
         return " UNION ALL ".join(queries)
 
     @property
@@ -101,12 +101,15 @@ class Sources:
         """Whether a row without an item is right: it names a user who has none."""
         return all(source.empty_users for source, _ in self._read)
 
-    def described(self) -> list[str]:
-        """A line for each source: how it is read, and which column is what."""
-        return [
-            f"reading {name} as {source.kind}: " + ", ".join(f"{role} = {column}" for role, (column, _) in columns.expressions().items())
-            for name, (source, columns) in zip(self.short_names, self._read, strict=True)
-        ]
+    def described(self, elsewhere: Collection[str] = ()) -> list[str]:
+        """A line for each source: how it is read, which column is what, and which are not read, here or elsewhere."""
+        lines = []
+        for name, (source, columns) in zip(self.short_names, self._read, strict=True):
+            read = {role: column for role, (column, _) in columns.expressions().items()}
+            others = [column for column in source.columns if column not in {*read.values(), *elsewhere}]
+            line = f"reading {name} as {source.kind}: " + ", ".join(f"{role} = {column}" for role, column in read.items())
+            lines.append(line + (f"; not read: {listed(others)}" if others else ""))
+        return lines
 
     def mistake(self, otherwise: str) -> DataError:
         """The first place that breaks a rule, or else this reason."""

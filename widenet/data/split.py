@@ -12,7 +12,7 @@ from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.buckets import ascending, in_order
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
+from widenet.data.manifest import PARTS, Field, Part, column, value_column
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
@@ -29,7 +29,7 @@ _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 @typed
 def split(
-    source: Path | str,
+    source: Dataset | Path | str,
     out: Path | str,
     *,
     heldout: float = 0.0,
@@ -38,9 +38,10 @@ def split(
     validation_last: int = 0,
     seed: int = 0,
     field: str = "items",
-) -> Manifest:
+) -> Dataset:
     """Publish a dataset in which a share of each example's train entries, or the last ones of a sequence, have moved to another part.
 
+    source: a dataset, or its directory. Gives the new one, opened.
     heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
     one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
     heldout_last, validation_last: of a sequence, how many entries move from its end: the last ones to heldout, those before them to
@@ -55,9 +56,9 @@ def split(
     _check_asked(asked, ends)
     if not 0 <= seed <= LARGEST_SEED:
         raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
-    dataset = Dataset.open(source)
+    dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
-    check_divisible(source, known, "sequence" if any(ends.values()) else "sparse", shares)
+    check_divisible(dataset.path, known, "sequence" if any(ends.values()) else "sparse", shares)
     parts = tuple(part for part in PARTS if part in known.parts or part in shares)
     layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
     layouts = [replace(layout, parts=parts) if layout.name == field else layout for layout in layouts]
@@ -67,7 +68,7 @@ def split(
         for name, each in dataset.fields.items()
         if each.vocabulary
     }
-    return write_dataset(
+    write_dataset(
         Path(out),
         layouts=layouts,
         batches=_divided(dataset, known, shares, seed, counts),
@@ -76,6 +77,7 @@ def split(
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **{part: shares.get(part, 0) for part in asked}}},
     )
+    return Dataset.open(out)
 
 
 def check_divisible(source: Path | str, field: Field, kind: Literal["sparse", "sequence"], parts: Iterable[Part]) -> None:

@@ -98,16 +98,16 @@ class Tables:
 
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
-        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")  # noqa: S608
+        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")
         if self._read_plain(part, sources):
             return
         with _reading(sources):
             self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}")
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
         broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
-        if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):  # noqa: S608
+        if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):
             raise sources.mistake("a cell breaks the rule of its column")
-        if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):  # noqa: S608
+        if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):
             raise sources.mistake("an id holds the character NUL")
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
@@ -116,7 +116,7 @@ class Tables:
         rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
         columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
         try:
-            with closing(self.stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:  # noqa: S608
+            with closing(self.stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:
                 if not rows.fill(self.followed(batches)):
                     return False
         except (duckdb.OutOfMemoryException, duckdb.IOException):
@@ -131,12 +131,12 @@ class Tables:
         for role, counts in rows.counts.items():
             ids = np.flatnonzero(counts)
             self.connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
-            self.connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")  # noqa: S608
+            self.connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")
         return True
 
     def num_rows(self, part: Part) -> int:
         """How many interactions the sources of a part have."""
-        return self.count(f"SELECT sum(num_items) FROM names WHERE part = '{part}' AND NOT is_item")  # noqa: S608
+        return self.count(f"SELECT sum(num_items) FROM names WHERE part = '{part}' AND NOT is_item")
 
     def number(self, again: bool = False) -> tuple[int, int, int]:
         """The tables `users` and `items`, each with a number; gives their lengths, and the number of buckets.
@@ -144,14 +144,14 @@ class Tables:
         again: after `keep`; users who do not stay come last.
         """
         users = _USERS_AGAIN if again else _USERS
-        order = self.order(f"SELECT name FROM ({users}) WHERE stays")  # noqa: S608
+        order = self.order(f"SELECT name FROM ({users}) WHERE stays")
         rows = "greatest(sum(num_rows) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - 1, 0)"
-        numbered = f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM ({users})"  # noqa: S608
+        numbered = f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM ({users})"
         bucket = f"CAST({rows} // {ROWS_PER_BUCKET} AS USMALLINT) AS bucket"
-        self.connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")  # noqa: S608
+        self.connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")
         order = f"num_train DESC, {self.order(_ITEMS)}"
         self.connection.execute(
-            f"CREATE OR REPLACE TABLE items AS SELECT name, row_number() OVER (ORDER BY {order}) - 1 AS number FROM ({_ITEMS})"  # noqa: S608
+            f"CREATE OR REPLACE TABLE items AS SELECT name, row_number() OVER (ORDER BY {order}) - 1 AS number FROM ({_ITEMS})"
         )
         sizes = ("SELECT count(*) FROM users", "SELECT count(*) FROM items", "SELECT max(bucket) + 1 FROM users")
         num_users, num_items, num_buckets = map(self.count, sizes)
@@ -159,7 +159,7 @@ class Tables:
 
     def order(self, names: str) -> str:
         """How some names are ordered: by value if all are numbers, else by their bytes."""
-        texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")  # noqa: S608
+        texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
 
     def followed(self, batches: Iterable[pa.RecordBatch], total: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -182,16 +182,16 @@ class Tables:
         joined = 'JOIN users ON "user" = users.name JOIN items ON item = items.name'
         with _reading(sources):
             if self._in_order:
-                joined = f"(SELECT *, row_number() OVER () AS place FROM sources) {joined} ORDER BY place"  # noqa: S608
+                joined = f"(SELECT *, row_number() OVER () AS place FROM sources) {joined} ORDER BY place"
             else:
                 joined = f"sources {joined}"
-            yield from self.stream(f"SELECT {columns} FROM {joined}", ROWS_PER_STREAM, sources)  # noqa: S608
+            yield from self.stream(f"SELECT {columns} FROM {joined}", ROWS_PER_STREAM, sources)
 
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""
-        known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"  # noqa: S608
+        known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"
         found = np.zeros(length, dtype=np.uint64)
-        for batch in self.stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):  # noqa: S608
+        for batch in self.stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):
             found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
         return found
 
@@ -208,8 +208,8 @@ class Tables:
         if stays.all():
             return True
         order = self.order("SELECT name FROM examples")
-        ordered = f"SELECT number, lag(number) OVER (ORDER BY {order}) AS before FROM examples"  # noqa: S608
-        return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")  # noqa: S608
+        ordered = f"SELECT number, lag(number) OVER (ORDER BY {order}) AS before FROM examples"
+        return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")
 
     def know(self, table: str, field: str) -> bool:
         """Make the table of the features that a field has already: name, title, feature; gives whether there is a vocabulary of it."""
@@ -218,14 +218,14 @@ class Tables:
         for batch in vocabulary.record_batches() if vocabulary is not None else ():
             features = np.arange(start, start + batch.num_rows, dtype=np.uint32)
             self.connection.register("given", batch.select(["id", "title"]).append_column("feature", pa.array(features)))
-            self.connection.execute(f"INSERT INTO {table} SELECT * FROM given")  # noqa: S608
+            self.connection.execute(f"INSERT INTO {table} SELECT * FROM given")
             start += batch.num_rows
         return vocabulary is not None
 
     def known_items(self, num_items: int) -> np.ndarray:
         """Which items are known features, bool [items]."""
         found = np.zeros(num_items, dtype=bool)
-        for batch in self.stream(f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM):  # noqa: S608
+        for batch in self.stream(f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM):
             found[batch.column("number").to_numpy()] = True
         return found
 
@@ -234,13 +234,13 @@ class Tables:
 
         counted: a query of name, count and more, of those that the sources hold.
         """
-        new = f"SELECT * FROM ({counted}) ANTI JOIN {known} USING (name)"  # noqa: S608
-        num_known, num_new = (self.count(f"SELECT count(*) FROM ({query})") for query in (f"FROM {known}", new))  # noqa: S608
+        new = f"SELECT * FROM ({counted}) ANTI JOIN {known} USING (name)"
+        num_known, num_new = (self.count(f"SELECT count(*) FROM ({query})") for query in (f"FROM {known}", new))
         if num_known + num_new > MAX_WIDTH:
             raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {num_known + num_new:,}.")
         feature = f"CAST({num_known} + row_number() OVER (ORDER BY count DESC, {self.order(new)}) - 1 AS UINTEGER) AS feature"
         self.connection.execute(
-            f"CREATE TABLE {table} AS SELECT * FROM {known} LEFT JOIN ({counted}) USING (name) "  # noqa: S608
+            f"CREATE TABLE {table} AS SELECT * FROM {known} LEFT JOIN ({counted}) USING (name) "
             f"UNION ALL BY NAME SELECT *, {feature} FROM ({new})"
         )
         return num_new
@@ -269,7 +269,7 @@ class Tables:
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """The rows of the vocabulary, in order."""
         columns = "name AS id, coalesce(titles.title, features.title) AS title, coalesce(count, 0) AS count"
-        return self.stream(f"SELECT {columns} FROM features LEFT JOIN titles USING (name) ORDER BY feature", ROWS_PER_BATCH)  # noqa: S608
+        return self.stream(f"SELECT {columns} FROM features LEFT JOIN titles USING (name) ORDER BY feature", ROWS_PER_BATCH)
 
     def stream(self, query: str, rows: int, sources: Sources | None = None) -> Generator[pa.RecordBatch, None, None]:
         """What a query gives, so many rows at a time; it may read the interactions of some sources as the table `sources`."""

@@ -55,7 +55,7 @@ class OpenedTitles:
         source, key, text = self.source, self.key, self.text
         columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
         try:
-            tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")  # noqa: S608
+            tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")
         except duckdb.Error as error:
             reason = str(error).split("\n", 1)[0].rstrip(".")
             raise mistake([(source, Columns(key, text))], reason) from error

@@ -51,6 +51,25 @@ class _Statistics:
         )
 
 
+def vocabulary_rows(
+    width: int, ids: Sequence[str] | None = None, titles: Sequence[str | None] | None = None, counts: np.ndarray | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a vocabulary of so many features.
+
+    ids: None: a feature is called by its index. titles: None where there is none. counts: int64 [width], read when they are asked for;
+    None: nothing was counted.
+    """
+    for start in range(0, width, VOCABULARY_ROWS_PER_BATCH):
+        rows = range(start, min(start + VOCABULARY_ROWS_PER_BATCH, width))
+        own = slice(rows.start, rows.stop)
+        columns = [
+            pa.array([str(index) for index in rows] if ids is None else ids[own], pa.string()),
+            pa.nulls(len(rows), pa.string()) if titles is None else pa.array(titles[own], pa.string()),
+            pa.array(np.zeros(len(rows), np.int64) if counts is None else counts[own]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)
+
+
 def vocabulary_file(name: str) -> str:
     """The file that names the features of a field."""
     return f"{name}.vocabulary.arrow"

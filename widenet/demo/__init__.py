@@ -43,9 +43,7 @@ class Demo:
             self.found = write_catalogue_csv(self.out)
             self.say(f"Generated a catalogue: {self.found[0]} and {self.found[1]}")
         interactions, titles = self.found
-        ingest([interactions], self.out / "whole", titles=titles)
-        split(self.out / "whole", self.out / "data", heldout=0.2, validation=0.1)
-        return Dataset.open(self.out / "data")
+        return split(ingest([interactions], self.out / "whole", titles=titles), self.out / "data", heldout=0.2, validation=0.1)
 
     def train(self, dataset: Dataset, report: Report) -> Model:
         """The trained model, in RUN of the demonstration's directory."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
-from widenet.data.writer import VOCABULARY_SCHEMA, write_dataset
+from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.model.build import build
 from widenet.model.network import Network
@@ -22,12 +22,10 @@ from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import FieldFacts, Width
 from widenet.plan.weights import weights_of
 from widenet.runs import Model
-from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
 
-_NAMES_A_BLOCK = 65_536
 _KINDS: tuple[Literal["dense", "sparse", "sequence"], ...] = ("dense", "sparse", "sequence")
 """What a field may be; of two that are called alike, the later one says what both are."""
 
@@ -117,10 +115,9 @@ def fill(network: Network, imported: Imported, fields: Mapping[str, FieldFacts])
     """Give a network its weights; raises DataError where one is missing, has another shape, or holds a number that is not finite."""
     layout = weights_of(network.spec, fields)
     for name, weight in layout.weights.items():
-        is_turned = weight.wide and weight.columns is not None and isinstance(network.spec.layer(weight.layer), HiddenLayer)
         wanted = (weight.rows,) if weight.columns is None else (weight.rows, weight.columns)
-        rows = _checked(imported, imported.weights.get(name), name, wanted[::-1] if is_turned else wanted)
-        rows = rows.T if is_turned else rows
+        rows = _checked(imported, imported.weights.get(name), name, wanted[::-1] if weight.rows_are_features else wanted)
+        rows = rows.T if weight.rows_are_features else rows
         if not weight.wide:
             network.trunk[name].tensor.copy_(rows)
             continue
@@ -145,17 +142,14 @@ def _described(path: Path, imported: Imported) -> Dataset:
     """A dataset without examples, whose features have the names that the file gives them, or their index."""
     fields = imported.fields
     layouts = [FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()]
-    names = {layout.name: _rows(layout.width, imported.names.get(layout.name)) for layout in layouts if layout.kind != "dense"}
-    write_dataset(path, layouts=layouts, batches=[], vocabularies=names)
+    vocabularies = {layout.name: _vocabulary(layout.width, imported.names.get(layout.name)) for layout in layouts if layout.kind != "dense"}
+    write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
     return Dataset.open(path)
 
 
-def _rows(width: int, names: Names | None) -> Iterator[pa.RecordBatch]:
+def _vocabulary(width: int, names: Names | None) -> Iterator[pa.RecordBatch]:
     """The rows of a vocabulary; a title that is the id is none."""
-    for start in range(0, width, _NAMES_A_BLOCK):
-        stop = min(start + _NAMES_A_BLOCK, width)
-        ids = [str(index) for index in range(start, stop)] if names is None else names.ids[start:stop]
-        titles = ids if names is None else names.titles[start:stop]
-        shown = [None if title == name else title for name, title in zip(ids, titles, strict=True)]
-        columns = [pa.array(ids, pa.string()), pa.array(shown, pa.string()), pa.array(np.zeros(len(ids), np.int64))]
-        yield pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)
+    if names is None:
+        return vocabulary_rows(width)
+    titles = [None if title == name else title for name, title in zip(names.ids, names.titles, strict=True)]
+    return vocabulary_rows(width, names.ids, titles)

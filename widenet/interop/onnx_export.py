@@ -148,7 +148,7 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
             uses = any(layer.values == "use" for layer in network.spec.inputs if layer.field == field)
             fields[field] = SparseField.declared(graph, field, uses and (record.min_value, record.max_value) != (1, 1))
     damped = frozenset(network.damping)
-    layers = Layers(graph, network.spec, network.links, network.units, network.shapes, network.windows, fields, damped, network.positions)
+    layers = Layers(graph, network.spec, network.links, network.units, network.shapes, network.windows, fields, damped, network.along)
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width

@@ -21,7 +21,6 @@ from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input
 from widenet.interop.reading import reading
 from widenet.plan.binding import Width
 from widenet.plan.weights import weights_of
-from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -52,8 +51,7 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     for name, weight in weights_of(spec, fields).weights.items():
         found = constants.get(weight_name(name))
         if found is not None:
-            is_turned = weight.wide and weight.columns is not None and isinstance(spec.layer(weight.layer), HiddenLayer)
-            weights[name] = found.T if is_turned else found
+            weights[name] = found.T if weight.rows_are_features else found
     factors = {f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
     known = {name.removesuffix(" damping"): found for name, found in factors.items() if found is not None}
     document = spec.model_dump(mode="json")

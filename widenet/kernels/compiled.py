@@ -13,12 +13,15 @@ _COMPILING = RLock()
 
 def made_once(make: Callable[..., T]) -> Callable[..., T]:
     """`make` that keeps what it made; of several threads that ask at once, one makes it and the others wait."""
-    kept = cache(make)
+    kept: dict[tuple[Any, ...], T] = {}
 
     @wraps(make)
     def made(*arguments: Any) -> T:
-        with _COMPILING:
-            return kept(*arguments)
+        if arguments not in kept:
+            with _COMPILING:
+                if arguments not in kept:
+                    kept[arguments] = make(*arguments)
+        return kept[arguments]
 
     return made
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from inspect import getsource
 from typing import Any
 
@@ -32,7 +33,7 @@ class Penalties:
 
     def numbers(self) -> np.ndarray:
         """float32, with a zero and a one for the compiled code, which must not meet wider numbers."""
-        return np.array([self.scale, self.l2, self.l1, self.keep, 0.0, 1.0], dtype=np.float32)
+        return _float32(self.scale, self.l2, self.l1, self.keep, 0.0, 1.0)
 
 
 class CompiledSteps:
@@ -44,7 +45,7 @@ class CompiledSteps:
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
         """One step of a contiguous weight, in place; gradient and states are shaped like it."""
         flat = [tensor.view(-1).numpy() for tensor in (weight, gradient.contiguous(), *_two(states, weight))]
-        self._tile(*flat, penalties.numbers(), np.array(constants, dtype=np.float32))
+        self._tile(*flat, penalties.numbers(), _float32(*constants))
 
     def rows(
         self,
@@ -59,7 +60,7 @@ class CompiledSteps:
         values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
         entries = [tensor.long().contiguous().numpy() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)]
         arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
-        self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), np.array(constants, dtype=np.float32))
+        self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), _float32(*constants))
 
 
 @made_once
@@ -74,6 +75,12 @@ def compiled_steps(element: Element, num_states: int) -> CompiledSteps | None:
     tile = compile_for(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
     rows = compile_for(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
     return CompiledSteps(tile, rows)
+
+
+@lru_cache(maxsize=64)
+def _float32(*numbers: float) -> np.ndarray:
+    """Float32 numbers as compiled code takes them; every tile of a step asks for the same."""
+    return np.array(numbers, dtype=np.float32)
 
 
 def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from numba.extending import register_jitable
 from torch import Tensor
 
-from widenet.kernels.compiled import compile_for, made_once
+from widenet.kernels.compiled import compile_for, made_once, named_for
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _PER_LOG_TWO, _LOG_TWO_HIGH, _LOG_TWO_LOW = np.float32(1.442695041), np.float32(0.693359375), np.float32(-2.12194440e-4)
@@ -27,6 +27,7 @@ _PIECE, _PART, _FEW = 256, 64, 16
 numbers that are folded no further."""
 
 Kernel = Callable[..., Any]
+_NO_VALUES = np.zeros(0, np.float32)
 
 
 @register_jitable(inline="always")
@@ -150,11 +151,11 @@ def _sigmoid_targets(store: Any) -> Kernel:
     """Puts the targets' slopes in the place of those that `_sigmoid` gave; what that changes of the loss."""
 
     def sigmoid_targets(
-        z_Z: Any, examples_Z: Any, units_Z: Any, values_Z: Any, target_E: Any, other_E: Any, slopes_ET: Any, sum_T: Any
+        z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, values_Z: Any, target_E: Any, other_E: Any, slopes_ET: Any, sum_T: Any
     ) -> float:
         change = 0.0
         for n in range(len(z_Z)):
-            z, e, t = z_Z[n], examples_Z[n], units_Z[n]
+            z, e, t = z_Z[n], examples_Z[n], units_Z[n] - first
             value = values_Z[n] if len(values_Z) > 0 else _ONE
             other = other_E[e]
             weight = target_E[e] if value > _ZERO else other
@@ -214,10 +215,10 @@ def _softmax_pulls(store: Any) -> Kernel:
     """Takes the targets' pulls from what `_softmax` gave."""
 
     def softmax_pulls(
-        z_Z: Any, examples_Z: Any, units_Z: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, deltas_ET: Any, sum_T: Any
+        z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, deltas_ET: Any, sum_T: Any
     ) -> None:
         for n in range(len(z_Z)):
-            e, t = examples_Z[n], units_Z[n]
+            e, t = examples_Z[n], units_Z[n] - first
             if _stays(n, examples_Z, units_Z):
                 deltas_ET[e, t] = store(_exponential(z_Z[n] - log_sum_E[e]) * coupling_E[e] - pulls_Z[n])
                 sum_T[t] -= pulls_Z[n]
@@ -228,87 +229,131 @@ def _softmax_pulls(store: Any) -> Kernel:
 def _gather(load: Any) -> Kernel:
     """The targets' logits."""
 
-    def gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, z_Z: Any) -> None:
+    def gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, z_Z: Any) -> None:
         for n in range(len(z_Z)):
-            z_Z[n] = load(logits_ET[examples_Z[n], units_Z[n]]) + bias_T[units_Z[n]]
+            t = units_Z[n] - first
+            z_Z[n] = load(logits_ET[examples_Z[n], t]) + bias_T[t]
 
     return gather
 
 
+def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
+    """All of `CompiledTiles.sigmoid` in one call: what Python does between calls, threads do one after another."""
+
+    def whole_sigmoid(
+        logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, values_Z: Any, target_E: Any, other_E: Any, sum_T: Any
+    ) -> float:
+        z_Z = np.empty(len(units_Z), np.float32)
+        gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
+        loss: float = others(logits_ET, bias_T, other_E, sum_T)
+        loss += targets(z_Z, examples_Z, units_Z, first, values_Z, target_E, other_E, logits_ET, sum_T)
+        return loss
+
+    return whole_sigmoid
+
+
+def _whole_sums(gather: Any, sums: Any) -> Kernel:
+    """All of `CompiledTiles.add_softmax_sums`."""
+
+    def whole_sums(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, z_Z: Any, peak_E: Any, total_E: Any) -> None:
+        sums(logits_ET, bias_T, peak_E, total_E)
+        gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
+
+    return whole_sums
+
+
+def _whole_softmax(gather: Any, others: Any, targets: Any) -> Kernel:
+    """All of `CompiledTiles.softmax`."""
+
+    def whole_softmax(
+        logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, sum_T: Any
+    ) -> None:
+        z_Z = np.empty(len(units_Z), np.float32)
+        gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
+        others(logits_ET, bias_T, log_sum_E, coupling_E, sum_T)
+        targets(z_Z, examples_Z, units_Z, first, pulls_Z, log_sum_E, coupling_E, logits_ET, sum_T)
+
+    return whole_softmax
+
+
 @dataclass(frozen=True)
 class Entries:
-    """The targets in a tile in order of units, then examples: int64 [Z] each, units counted from the tile's first."""
+    """The targets in a tile in order of units, then examples: int64 [Z] each, units counted from where the tile's `first` is."""
 
-    examples_Z: Tensor
-    units_Z: Tensor
+    examples_Z: np.ndarray
+    units_Z: np.ndarray
+    first: int = 0
 
-    @property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """As kernels take them."""
-        return self.examples_Z.numpy(), self.units_Z.numpy()
+    def within(self, span: slice, first: int) -> "Entries":
+        """Those of a tile that begins at the unit `first`, which are at `span` among these."""
+        return Entries(self.examples_Z[span], self.units_Z[span], first)
 
 
 class CompiledTiles:
     """What is computed of a tile's logits, float32 or bfloat16 [E, T], without the biases; the slopes take the logits' place.
 
-    bias_T: float32, or None. Sums over examples are added within parts of 64, then over these.
+    bias_T: float32, or None. Sums over examples are added within parts of 64, then over these. What is the same for many tiles comes as
+    arrays: to make one of a tensor takes as long as some thousand logits.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
         """dtype: of the logits."""
         half = dtype == torch.bfloat16
         load, store, number = (_widened, _halved, "int16") if half else (_same, _same, "float32")
-        tile, row, wide, places = f"{number}[:, ::1]", "float32[::1]", "float64[::1]", "int64[::1]"
-        self._gather = compile_for(_gather(load), f"void({tile}, {row}, {places}, {places}, {row})")
-        self._sigmoid = compile_for(_sigmoid(load, store), f"float64({tile}, {row}, {row}, {row})")
-        self._targets = compile_for(_sigmoid_targets(store), f"float64({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
-        self._sums = compile_for(_softmax_sums(load), f"void({tile}, {row}, {row}, {wide})")
-        self._softmax = compile_for(_softmax(load, store), f"void({tile}, {row}, {row}, {row}, {row})")
-        self._pulls = compile_for(_softmax_pulls(store), f"void({row}, {places}, {places}, {row}, {row}, {row}, {tile}, {row})")
+
+        def within(kernel: Kernel) -> Any:
+            return register_jitable(named_for(kernel, number))
+
+        gather = within(_gather(load))
+        sigmoid = _whole_sigmoid(gather, within(_sigmoid(load, store)), within(_sigmoid_targets(store)))
+        sums = _whole_sums(gather, within(_softmax_sums(load)))
+        softmax = _whole_softmax(gather, within(_softmax(load, store)), within(_softmax_pulls(store)))
+        row, wide = "float32[::1]", "float64[::1]"
+        asked = f"{number}[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
+        self._sigmoid = compile_for(sigmoid, f"float64({asked}, {row}, {row}, {row})", number)
+        self._sums = compile_for(sums, f"void({asked}, {row}, {wide})", number)
+        self._softmax = compile_for(softmax, f"void({asked}, {row}, {row}, {row})", number)
 
     def sigmoid(
         self,
         logits_ET: Tensor,
         bias_T: Tensor | None,
         entries: Entries,
-        values_Z: Tensor | None,
-        target_weight_E: Tensor,
-        other_weight_E: Tensor,
+        values_Z: np.ndarray | None,
+        target_weight_E: np.ndarray,
+        other_weight_E: np.ndarray,
     ) -> tuple[float, Tensor]:
         """Cross-entropy under a sigmoid: the weighted loss and the slopes' sums over examples, float32 [T].
 
         values_Z: float32, the targets; None: ones. An example's targets above zero count `target_weight_E`, all else `other_weight_E`.
         """
-        tile, bias, sum_T = _array(logits_ET), _biases(bias_T, logits_ET), torch.zeros(logits_ET.shape[1])
-        targets, others = target_weight_E.numpy(), other_weight_E.numpy()
-        z_Z = self._logits(tile, bias, entries)
-        loss = self._sigmoid(tile, bias, others, sum_T.numpy())
-        values = np.zeros(0, np.float32) if values_Z is None else values_Z.numpy()
-        return loss + self._targets(z_Z, *entries.arrays, values, targets, others, tile, sum_T.numpy()), sum_T
+        sum_T = torch.zeros(logits_ET.shape[1])
+        values = _NO_VALUES if values_Z is None else values_Z
+        asked = (*_tile(logits_ET, bias_T, entries), values, target_weight_E, other_weight_E)
+        return self._sigmoid(*asked, sum_T.numpy()), sum_T
 
-    def add_softmax_sums(self, logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, peak_E: Tensor, total_E: Tensor) -> Tensor:
-        """The targets' logits, float32 [Z]; the tile, which stays as it is, is counted in the running sums, in place.
+    def add_softmax_sums(
+        self, logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, z_Z: np.ndarray, peak_E: np.ndarray, total_E: np.ndarray
+    ) -> None:
+        """The targets' logits are put into z_Z, float32; the tile, which stays as it is, is counted in the running sums, in place.
 
         peak_E: float32, the largest logit so far. total_E: float64, the sum so far of exp(z - peak).
         """
-        tile, bias = _array(logits_ET), _biases(bias_T, logits_ET)
-        self._sums(tile, bias, peak_E.numpy(), total_E.numpy())
-        return torch.from_numpy(self._logits(tile, bias, entries))
+        self._sums(*_tile(logits_ET, bias_T, entries), z_Z, peak_E, total_E)
 
     def softmax(
-        self, logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, pulls_Z: Tensor, log_sum_E: Tensor, coupling_E: Tensor
+        self,
+        logits_ET: Tensor,
+        bias_T: Tensor | None,
+        entries: Entries,
+        pulls_Z: np.ndarray,
+        log_sum_E: np.ndarray,
+        coupling_E: np.ndarray,
     ) -> Tensor:
         """The slopes p * coupling, less the targets' pulls: their sums over examples, float32 [T]. log_sum_E: of the denominator of p."""
-        tile, bias, sum_T = _array(logits_ET), _biases(bias_T, logits_ET), torch.zeros(logits_ET.shape[1])
-        z_Z, rows = self._logits(tile, bias, entries), (log_sum_E.numpy(), coupling_E.numpy())
-        self._softmax(tile, bias, *rows, sum_T.numpy())
-        self._pulls(z_Z, *entries.arrays, pulls_Z.numpy(), *rows, tile, sum_T.numpy())
+        sum_T = torch.zeros(logits_ET.shape[1])
+        self._softmax(*_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy())
         return sum_T
-
-    def _logits(self, tile: np.ndarray, bias: np.ndarray, entries: Entries) -> np.ndarray:
-        z_Z = np.empty(len(entries.units_Z), np.float32)
-        self._gather(tile, bias, *entries.arrays, z_Z)
-        return z_Z
 
 
 @made_once
@@ -317,11 +362,8 @@ def compiled_tiles(dtype: torch.dtype) -> CompiledTiles:
     return CompiledTiles(dtype)
 
 
-def _array(logits_ET: Tensor) -> np.ndarray:
-    """The same memory; of bfloat16, which numpy has not, the bits."""
+def _tile(logits_ET: Tensor, bias_T: Tensor | None, entries: Entries) -> tuple[Any, ...]:
+    """What all kernels take first. Of bfloat16, which numpy has not, the bits."""
     bits = logits_ET.view(torch.int16) if logits_ET.dtype == torch.bfloat16 else logits_ET
-    return bits.numpy()
-
-
-def _biases(bias_T: Tensor | None, logits_ET: Tensor) -> np.ndarray:
-    return np.zeros(logits_ET.shape[1], np.float32) if bias_T is None else bias_T.numpy()
+    bias = np.zeros(logits_ET.shape[1], np.float32) if bias_T is None else bias_T.numpy()
+    return bits.numpy(), bias, entries.examples_Z, entries.units_Z, entries.first

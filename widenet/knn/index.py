@@ -40,7 +40,7 @@ class Exported:
 
 
 def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10) -> Exported:
-    """Write an index that faiss reads, and `out`.keys with the keys by position, one a line; measure it.
+    """Write an index that faiss reads, and `out`.keys with the keys by position, one a line, neither of which may exist yet; measure it.
 
     For "cosine" the index holds directions, and takes queries of length 1; positions and order of scores are those of `search`.
     It is built in one thread, so that the same vectors give the same index. Raises DataError, OptionError.
@@ -51,6 +51,8 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
         raise OptionError("an index is built by one process; start the command without --processes or torchrun.")
     if out.is_dir():
         raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another --out.")
+    if taken := next((path for path in (out, _keys_path(out)) if path.exists()), None):
+        raise OptionError(f"{taken} exists already. Choose another --out, or remove it first.")
     names = collection.keys.to_pylist()
     if any("\n" in name for name in names):
         raise DataError("keys must not hold a line break, for they are written one a line. Give other keys.")
@@ -115,9 +117,12 @@ def _without_itself(positions: NDArray[np.int64], asked: NDArray[np.int64], k: i
     return np.take_along_axis(np.where(other, positions, -1), order, axis=1)[:, :k]
 
 
+def _keys_path(out: Path) -> Path:
+    return out.with_name(f"{out.name}.keys")
+
+
 def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
     """Both files, each whole or not at all."""
-    keys = out.with_name(f"{out.name}.keys")
-    for path, data in ((keys, "".join(f"{name}\n" for name in names).encode()), (out, faiss.serialize_index(index).tobytes())):
+    for path, data in ((_keys_path(out), "".join(f"{name}\n" for name in names).encode()), (out, faiss.serialize_index(index).tobytes())):
         with appearing(path) as file:
             file.write(data)

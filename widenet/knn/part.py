@@ -7,14 +7,10 @@ from torch import Tensor
 
 from widenet.kernels import running_top_k
 from widenet.knn.measures import Measure, lengths, nearness
+from widenet.plan.tiles import searched_tiles
 
-_TILE_CELLS = {"cpu": 2**19, "cuda": 2**24}
-"""Products in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
-
-_FEWEST = 16
-"""Fewer queries than these have no larger tiles: the vectors of a tile are to stay small too."""
-
-_ROWS_NUMBERS = 2**22
+_BLOCK_NUMBERS = 2**22
+"""Numbers of vectors that are measured at once, in float64."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class Part:
     @classmethod
     def of(cls, measure: Measure, start: int, vectors_ND: Tensor) -> "Part":
         """A shard of finite vectors."""
-        rows = max(1, _ROWS_NUMBERS // vectors_ND.shape[1])
+        rows = max(1, _BLOCK_NUMBERS // vectors_ND.shape[1])
         length_N = torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)]) if len(vectors_ND) else torch.zeros(0).double()
         there = length_N[length_N > 0]
         return cls(
@@ -71,9 +67,7 @@ class Part:
     def best(self, direct_ED: Tensor, number: int, floor_E: Tensor) -> Tensor:
         """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
         running = running_top_k(number, floor_E)
-        step = max(64, _TILE_CELLS[direct_ED.device.type] // max(len(direct_ED), _FEWEST))
-        for start in range(0, len(self.vectors_ND), step):
-            stop = min(start + step, len(self.vectors_ND))
+        for start, stop in searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type):
             running.add(self.products(direct_ED, start, stop), self.start + start)
         return running.result()
 
@@ -81,7 +75,7 @@ class Part:
         """The nearness of those candidates that lie in this shard, float64 [E, C]; -inf for the others."""
         found_EC = torch.full(positions_EC.shape, -torch.inf, dtype=torch.float64, device=positions_EC.device)
         rows_P, columns_P = self._has(positions_EC).nonzero().unbind(1)
-        step = max(1, _ROWS_NUMBERS // queries_ED.shape[1])
+        step = max(1, _BLOCK_NUMBERS // queries_ED.shape[1])
         for row_P, column_P in zip(torch.split(rows_P, step), torch.split(columns_P, step), strict=True):
             vectors_PD = self.vectors_ND[positions_EC[row_P, column_P] - self.start]
             found_EC[row_P, column_P] = nearness(self.measure, queries_ED[row_P], vectors_PD)

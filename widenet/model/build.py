@@ -20,7 +20,7 @@ from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
 from widenet.plan.shards import Shards
-from widenet.plan.weights import Weight, weights_of
+from widenet.plan.weights import Weight, Weights, weights_of
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
@@ -51,23 +51,11 @@ def build(
         if layer.popularity_damping:
             units = layout.units[layer.name]
             factors[layer.name] = (torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)).to(device)
-    outputs = {}
+    outputs = {output.name: _output(output, training, layout, wide, exchange, fields) for output in spec.outputs}
     for output in spec.outputs:
-        name = layout.links[output.name, ""].weight
-        outputs[output.name] = WideOutput(
-            spec=output,
-            weight=wide[name],
-            bias=wide.get(f"{output.name} bias"),
-            exchange=exchange,
-            owns_weight=not layout.is_shared(output.name),
-            half=training.precision == "bfloat16" and not output.weightless and not layout.of_output(output.name).by_columns,
-        )
-        if drifts(output, training, layout, fields[output.field].kind == "sparse"):
-            outputs[output.name].drift = _drift(outputs[output.name], training, device)
         if output.sample is not None and counts is not None:
-            shards = wide[name].shards
-            known = counts.get(output.field)
-            outputs[output.name].sampler = Sampler.of(output.sample, output.name, shards, list(wide[name].parts), known, device)
+            weight, known = outputs[output.name].weight, counts.get(output.field)
+            outputs[output.name].sampler = Sampler.of(output.sample, output.name, weight.shards, list(weight.parts), known, device)
     return Network(
         spec=spec,
         units=layout.units,
@@ -81,16 +69,38 @@ def build(
         trunk=trunk,
         outputs=outputs,
         damping=factors,
-        positions=layout.positions,
+        along=layout.along,
         half=training.precision == "bfloat16",
     )
 
 
-def _drift(output: WideOutput, training: TrainingSpec, device: torch.device) -> Drift:
+def _output(
+    spec: OutputLayer,
+    training: TrainingSpec,
+    layout: Weights,
+    wide: Mapping[str, WideWeight],
+    exchange: Exchange,
+    fields: Mapping[str, FieldFacts],
+) -> WideOutput:
+    """An output over its weight, which may be another layer's."""
+    output = WideOutput(
+        spec=spec,
+        weight=wide[layout.links[spec.name, ""].weight],
+        bias=wide.get(f"{spec.name} bias"),
+        exchange=exchange,
+        owns_weight=not layout.is_shared(spec.name),
+        half=training.precision == "bfloat16" and not spec.weightless and not layout.of_output(spec.name).by_columns,
+    )
+    if drifts(spec, training, layout, fields[spec.field].kind == "sparse"):
+        output.drift = _drift(output, training)
+    return output
+
+
+def _drift(output: WideOutput, training: TrainingSpec) -> Drift:
     """How the rows of an output drift under a training's penalties."""
-    columns = next(iter(output.weight.parts.values())).weight.shape[1]
-    penalties = [training.l2] * columns + [output.spec.bias_l2] * output.spec.bias
-    strengths_D = torch.tensor(penalties, dtype=torch.float64, device=device)
+    weight = next(iter(output.weight.parts.values())).weight
+    penalties = [training.l2] * weight.shape[1] + [output.spec.bias_l2] * output.spec.bias
+    strengths_D = torch.tensor(penalties, dtype=torch.float64, device=weight.device)
     window = drift_window(output.width, len(penalties))
     return Drift(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
 
@@ -142,7 +152,7 @@ class _First:
         if self.blank or not weight.columns:
             return roomy(shape, device=self.device)
         fans = (weight.columns, weight.rows * weight.places)
-        if weight.wide and not isinstance(layer, OutputLayer):
+        if weight.rows_are_features:
             fans = fans[::-1]
         if isinstance(layer, RecurrentLayer):
             fans = (fans[0], layer.units)

@@ -3,6 +3,7 @@
 import weakref
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,8 @@ class CompiledPasses:
 
     def __init__(self, step: "WideLoss") -> None:
         self.step: WideLoss = weakref.proxy(step)  # it owns us
+        self.weights = step.target_weight_E.numpy(), step.other_weight_E.numpy()
+        self.shards: dict[int, tuple[Entries, np.ndarray | None]] = {}
 
     @classmethod
     def where_possible(cls, step: "WideLoss") -> "CompiledPasses | None":
@@ -28,40 +31,49 @@ class CompiledPasses:
         possible = (kind == "sigmoid" and isinstance(loss, CrossEntropy)) or (kind == "softmax" and step.loss.slope_of_logit)
         return cls(step) if possible and step.direct_EH.device.type == "cpu" and can_compile() else None
 
-    def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor, Tensor, Tensor]:
-        """As of `WideLoss`: loss float64 [], the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
+    def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor | float, Tensor, Tensor]:
+        """As of `WideLoss`: loss, the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
         step, rows = self.step, self.step.rows
         logits_ET, span = step.tile_logits(shard, index, tile), step.span(shard, index)
-        entries = self._entries(shard, index, span)
+        assert _are_apart(logits_ET, step.direct_EH), "slopes take the place of logits, and must not take that of what these were made of"
+        entries, values_Z = self._entries(shard)
+        asked = logits_ET, tile.bias_T, entries.within(span, step.tiles[shard][index][0])
         if rows is not None:
-            bias_T = _passes(logits_ET).softmax(logits_ET, tile.bias_T, entries, rows.pulls[shard][span], rows.total_E, rows.coupling_E)
-            own = rows.losses[shard]
-            return own if index == 0 else torch.zeros_like(own), step.output.operand(logits_ET), bias_T
-        assert step.targets.sparse is not None
-        values_Z = step.targets.sparse[shard].values_Z
-        asked = entries, None if values_Z is None else values_Z[span], step.target_weight_E, step.other_weight_E
-        loss, bias_T = _passes(logits_ET).sigmoid(logits_ET, tile.bias_T, *asked)
-        return torch.tensor(loss, dtype=torch.float64), step.output.operand(logits_ET), bias_T
+            pulls_Z, *of_examples = (numbers.numpy() for numbers in (rows.pulls[shard], rows.total_E, rows.coupling_E))
+            bias_T = _passes(logits_ET).softmax(*asked, pulls_Z[span], *of_examples)
+            return rows.losses[shard] if index == 0 else 0.0, step.output.operand(logits_ET), bias_T
+        loss, bias_T = _passes(logits_ET).sigmoid(*asked, None if values_Z is None else values_Z[span], *self.weights)
+        return loss, step.output.operand(logits_ET), bias_T
 
     def softmax_sums(self, shard: int, entry_logits_Z: Tensor) -> tuple[Tensor, Tensor]:
         """A shard's largest logit float32 [E] and its sum of exp(z - largest), float64 [E]; its targets' logits are written down."""
         step = self.step
         peak_E = torch.full((step.num_examples,), -torch.inf)
         total_E = torch.zeros_like(peak_E, dtype=torch.float64)
+        found_Z, sums = entry_logits_Z.numpy(), (peak_E.numpy(), total_E.numpy())
         for index in range(len(step.tiles[shard])):
             tile, span = step.tile(shard, index), step.span(shard, index)
             logits_ET = step.tile_logits(shard, index, tile)
-            counted = tile.bias_T, self._entries(shard, index, span), peak_E, total_E
-            entry_logits_Z[span] = _passes(logits_ET).add_softmax_sums(logits_ET, *counted)
+            asked = logits_ET, tile.bias_T, self._entries(shard)[0].within(span, step.tiles[shard][index][0])
+            _passes(logits_ET).add_softmax_sums(*asked, found_Z[span], *sums)
             step.keep_logits(shard, index, logits_ET)
         return peak_E, total_E
 
-    def _entries(self, shard: int, index: int, span: slice) -> "Entries":
-        from widenet.kernels.compiled_tiles import Entries
+    def _entries(self, shard: int) -> "tuple[Entries, np.ndarray | None]":
+        """All targets of a shard and their values; as arrays, which are made once for all its tiles."""
+        if shard not in self.shards:
+            from widenet.kernels.compiled_tiles import Entries
 
-        assert self.step.targets.sparse is not None
-        part, first = self.step.targets.sparse[shard], self.step.tiles[shard][index][0]
-        return Entries(part.examples_Z[span], part.units_Z[span] - first)
+            assert self.step.targets.sparse is not None
+            part = self.step.targets.sparse[shard]
+            values_Z = None if part.values_Z is None else part.values_Z.numpy()
+            self.shards[shard] = Entries(part.examples_Z.numpy(), part.units_Z.numpy()), values_Z
+        return self.shards[shard]
+
+
+def _are_apart(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have no memory in common."""
+    return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
 
 
 def _passes(logits_ET: Tensor) -> "CompiledTiles":

@@ -57,7 +57,7 @@ class Network:
     units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
     windows: how the kernels of convolutions and pooling layers move, by (layer, source).
     wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
-    positions: of every layer that goes along a sequence the input of it.
+    along: of every layer that goes along a sequence the input of it.
     damping: factors of an input's features, by layer. half: a training step's matrix products take operands rounded to bfloat16.
     """
 
@@ -73,7 +73,7 @@ class Network:
     trunk: dict[str, TrunkWeight]
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
-    positions: dict[str, str] = field(default_factory=dict)
+    along: dict[str, str] = field(default_factory=dict)
     half: bool = False
 
     def shards(self, layer: str) -> Shards:
@@ -112,7 +112,7 @@ class Network:
         """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
         if weights_E is None or output.spec.predict != "next":
             return weights_E
-        positions = prepared.positions[self.positions[output.spec.name]]
+        positions = prepared.positions[self.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
@@ -126,11 +126,11 @@ class Network:
                 continue
             sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
             if isinstance(layer, RecurrentLayer):
-                activity.values[layer.name] = self._along(layer, sums, prepared, skips, draws)
+                activity.values[layer.name] = self._recurrent(layer, sums, prepared, skips, draws)
                 continue
             bias = self._each_unit(layer, "bias") if layer.bias else None
             normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
-            positions = prepared.positions.get(self.positions.get(layer.name, ""))
+            positions = prepared.positions.get(self.along.get(layer.name, ""))
             value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions)
             activity.values[layer.name] = value_EH
             if penalty is not None:
@@ -215,10 +215,10 @@ class Network:
     def _blocks(self, layer: str) -> Blocks:
         return Blocks(self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled())
 
-    def _along(self, layer: RecurrentLayer, sums: list[Tensor], prepared: Prepared, skips: list[Tensor], draws: Draws | None) -> Tensor:
+    def _recurrent(self, layer: RecurrentLayer, sums: list[Tensor], prepared: Prepared, skips: list[Tensor], draws: Draws | None) -> Tensor:
         weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor
         bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
-        positions = prepared.positions[self.positions[layer.name]]
+        positions = prepared.positions[self.along[layer.name]]
         state_NH = recurrent_layer.forward(layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws)
         return sum(skips, state_NH)
 

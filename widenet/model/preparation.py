@@ -60,7 +60,7 @@ def prepared(network: "Network", fields: Mapping[str, Values], draws: Draws | No
             values = values.with_values(None)
         _take(network, layer, values, draws is not None, found)
     for name, output in network.outputs.items():
-        positions = found.positions.get(network.positions.get(name, ""))
+        positions = found.positions.get(network.along.get(name, ""))
         asks_next = draws is not None and output.spec.predict == "next"
         if positions is not None:
             found.taken[name] = positions.asking_M if asks_next else positions.ends_E
@@ -72,7 +72,7 @@ def prepared(network: "Network", fields: Mapping[str, Values], draws: Draws | No
 
 def _take(network: "Network", layer: InputLayer, values: SparseBatch, in_training: bool, found: Prepared) -> None:
     """Add what an input layer makes of its sparse field: for those who gather rows of weights by it, and for outputs on it."""
-    if layer.name in network.positions:
+    if layer.name in network.along:
         found.positions[layer.name] = Positions.of(values, layer.newest, in_training and _ends_ask(network, layer))
         values = found.positions[layer.name].features
     batch = scaled(layer, values, network.damping.get(layer.name))
@@ -84,7 +84,7 @@ def _take(network: "Network", layer: InputLayer, values: SparseBatch, in_trainin
 
 def _ends_ask(network: "Network", layer: InputLayer) -> bool:
     """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its end."""
-    return all(output.spec.predict == "next" for name, output in network.outputs.items() if network.positions.get(name) == layer.name)
+    return all(output.spec.predict == "next" for name, output in network.outputs.items() if network.along.get(name) == layer.name)
 
 
 def _asked(output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:

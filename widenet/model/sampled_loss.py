@@ -10,7 +10,7 @@ from widenet.model.exchange import Pending
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
-from widenet.model.wide_loss import WideLoss
+from widenet.model.wide_loss import Takers, WideLoss
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
 
@@ -48,7 +48,7 @@ class SampledLoss(WideLoss):
 
     def start(self) -> Pending[list[Tensor]]:
         """Loss and gradient as of `WideLoss.run`; `rows_of_weight` and `rows_of_bias` are then full."""
-        return self.run(self._collect)
+        return self.run(Takers(self._collect, self._collect_bias))
 
     def fresh_logits(self, shard: int, index: int, tile: Tile) -> Tensor:
         """Logits [E, T] of a tile; under a softmax with the logarithm of what others stand for."""
@@ -73,11 +73,13 @@ class SampledLoss(WideLoss):
     def _stands(self, shard: int, index: int) -> Tensor:
         return self.choice.stands[shard][slice(*self.tiles[shard][index])]
 
-    def _collect(self, shard: int, start: int, stop: int, weight_gradient: Tensor | RowGradient, bias_gradient: Tensor) -> None:
-        assert isinstance(weight_gradient, Tensor)
-        self.rows_of_weight[shard].gradient_EH[start:stop] = weight_gradient
+    def _collect(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
+        assert isinstance(gradient, Tensor)
+        self.rows_of_weight[shard].gradient_EH[start:stop] = gradient
+
+    def _collect_bias(self, shard: int, gradient: Tensor) -> None:
         if self.rows_of_bias is not None:
-            self.rows_of_bias[shard].gradient_EH[start:stop, 0] = bias_gradient
+            self.rows_of_bias[shard].gradient_EH[:, 0] = gradient
 
 
 def sampled(output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Tensor, rule: Rule, step: StepNumbers) -> SampledLoss:

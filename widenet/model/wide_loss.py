@@ -1,6 +1,7 @@
 """One step of a wide output: loss, gradient to the hidden vectors and weight gradients, a tile at a time."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,8 +17,16 @@ from widenet.model.targets import Targets, TileEntries
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
-OnTile = Callable[[int, int, int, Tensor | RowGradient, Tensor], None]
-"""Called with shard, start, stop, weight gradient [T, H] and bias gradient [T] of each tile."""
+
+@dataclass(frozen=True)
+class Takers:
+    """Who takes gradients as soon as they are known.
+
+    weight: is given shard, start, stop and gradient [T, H] of each tile. bias: shard and gradient [R] of each shard.
+    """
+
+    weight: Callable[[int, int, int, Tensor | RowGradient], None]
+    bias: Callable[[int, Tensor], None]
 
 
 class WideLoss:
@@ -50,10 +59,10 @@ class WideLoss:
         self.exact: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.shortening_E: Tensor | None = None
 
-    def run(self, on_tile: OnTile | None) -> Pending[list[Tensor]]:
+    def run(self, takers: Takers | None) -> Pending[list[Tensor]]:
         """The loss float64 [] and the gradient float32 [E, H] to `direct_EH`, on their way.
 
-        on_tile: takes the weight gradients while their tile is at hand; None where they are asked for later by `gradient`.
+        takers: None where the weight gradients are asked for later by `gradient`.
         """
         if self.targets.sparse is not None:
             self.output.exchange.each(self._find_edges)
@@ -61,7 +70,7 @@ class WideLoss:
             self.rows = RowActivation.over(self)
         if self.output.spec.delta_norm is not None:
             self.shortening_E = self._shortening(self.output.spec.delta_norm)
-        found = self.output.exchange.each(lambda shard: self._sweep(shard, on_tile))
+        found = self.output.exchange.each(lambda shard: self._sweep(shard, takers))
         return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:
@@ -143,26 +152,29 @@ class WideLoss:
     def _find_edges(self, shard: int) -> None:
         self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
 
-    def _sweep(self, shard: int, on_tile: OnTile | None) -> tuple[Tensor, Tensor]:
-        loss = torch.zeros((), dtype=torch.float64, device=self.direct_EH.device)
-        gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
+    def _sweep(self, shard: int, takers: Takers | None) -> tuple[Tensor, Tensor]:
+        loss: Tensor | float = 0.0
+        gradient_EH, biases = torch.zeros_like(self.direct_EH, dtype=torch.float32), []
         for index, (start, stop) in enumerate(self.tiles[shard]):
             tile = self.tile(shard, index)
             tile_loss, delta_ET, bias_T = self._delta(shard, index, tile)
-            loss += tile_loss
+            loss = loss + tile_loss
             tile.add_direct_gradient(gradient_EH, delta_ET)
-            if on_tile is not None:
-                on_tile(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET), bias_T)
+            if takers is not None:
+                takers.weight(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET))
+                biases.append(bias_T)
             elif self.keeps:
                 self.deltas[shard, index] = delta_ET, bias_T
-        return loss, gradient_EH
+        if takers is not None and biases:
+            takers.bias(shard, torch.cat(biases))
+        return torch.as_tensor(loss, dtype=torch.float64, device=gradient_EH.device), gradient_EH
 
     def tile(self, shard: int, index: int) -> Tile:
         """A tile's units, as the products of this step take them."""
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
-    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss float64 [] of a tile, the gradient [E, T] to its logits as products take it, and that to its biases, float32 [T]."""
+    def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor | float, Tensor, Tensor]:
+        """Loss of a tile, the gradient [E, T] to its logits as products take it, and that to its biases, float32 [T]."""
         if self.fused is not None:
             return self.fused.delta(shard, index, tile)
         loss, delta_ET = self._exact_delta(shard, index, tile)

@@ -1,7 +1,8 @@
 """Threads that work on shards, and torch's own threads kept out of the arithmetic."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -23,23 +24,40 @@ def one_thread_an_operation() -> Iterator[None]:
 
 
 class Workers:
-    """Runs work on shards or blocks, each in one thread, `num_threads` at a time.
+    """Runs work on shards or blocks, each in one thread, `num_threads` at a time: the calling one and those of a pool.
 
-    A thread keeps the number of torch threads that it had at its first operation, whatever others set later; so each begins with one.
+    A thread keeps the number of torch threads that it had at its first operation, whatever others set later; so each of the pool begins
+    with one.
     """
 
     def __init__(self, num_threads: int) -> None:
         single = partial(torch.set_num_threads, 1)
-        self.pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shard", initializer=single) if num_threads > 1 else None
+        self.num_threads = num_threads
+        self.pool = ThreadPoolExecutor(num_threads - 1, thread_name_prefix="shard", initializer=single) if num_threads > 1 else None
 
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
-        """`work(number)` for every shard or block, in the order given; a single one in the calling thread."""
+        """`work(number)` for every shard or block, in the order given; a single one in the calling thread.
+
+        Where one fails, those that others have begun are still done.
+        """
         if self.pool is None or len(numbers) < 2:
             return [work(number) for number in numbers]
-        with_gradients = torch.is_grad_enabled()
+        with_gradients, left, found = torch.is_grad_enabled(), iter(numbers), dict[int, T]()
 
-        def one(number: int) -> T:
+        def some() -> None:
             with torch.set_grad_enabled(with_gradients):
-                return work(number)
+                try:
+                    for number in left:  # a range's iterator, of which each number goes to one thread
+                        found[number] = work(number)
+                finally:
+                    deque(left, maxlen=0)
 
-        return list(self.pool.map(one, numbers))
+        others = [self.pool.submit(some) for _ in range(min(self.num_threads, len(numbers)) - 1)]
+        try:
+            with one_thread_an_operation():
+                some()
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
+        return [found[number] for number in numbers]

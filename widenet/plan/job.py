@@ -80,11 +80,11 @@ class Job:
         """Mean number of entries of an example that a sparse input layer reads."""
         layer = self.network.layer(source)
         assert isinstance(layer, InputLayer)
-        return min(self.entries[layer.field], layer.newest) if source in self.weights.positions else self.entries[layer.field]
+        return min(self.entries[layer.field], layer.newest) if source in self.weights.along else self.entries[layer.field]
 
     def vectors(self, layer: str) -> int:
         """Vectors of a layer in a step: one an example, or one a position where it goes along a sequence."""
-        along = self.weights.positions.get(layer)
+        along = self.weights.along.get(layer)
         found = self.network.layer(layer)
         if along is None or (isinstance(found, OutputLayer) and found.predict != "next"):
             return self.num_examples

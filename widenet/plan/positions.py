@@ -11,8 +11,8 @@ from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.wiring import feeding, in_order
 
 
-def positions_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
-    """The input whose positions a layer goes along, by the layer's name; layers of one vector an example are not in it.
+def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
+    """The input whose sequence a layer goes along, by the layer's name; layers of one vector an example are not in it.
 
     An input of a sequence field goes along itself, a hidden or recurrent layer along its sources. An output is listed with its sources':
     under "next" it takes their vectors in training, otherwise the last one of each example.

@@ -1,4 +1,4 @@
-"""Tiles and blocks: the pieces of a shard that are worked on at once; and how much of a batch's logits is kept between passes."""
+"""Tiles and blocks: the pieces of a shard that are worked on, or looked through, at once; and how many logits are kept between passes."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,12 @@ TILE_CELLS = {"cpu": 2**17, "cuda": 2**26}
 """Logits in a tile, by kind of device: on a CPU few enough that a tile and its weights stay in a core's cache; on CUDA enough that
 launching a tile's kernels takes less time than they do, which is assumed, not measured. The bits depend on it, so that it must not
 follow from a device's memory."""
+
+SEARCHED_CELLS = {"cpu": 2**19, "cuda": 2**26}
+"""Logits or products in a tile that is looked through for the best, by kind of device; on a CPU they stay in a core's cache meanwhile."""
+
+LEAST_SEARCHED, FEWEST_EXAMPLES = 64, 16
+"""Units in such a tile at least; and fewer examples than these have no larger tiles, for the vectors of a tile are to stay small too."""
 
 FEW_COLUMNS = 256
 """Up to so many columns of a weight, a CPU's tiles of bfloat16 logits hold twice as many: as many bytes. Their products are so short that
@@ -34,6 +40,12 @@ def tile_units(num_examples: int, device: str, half_columns: int | None = None) 
 def tiles(num_units: int, num_examples: int, device: str, half_columns: int | None = None) -> Iterator[tuple[int, int]]:
     """The tiles (start, stop) of a shard for a batch."""
     units = tile_units(num_examples, device, half_columns)
+    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+
+
+def searched_tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
+    """The tiles (start, stop) of a shard whose units are looked through for the best."""
+    units = max(LEAST_SEARCHED, SEARCHED_CELLS[device] // max(num_examples, FEWEST_EXAMPLES))
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 from widenet.plan.binding import FieldFacts, bind, is_sparse_input
 from widenet.plan.place import Place
-from widenet.plan.positions import positions_of
+from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.windows import Shape, Windows, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
@@ -35,7 +35,8 @@ class Weight:
     places: of a convolution's kernel; a row is a filter, a column one of its numbers, channel by channel.
     by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise, where it is wide, only rows that
         a batch touches or an output's sample holds.
-    by_columns: of an output on a sparse input. Its columns are the input's features, and only those that a batch has are touched.
+    input: the sparse input whose features its rows are, or where it is by columns its columns; None where units of no input meet it singly.
+    by_columns: of an output on a sparse input; only the columns that a batch has are touched.
     """
 
     layer: str
@@ -45,7 +46,13 @@ class Weight:
     by_tiles: bool = False
     trained: bool = True
     places: int = 1
+    input: str | None = None
     by_columns: bool = False
+
+    @property
+    def rows_are_features(self) -> bool:
+        """Whether a row belongs to a feature of a sparse input, and so holds what it gives to every unit; else a row is a unit's."""
+        return self.input is not None and not self.by_columns
 
     @property
     def incoming(self) -> int:
@@ -77,7 +84,7 @@ class Weights:
     weights: by name: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an output, "LAYER bias" of any, and of a batch normalization
         "LAYER normalization scale", "... shift", "... mean" and "... variance".
     windows: how the kernel moves, by (layer, source) of convolutions and of pooling layers that have one.
-    positions: of every layer that goes along a sequence the input of it.
+    along: of every layer that goes along a sequence the input of it.
     """
 
     units: dict[str, int]
@@ -85,7 +92,7 @@ class Weights:
     windows: dict[tuple[str, str], Windows]
     links: dict[tuple[str, str], Link]
     weights: dict[str, Weight]
-    positions: dict[str, str]
+    along: dict[str, str]
 
     def of_output(self, output: str) -> Weight:
         """The weight that an output uses, its own or a shared one."""
@@ -126,15 +133,16 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
             if isinstance(layer, ConvolutionLayer):
                 found[link.weight] = _filters(layer, windows[layer.name, source])
             else:
-                found[link.weight] = _between(layer.name, units[source], units[layer.name], is_sparse_input(spec, source, fields))
+                found[link.weight] = _between(spec, fields, units, layer.name, source, units[layer.name])
         found |= _per_channel(layer, shapes[layer.name][0])
     for output in spec.outputs:
         links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
         if link.weight == output.name:
             sources = spec.sources(output)
             columns = 0 if output.weightless else sum(units[source] for source in sources)
-            by_columns = is_sparse_input(spec, sources[0], fields)
-            found[output.name] = Weight(output.name, units[output.name], columns, wide=True, by_columns=by_columns)
+            features = sources[0] if is_sparse_input(spec, sources[0], fields) else None
+            by_columns = features is not None
+            found[output.name] = Weight(output.name, units[output.name], columns, wide=True, input=features, by_columns=by_columns)
         if output.bias:
             found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
     stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
@@ -144,22 +152,23 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
         windows,
         links,
         {name: replace(weight, by_tiles=not weight.by_columns and (weight.by_tiles or name in stepped)) for name, weight in found.items()},
-        positions_of(spec, fields),
+        along_of(spec, fields),
     )
 
 
-def _between(layer: str, source_units: int, sums: int, is_sparse: bool) -> Weight:
+def _between(spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: Mapping[str, int], layer: str, source: str, sums: int) -> Weight:
     """The weight from a source to the sums of a layer: a row a feature of a sparse input, else a row a sum."""
-    return Weight(layer, source_units, sums, wide=True) if is_sparse else Weight(layer, sums, source_units, wide=False)
+    if is_sparse_input(spec, source, fields):
+        return Weight(layer, units[source], sums, wide=True, input=source)
+    return Weight(layer, sums, units[source], wide=False)
 
 
 def _recurrent(
     spec: NetworkSpec, layer: RecurrentLayer, units: Mapping[str, int], fields: Mapping[str, FieldFacts]
 ) -> Iterator[tuple[str, Weight]]:
     """The weights of a recurrent layer's sources and of its own state, and its biases."""
-    for source in spec.sources(layer):
-        yield f"{layer.name}/{source}", _between(layer.name, units[source], layer.sums, is_sparse_input(spec, source, fields))
-    yield f"{layer.name}/{layer.name}", _between(layer.name, layer.units, layer.sums, is_sparse=False)
+    for source in (*spec.sources(layer), layer.name):
+        yield f"{layer.name}/{source}", _between(spec, fields, units, layer.name, source, layer.sums)
     if layer.bias:
         yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
 

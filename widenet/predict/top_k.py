@@ -1,6 +1,6 @@
 """The k best units of an output for every example of a batch, without ever holding all its scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +14,9 @@ from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
+from widenet.plan.tiles import searched_tiles
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-
-_TILE_CELLS = {"cpu": 2**19, "cuda": 2**26}
-"""Logits in a tile, by kind of device; on a CPU they stay in a core's cache while they are looked through."""
-
-_FEWEST = 16
-"""Fewer examples than these have no larger tiles: the vectors of a tile are to stay small too."""
 
 RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
 """Activations under which a larger logit is a larger score, so that logits give the ranking."""
@@ -84,12 +79,10 @@ class Tiles:
     def __init__(self, output: WideOutput, direct_EH: Tensor) -> None:
         self.output, self.direct_EH = output, direct_EH
         self.activation, self.shards = output.spec.activation, output.weight.shards
-        self.width = max(64, _TILE_CELLS[direct_EH.device.type] // max(len(direct_EH), _FEWEST))
 
-    def of(self, shard: int) -> list[tuple[int, int]]:
+    def of(self, shard: int) -> Iterator[tuple[int, int]]:
         """The tiles of a shard, in order."""
-        size = self.shards.size(shard)
-        return [(start, min(start + self.width, size)) for start in range(0, size, self.width)]
+        return searched_tiles(self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type)
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """float32 [E, T], of a shard at hand."""

@@ -34,8 +34,8 @@ def summary(subject: Subject) -> Html:
         facts.insert(1, (f"best {metric}, epoch {best['epoch']:,}", f"{best[metric]:.4f}"))
     facts.append(("training", duration(subject.total("seconds"))))
     tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]
-    warning = "" if subject.diverged is None else tag("p", subject.diverged, class_="warning")
-    return joined([tag("div", *tiles, class_="tiles"), warning])
+    warnings = (tag("p", sentence, class_="warning") for sentence in subject.warnings)
+    return joined([tag("div", *tiles, class_="tiles"), *warnings])
 
 
 def curves_section(subject: Subject) -> Html:

@@ -9,6 +9,7 @@ from typing import Any
 from widenet.data.manifest import Manifest
 from widenet.plan.weights import Weights, weights_of
 from widenet.report.sample import Sample
+from widenet.training.arithmetic import MIXED
 from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
 
@@ -68,9 +69,10 @@ class Subject:
         return kept_line(self.run.training, self.records)
 
     @property
-    def diverged(self) -> str | None:
-        """What to say of a loss that lies far above its start; None where it does not."""
-        return diverged(self.run.training, self.records)
+    def warnings(self) -> list[str]:
+        """What to say of a loss that lies far above its start, and of a training that went on in another arithmetic."""
+        problem = diverged(self.run.training, self.records)
+        return [*([] if problem is None else [problem]), *([MIXED] if "arithmetic" in self.last else [])]
 
     def total(self, name: str) -> float:
         """The sum of a number over all lines of the log."""

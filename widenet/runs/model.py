@@ -11,8 +11,7 @@ from widenet.arguments import typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.data.overlap import trained_on
-from widenet.errors import FitError, WidenetError
+from widenet.errors import FitError
 from widenet.evaluate import DEFAULT_KS, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
@@ -26,10 +25,13 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.runs import person
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
+from widenet.runs.seen_before import seen_before
+from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.training.arithmetic import MIXED
 from widenet.training.log_curves import log_curves
 from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
@@ -88,33 +90,32 @@ class Model:
     def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended; that its loss ended far above its start; how much of what a dataset holds out for an output
-        was trained on, where it is not the dataset of the training.
+        That its training has not ended, or went on in another arithmetic; that its loss ended far above its start; how much of what a
+        dataset holds out for an output was trained on, where it is not the dataset of the training, or of one with whose weights this
+        one began.
         """
         found = []
         if "state" in self.facts:
             state = LoopState.of(self.facts["state"])
             place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
             found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
+        if len(self.facts.get("state", self.facts).get("arithmetic", [])) > 1:
+            found.append(f"{self.run.path}: {MIXED[0].lower()}{MIXED[1:]}")
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
-        if data is not None and self.facts.get("examples") not in (None, data.digest):
-            found += self._seen_before(data, part, self.network.outputs[output_name(self.network, output)].spec.field)
+        if data is not None:
+            held = [(self.network.outputs[output_name(self.network, output)].spec.field, part)]
+            found += seen_before(self.run, self.facts.get("examples"), data, held)
         return found
 
-    def _seen_before(self, data: Dataset, part: Part, field: str) -> list[str]:
-        """What a dataset of other examples holds out that was trained on; that it may be, where the dataset of the training is gone."""
-        other = f"{data.path} does not hold the examples that {self.run.path} was trained on"
-        try:
-            training = Dataset.open(str(self.run.machine["data"]))
-            at_hand = training.digest == self.facts["examples"]
-        except (KeyError, WidenetError, OSError):
-            at_hand = False
-        if not at_hand:
-            return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
-        number = trained_on(data, field, part, training)
-        held = data.field(field).num_entries[part]
-        return [f"{other}: of the {held:,} entries of its {part} part, {number:,} were trained on."] if number else []
+    def ignored(self, data: Dataset | str | Path) -> list[str]:
+        """What to know of a dataset before this model is asked about it, a sentence each.
+
+        Which of its fields the network does not read, and whose values either the training or the dataset has not.
+        """
+        dataset = dataset_of(data)
+        self.run.check_dataset(dataset)
+        return unread(self.run.network, dataset) + other_values(self.run, dataset)
 
     @typed
     def evaluate(
@@ -206,8 +207,9 @@ class Model:
         return self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
 
     def doubts(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> list[str]:
-        """Where `recommend` may take something for another than was meant, a sentence each."""
-        return person.doubts(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
+        """Where `recommend` may take something for another than was meant, a sentence each; without values."""
+        said = person.with_items(self.run, output_name(self.network, output), items, fields)
+        return person.doubts(self.run, said) + named_without_values(self.run, list(said))
 
     def understood(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> dict[str, list[str]]:
         """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""

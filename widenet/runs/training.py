@@ -24,8 +24,11 @@ from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
 from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
+from widenet.runs.seen_before import held_of, seen_before
+from widenet.runs.unread import unread
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.arithmetic import ARITHMETIC
 from widenet.training.begin import begun
 from widenet.training.check import check_training
 from widenet.training.interruption import interruption
@@ -55,8 +58,9 @@ def train(
 
     network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on, or else the usual ones,
     which the run directory keeps. data: a dataset, or its directory.
-    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had. A group that torchrun
-    has started again does so without being told, and begins anew where there is no checkpoint yet.
+    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had; after a widenet of another
+    arithmetic to others, which the report is told. A group that torchrun has started again does so without being told, and begins anew
+    where there is no checkpoint yet.
     start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
         begin as the seed has it.
     device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
@@ -84,6 +88,8 @@ def train(
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net.prepare_training(rule)
         teller = report if report is not None and exchange.leads else Silence()
+        for sentence in unread(network_spec, dataset):
+            teller.say(sentence)
         _say_what_is_slow(training_spec, chosen, teller)
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
@@ -94,12 +100,7 @@ def train(
             evaluation = _evaluation(training_spec, dataset, metric_k)
             if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch).loop(stop):
                 raise KeyboardInterrupt
-            if training_spec.keep == "best" and (run.path / "best").exists():
-                Checkpoint.open(run.path / "best").load_into(net, with_state=False)
-                teller.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
-            facts = {"epochs": state.epoch, "best": state.best, "best_epoch": state.best_epoch, "examples": dataset.digest}
-            run.save_model("model", net, facts)
-    return Model(run, net, facts)
+            return _finished(run, net, state, dataset, teller)
 
 
 def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -155,13 +156,46 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
         state = LoopState.of(checkpoint.facts["state"])
+        _go_on_in_own_arithmetic(run, state, report)
         break
     else:
         if problem is not None:
             raise problem
         load_start(run, network, report.say)
+        by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
+
+
+def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
+    """Tell the report what the dataset holds out although the weights that the run begins with were trained on it."""
+    for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
+        report.say(f"{sentence} Its metrics will be too good.")
+
+
+def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
+    """Note, and tell the report, where the next steps round in another way than those before."""
+    before, has_ended = state.arithmetic[-1], (run.path / "model").exists()
+    if before != ARITHMETIC and not has_ended:
+        state.arithmetic.append(ARITHMETIC)
+        rule = f"{run.path} was begun with version {before} of the arithmetic; this widenet has version {ARITHMETIC}"
+        report.say(f"{rule}: from here on bits differ from an undisturbed training's, and its fingerprint compares with no other.")
+
+
+def _finished(run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report) -> Model:
+    """The model of a training that has ended, saved: with the last weights, or the best where its document says so."""
+    if run.training.keep == "best" and (run.path / "best").exists():
+        Checkpoint.open(run.path / "best").load_into(network, with_state=False)
+        report.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
+    facts = {
+        "epochs": state.epoch,
+        "best": state.best,
+        "best_epoch": state.best_epoch,
+        "examples": dataset.digest,
+        "arithmetic": state.arithmetic,
+    }
+    run.save_model("model", network, facts)
+    return Model(run, network, facts)
 
 
 def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:

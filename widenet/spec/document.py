@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_
 from pydantic_core import PydanticCustomError
 
 from widenet.arguments import typed
-from widenet.errors import DocumentError
+from widenet.errors import ArgumentError, DocumentError
 from widenet.spec.mistakes import first_mistake, shown
 
 if TYPE_CHECKING:
@@ -38,10 +38,14 @@ class _Spoken(_Metaclass):
     """Makes a document of keywords as one is made of a file: plain lists and dictionaries are taken, and a mistake is one sentence."""
 
     def __call__(self, *args: Any, **values: Any) -> Any:
+        assert issubclass(self, Document)
+        if args:
+            name = self.__name__.removesuffix("Spec")
+            remedy = f"Give plain values to {name}.of, the path of a file to {name}.read"
+            raise ArgumentError(f"{name} takes its fields by name; got {shown(args[0])}. {remedy}. See `help(widenet.{name})`.")
         try:
-            return super().__call__(*args, **values)
+            return super().__call__(**values)
         except ValidationError as error:
-            assert issubclass(self, Document)
             if _is_plain(values):
                 return self.of(values, self.usual_name)
             raise DocumentError(first_mistake(self, self.usual_name, values, error.errors(include_url=False))) from None

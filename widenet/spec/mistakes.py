@@ -29,7 +29,7 @@ _RULES = {
 
 def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Sequence[Any]) -> str:
     """The sentence that says the first of pydantic's errors about some values of a document. where: begins it."""
-    error = errors[0]
+    error = _most_telling(model, values, errors)
     location, kind = error["loc"], error["type"]
     if kind == "json_invalid":
         return f"{where} must hold plain JSON values: {error['ctx']['error']}."
@@ -47,6 +47,17 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
         known = [name.strip(" '") for name in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"{place} must be one of {', '.join(known)}; got {shown(error['input'])}.{_nearest(error['input'], known)}"
     return f"{place} must be {_rule(error)}{_choices(errors)}; got {shown(error['input'])}."
+
+
+def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) -> Any:
+    """The first error; where a field is missing, the one of an unknown field beside it whose name is nearly a known one."""
+    first = errors[0]
+    if first["type"] == "missing":
+        for other in errors:
+            is_beside = other["type"] == "extra_forbidden" and other["loc"][:-1] == first["loc"][:-1]
+            if is_beside and _nearest(other["loc"][-1], _known_fields(model, values, other["loc"])):
+                return other
+    return first
 
 
 def _choices(errors: Sequence[Any]) -> str:
@@ -88,7 +99,10 @@ def _unknown_kind(place: str, got: Any, expected: str) -> str:
     if not isinstance(got, dict):
         return f"{place} must be an object with named fields; got {shown(got)}."
     if "kind" not in got:
-        return f'{place}.kind is missing. Add "kind".'
+        near = next((key for key in got if _nearest(key, ["kind"])), None)
+        if near is None:
+            return f'{place}.kind is missing. Add "kind".'
+        return f"{place}.{near} is not a known field.{_nearest(near, ['kind'])}"
     return f"{place}.kind must be a known name; got {shown(got['kind'])}.{did_you_mean(str(got['kind']), known)}"
 
 

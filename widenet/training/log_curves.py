@@ -7,7 +7,17 @@ from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, tag
 
 SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
-BESIDE_METRICS = ("epoch", "loss", "start_loss", *SECONDS, "examples_per_second", "learning_rate", "regularization", "num_examples")
+BESIDE_METRICS = (
+    "epoch",
+    "loss",
+    "start_loss",
+    *SECONDS,
+    "examples_per_second",
+    "learning_rate",
+    "regularization",
+    "num_examples",
+    "arithmetic",
+)
 """What a line of the log holds besides metrics."""
 
 

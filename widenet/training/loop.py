@@ -17,6 +17,7 @@ from widenet.model.draws import Draws
 from widenet.model.network import Network
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
+from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
 from widenet.training.brake import Brake
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.regularization import regularization
@@ -36,7 +37,7 @@ class LoopState:
     epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those steps, reading_seconds
     what of these they waited for batches. start_loss: the mean loss of the first start_examples examples of all.
     best: the best value of the metric so far, reached after best_epoch epochs; waited: evaluations since.
-    brake: what it remembers, where the training has one.
+    brake: what it remembers, where the training has one. arithmetic: the versions of it that made steps, the current one last.
     """
 
     epoch: int = 0
@@ -51,11 +52,12 @@ class LoopState:
     best_epoch: int | None = None
     waited: int = 0
     brake: Brake = field(default_factory=Brake)
+    arithmetic: list[int] = field(default_factory=lambda: [ARITHMETIC])
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "LoopState":
         """The state that a checkpoint holds."""
-        return cls(**{**facts, "brake": Brake(**facts.get("brake", {}))})
+        return cls(**{"arithmetic": [UNCOUNTED], **facts, "brake": Brake(**facts.get("brake", {}))})
 
     def steps_made(self, steps_per_epoch: int) -> int:
         """Finished steps of the whole training, without those that the brake left out."""
@@ -233,6 +235,8 @@ class Training:
         }
         if self.spec.l1 or self.spec.l2:
             record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
+        if len(state.arithmetic) > 1:
+            record["arithmetic"] = state.arithmetic[-1]
         if state.start_examples and state.epoch == 0:
             record["start_loss"] = state.start_loss
         state.epoch, state.step, state.loss_sum, state.examples = state.epoch + 1, 0, 0.0, 0

@@ -33,8 +33,8 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     check_finished(run.start)
     before, model = RunDirectory.open(run.start), Checkpoint.open(run.start / "model")
     _check_layers(before, run)
-    _check_columns(before, run)
     known = {name: _known(before, run, name, "imported" in model.facts) for name in run.fields}
+    _check_columns(before, run, known)
     last = _last_checkpoint(before, run, model)
     by_all(network.exchange, lambda: _Start(before, run, network, known).load(model, last), "checkpoint")
     for name, origin in known.items():
@@ -54,33 +54,42 @@ def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
             raise CheckpointError(f'{before.path}: weight "{name}" is {there}, here {here}: it is of another network. {remedy}')
 
 
-def _check_columns(before: RunDirectory, run: RunDirectory) -> None:
-    """Raise where an output stands on a sparse input whose features are not the same in both runs."""
-    for output in run.network.outputs:
-        source = run.network.layer(run.network.sources(output)[0])
-        if not isinstance(source, InputLayer) or run.fields[source.field].kind == "dense":
+def _check_columns(before: RunDirectory, run: RunDirectory, known: Mapping[str, np.ndarray]) -> None:
+    """Raise where an output stands on a sparse input whose features are not the same in both runs: its columns stay where they are."""
+    old = weights_of(before.network, before.fields).weights
+    for name, weight in weights_of(run.network, run.fields).weights.items():
+        if not weight.by_columns:
             continue
-        old, new = before.fields[source.field], run.fields[source.field]
-        if (old.width, old.vocabulary_digest) != (new.width, new.vocabulary_digest):
-            rule = f'output "{output.name}" stands on field "{source.field}", whose features must be the same in the same order'
-            raise CheckpointError(f"{before.path}: {rule}; they differ. Train without --from, or put a hidden layer between them.")
+        field = _input_field(run.network, weight)
+        same = np.arange(before.fields[field].width)
+        if old[name].columns != weight.columns or not np.array_equal(known[field], same):
+            rule = f'output "{weight.layer}" stands on field "{field}", whose features must be the same in the same order'
+            remedy = "Train without --from, or put a hidden layer between them."
+            raise CheckpointError(f"{before.path}: {rule}, with as much room; they differ. {remedy}")
 
 
 def _sizes(run: RunDirectory) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Every weight of a run, and what must be equal of it."""
     for name, weight in weights_of(run.network, run.fields).weights.items():
-        rows = f"units of {field_of(run.network, name, weight)}" if weight.wide else weight.rows
-        columns = "features" if weight.by_columns else weight.columns
+        rows = f"units of {_field_of(run.network, weight)}" if weight.wide else weight.rows
+        columns = f"features of {_input_field(run.network, weight)}" if weight.by_columns else weight.columns
         yield name, (rows,) if weight.columns is None else (rows, columns)
 
 
-def field_of(spec: NetworkSpec, name: str, weight: Weight) -> str:
+def _field_of(spec: NetworkSpec, weight: Weight) -> str:
     """The field whose features the rows of a wide weight are."""
+    if weight.rows_are_features:
+        return _input_field(spec, weight)
     owner = spec.layer(weight.layer)
-    if not isinstance(owner, OutputLayer):
-        owner = spec.layer(name.removeprefix(f"{owner.name}/"))
-    assert isinstance(owner, InputLayer | OutputLayer)
+    assert isinstance(owner, OutputLayer)
     return owner.field
+
+
+def _input_field(spec: NetworkSpec, weight: Weight) -> str:
+    """The field of the sparse input that a weight meets."""
+    met = spec.layer(str(weight.input))
+    assert isinstance(met, InputLayer)
+    return met.field
 
 
 def _known(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
@@ -148,7 +157,7 @@ class _Start:
         """Fill the shards at hand and the trunk; memory holds a block of an earlier tensor at a time."""
         old, new = weights_of(self.before.network, self.before.fields), weights_of(self.run.network, self.run.fields)
         for number, (name, wide) in enumerate(self.network.wide.items()):
-            origin = self._origin(field_of(self.run.network, name, new.weights[name]), old.weights[name].rows, wide.shards.width)
+            origin = self._origin(_field_of(self.run.network, new.weights[name]), old.weights[name].rows, wide.shards.width)
             shards = Shards(old.weights[name].rows, self.before.training.shards)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
             cuts = {shard: origin[wide.shards.start(shard) : wide.shards.stop(shard)] for shard in targets}

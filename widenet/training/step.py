@@ -16,7 +16,7 @@ from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledLoss, sampled
 from widenet.model.square_loss import SquareLoss
-from widenet.model.wide_loss import OnTile, WideLoss
+from widenet.model.wide_loss import Takers, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch
 from widenet.training.update import Update
@@ -96,15 +96,17 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
     return weights_E * share
 
 
-def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> OnTile:
-    """What updates a tile as soon as its gradient is known."""
+def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> Takers:
+    """What updates a tile, and a shard's biases, as soon as the gradient is known."""
 
-    def on_tile(shard: int, start: int, stop: int, weight_gradient: Tensor | RowGradient, bias_gradient: Tensor) -> None:
-        output.weight.update_tile(shard, start, stop, weight_gradient, rule, numbers)
+    def weight(shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
+        output.weight.update_tile(shard, start, stop, gradient, rule, numbers)
+
+    def bias(shard: int, gradient: Tensor) -> None:
         if output.bias is not None:
-            output.bias.update_tile(shard, start, stop, bias_gradient, rule, numbers)
+            output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
-    return on_tile
+    return Takers(weight, bias)
 
 
 class _Seed(torch.autograd.Function):

@@ -24,7 +24,7 @@ NETWORKS = {
     'empty layers': ('{"layers": []}', ': layers must be at least 1 long; got [].'),
     'layers that are none': ('{"layers": {}}', ': layers must be a list; got {}.'),
     'a layer that is none': ('{"layers": [1]}', ': layers[0] must be an object with named fields; got 1.'),
-    'an unknown key': ('{"layer": []}', ': layers is missing. Add "layers".'),
+    'an unknown key': ('{"layer": []}', ': layer is not a known field. Did you mean "layers"?'),
     'a cycle of one': ('{"layers": [{"name": "history", "kind": "input", "field": "items"}, {"name": "taste", "units": 4, "activation": "tanh", "source": ["taste"]}, {"name": "next", "kind": "output", "field": "items"}]}', ': layers must not feed themselves; got taste -> taste. Remove one source.'),
     'a cycle of two': ('{"layers": [{"name": "history", "kind": "input", "field": "items"}, {"name": "a", "units": 3, "source": ["b"]}, {"name": "b", "units": 3, "source": ["a"]}, {"name": "next", "kind": "output", "field": "items"}]}', ': layers must not feed themselves; got a -> b -> a. Remove one source.'),
     'a name twice': ('{"layers": [{"name": "history", "kind": "input", "field": "items"}, {"name": "next", "units": 4, "activation": "tanh"}, {"name": "next", "kind": "output", "field": "items"}]}', ': layers[2].name must be unique; "next" is also layers[1]. Rename one.'),

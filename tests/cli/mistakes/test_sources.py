@@ -46,11 +46,14 @@ SOURCES = {
     'an open quote': ("a.csv", 'user,item\n"u1,1\nu2,2\n', "", 'line 2: must be CSV; unexpected end of data. Close the quotes, or remove them.'),
     'a field of 9 MB': ("a.csv", f"user,item\n{'u' * 9_000_000},1\nu2,1\n", "", 'line 2: must be CSV; field larger than field limit (131072). Close the quotes, or remove them.'),
     'a last line of 17 MB': ("a.csv", f"user,item\n{'u' * 17_000_000},1\n", "", 'the last line must have at most 2,097,152 bytes; it is longer. Close its quotes, or part it.'),
+    'a last line of 9 MB in gzip': ("a.csv.gz", gzip.compress(b"user,item\nu1,1\nu2," + b"1" * 9_000_000, 1), "", 'the last line must have at most 2,097,152 bytes; it is longer. Close its quotes, or part it.'),
+    'a last line of 34 MB in gzip': ("a.adj.gz", gzip.compress(b"u1 1\nu2" + b" 1" * 17_000_000, 1), "", 'the last line must have at most 16,777,216 bytes; it is longer. Close its quotes, or part it.'),
     'another encoding': ("a.csv", "user,item\nu1,caf\u00e9\n".encode("latin-1"), "", 'line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
     'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 'line 2: column "item" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
     'a NUL in a user': ("a.csv", "user,item\nu2,1\nu\0,2\n", "", 'line 3: column "user" must not hold the character NUL. Remove it, for example with `tr -d \'\\0\'`; UTF-16 must become UTF-8.'),
     'UTF-16': ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), "", "line 1: must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."),
-    'a decimal comma': ("a.csv", RATED.format('"1,5"'), "--value rating", 'line 2: column "rating" must be a number; got "1,5". Write 1.5: decimals have a point, not a comma.'),
+    'a decimal comma': ("a.csv", RATED.format('"1,5"'), "--value rating", 'line 2: column "rating" must be a number; got "1,5". Write 1.5, or say --decimal , for CSV with decimal commas.'),
+    'a decimal point': ("a.csv", RATED.format('"1.5"'), "--value rating --decimal ,", 'line 2: column "rating" must be a number; got "1.5". Write 1,5, or leave --decimal out.'),
     'a word for a number': ("a.csv", RATED.format("five"), "--value rating", 'line 2: column "rating" must be a number; got "five". Fix or remove the row.'),
     'NaN': ("a.csv", RATED.format("nan"), "--value rating", 'line 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
     'infinity': ("a.csv", RATED.format("-inf"), "--value rating", 'line 2: column "rating" must be a number; got "-inf". Fix or remove the row.'),
@@ -102,6 +105,7 @@ SOURCES = {
     'a matrix of another shape': ("a.npz", npz(format=b"csr", data=np.ones(3), **MATRIX), "", 'must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; its arrays do not fit its shape. Write it again with `save_npz(path, matrix.tocsr())`.'),
     'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value", 'row 2: column "value" must be a number; got "nan". Fix or remove the row.'),
     'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", "", 'line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz.'),
+    'a sequence or a user and its items': ("a.txt", "to be or not\nbe\n", "--sequence", "a line may be a user's sequence, or a user and its items. Say --format sessions or --format adjacency."),
     'a line of two formats': ("a", "u1\ta:b\n", "", "line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne."),
 }
 # fmt: on

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data import import_data
 from widenet.interop.dsstne.export import export_data
+from widenet.interop.dsstne.netcdf import writing
 
 ROWS = [[1, 3], [], [0, 2, 7]]
 VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
@@ -172,6 +174,17 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
         with pytest.raises(OptionError, match="data is a directory"):
             export_data(tmp_path / "data", tmp_path / out, samples=tmp_path / samples)
     assert [found.name for found in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"), writing(tmp_path / "set.nc"):
+            pytest.fail("there is no room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
 
 
 def test_index_files_and_data_appear_together_and_the_data_last(tmp_path, monkeypatch):

@@ -26,9 +26,9 @@ class Adjacency(TextSource):
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of `user` and `item`."""
-        words = f"SELECT {words_of('line')} AS words FROM {sql.lines(self.file)}"  # noqa: S608
+        words = f"SELECT {words_of('line')} AS words FROM {sql.lines(self.file)}"
         items = "unnest(CASE WHEN len(words) > 1 THEN words[2:] ELSE [NULL] END)"
-        return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'  # noqa: S608
+        return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
         """Lines that are no UTF-8 or too long: every other text is right."""

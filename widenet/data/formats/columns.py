@@ -37,12 +37,13 @@ RULES = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of each role; None where the source has none, or it is not wanted."""
+    """The column of each role; None where the source has none, or it is not wanted. decimal: what stands before decimals."""
 
     user: str
     item: str
     value: str | None = None
     time: str | None = None
+    decimal: str = "."
 
     def expressions(self) -> dict[str, tuple[str, str]]:
         """For each role that has a column: the column, and the SQL of what is read from it, NULL where it breaks the rule."""
@@ -51,16 +52,16 @@ class Columns:
             for role, column in (("user", self.user), ("item", self.item))
         }
         if self.value:
-            read["value"] = (self.value, sql.number(sql.name(self.value)))
+            read["value"] = (self.value, sql.number(sql.name(self.value), self.decimal))
         if self.time:
-            read["time"] = (self.time, sql.seconds(sql.name(self.time)))
+            read["time"] = (self.time, sql.seconds(sql.name(self.time), self.decimal))
         return read
 
     def interactions(self, table: str) -> str:
         """The SQL query of `user`, `item`, `value`, `time` from an SQL table; an absent value is 1, an absent time 0."""
         read = {"value": ("", "1.0"), "time": ("", "0.0")} | self.expressions()
         listed = ", ".join(f"{expression} AS {sql.name(role)}" for role, (_, expression) in read.items())
-        return f"SELECT {listed} FROM {table}"  # noqa: S608
+        return f"SELECT {listed} FROM {table}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -94,39 +95,58 @@ def chosen(place: str, found: Sequence[str], role: str, named: str | None, other
     raise DataError(f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}{remedy}.")
 
 
-def broken(column: str, role: str, text: str | None) -> str:
+def broken(column: str, role: str, text: str | None, decimal: str = ".") -> str:
     """The end of a sentence about a cell that breaks the rule of its role."""
     got = f'; got "{text}"' if text else ""
-    if role == "value" and _DECIMAL_COMMA.fullmatch(text or ""):
-        return f'column "{column}" {RULES[role]}{got}. Write {str(text).replace(",", ".")}: decimals have a point, not a comma.'
-    return f'column "{column}" {RULES[role]}{got}. Fix or remove the row.'
+    remedy = remedy_for(text, "--decimal", decimal) if role == "value" else None
+    return f'column "{column}" {RULES[role]}{got}. {remedy or "Fix or remove the row."}'
+
+
+def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
+    """What to do about a number with the other decimal sign; None about any other text. option: that says which it is, for CSV."""
+    if decimal == "." and _DECIMAL_COMMA.fullmatch(text or ""):
+        return f"Write {str(text).replace(',', '.')}, or say {option} , for CSV with decimal commas."
+    if decimal == "," and "." in (text or "") and is_number(text or ""):
+        return f"Write {str(text).replace('.', ',')}, or leave {option} out."
+    return None
 
 
 def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
     """The first cell of a row, by column, that breaks the rule of its role, as the end of a sentence; None where all keep them."""
-    holds: dict[str, Callable[[str], bool]] = {"user": bool, "item": bool, "value": is_number, "time": _is_time}
+    holds: dict[str, Callable[[str], bool]] = {
+        "user": bool,
+        "item": bool,
+        "value": lambda text: is_number(text, columns.decimal),
+        "time": lambda text: _is_time(text, columns.decimal),
+    }
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
-            return broken(name, role, cells[name])
+            return broken(name, role, cells[name], columns.decimal)
         if "\0" in cells[name]:
             return f'column "{name}" {NO_NUL}'
     return None
 
 
-def is_number(text: str) -> bool:
+def is_number(text: str, decimal: str = ".") -> bool:
     """Whether a text is a finite number that a float32 can hold."""
-    try:
-        return math.isfinite(float(text)) and abs(float(text)) <= sql.LARGEST_FLOAT32
-    except ValueError:
-        return False
+    number = _number(text, decimal)
+    return number is not None and abs(number) <= sql.LARGEST_FLOAT32
 
 
-def _is_time(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        pass
+def _is_time(text: str, decimal: str) -> bool:
+    if _number(text, decimal) is not None:
+        return True
     try:
         return bool(datetime.fromisoformat(text.strip()))
     except ValueError:
         return False
+
+
+def _number(text: str, decimal: str) -> float | None:
+    """The finite number that a text says; None where it says none."""
+    if decimal == ",":
+        text = "" if "." in text else text.replace(",", ".")
+    try:
+        return float(text) if math.isfinite(float(text)) else None
+    except ValueError:
+        return None

@@ -30,11 +30,14 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     """The source in a file; what `reading` does not say is guessed from the first lines."""
     file = TextFile(path)
     lines = file.sample()
-    delimiter = reading.delimiter or guessed_delimiter(lines)
+    decimal = reading.decimal or "."
+    delimiter = reading.delimiter or guessed_delimiter(lines, decimal)
     first = next(_cells(lines, delimiter), [])
     if any("\0" in cell for cell in first):
         raise DataError(f"{name}: line 1: {NO_NUL}")
-    has_header = not reading.columns and (_names_columns(first, reading.named) if reading.has_header is None else reading.has_header)
+    has_header = not reading.columns and (
+        _names_columns(first, reading.named, decimal) if reading.has_header is None else reading.has_header
+    )
     if has_header:
         if not any(first):
             raise DataError(f"{name}: line 1: must name the columns; it is empty.")
@@ -52,7 +55,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
     doubt = f", or say --no-{reading.whose}header if line 1 is data" if has_header and reading.has_header is None else ""
-    return Csv(name, kind, names, roles, doubt=doubt, file=file, delimiter=delimiter, has_header=has_header)
+    return Csv(name, kind, names, roles, doubt=doubt, decimal=decimal, file=file, delimiter=delimiter, has_header=has_header)
 
 
 @dataclass
@@ -87,23 +90,23 @@ class Csv(TextSource):
         return first_broken(dict(zip(self.columns, row, strict=True)), columns)
 
 
-def guessed_delimiter(lines: Sequence[str]) -> str:
+def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
     """The delimiter that gives all lines one number of cells, the most if several do; otherwise the one that the first line has most of."""
     if not lines:
         return ","
     widths = {delimiter: [len(row) for row in _cells(lines, delimiter) if row] for delimiter in DELIMITERS}
     even = [delimiter for delimiter, found in widths.items() if len(set(found)) == 1 and found[0] > 1]
     if even:
-        return max(even, key=lambda delimiter: (widths[delimiter][0], delimiter == "::"))
+        return max(even, key=lambda delimiter: (widths[delimiter][0], delimiter != decimal, delimiter == "::"))
     return max(DELIMITERS, key=lambda delimiter: lines[0].count(delimiter))
 
 
-def _names_columns(first: Sequence[str], named: frozenset[str]) -> bool:
+def _names_columns(first: Sequence[str], named: frozenset[str], decimal: str) -> bool:
     """Whether a first line names columns: one that is named or obvious, or else none that is a number."""
     obvious = {name for names in OBVIOUS.values() for name in names}
     if any(cell in named or plain(cell) in obvious for cell in first):
         return True
-    return not any(is_number(cell) for cell in first)
+    return not any(is_number(cell, decimal) for cell in first)
 
 
 def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:

@@ -27,12 +27,12 @@ class Dsstne(TextSource):
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of `user`, `item` and `value`."""
         parted = 'split_part(line, chr(9), 1) AS "user", rtrim(substr(line, strpos(line, chr(9)) + 1), chr(13)) AS rest'
-        lines = f"SELECT line, {parted} FROM {sql.lines(self.file)} WHERE trim(line, chr(13)) <> ''"  # noqa: S608
+        lines = f"SELECT line, {parted} FROM {sql.lines(self.file)} WHERE trim(line, chr(13)) <> ''"
         has_tab = "contains(line, chr(9))"
-        pairs = f'SELECT CASE WHEN {has_tab} THEN "user" END AS "user", unnest(string_split(rest, \':\')) AS pair, rest FROM ({lines})'  # noqa: S608
+        pairs = f'SELECT CASE WHEN {has_tab} THEN "user" END AS "user", unnest(string_split(rest, \':\')) AS pair, rest FROM ({lines})'
         item = "CASE WHEN rest <> '' THEN split_part(pair, ',', 1) END"
         value = "CASE WHEN rest = '' THEN '1' WHEN contains(pair, ',') THEN substr(pair, strpos(pair, ',') + 1) END"
-        return f'(SELECT CASE WHEN {item} = \'\' THEN NULL ELSE "user" END AS "user", {item} AS item, {value} AS value FROM ({pairs}))'  # noqa: S608
+        return f'(SELECT CASE WHEN {item} = \'\' THEN NULL ELSE "user" END AS "user", {item} AS item, {value} AS value FROM ({pairs}))'
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Lines without a tab, and those with a feature or a value that breaks a rule."""

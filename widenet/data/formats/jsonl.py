@@ -59,7 +59,7 @@ class JsonLines(TextSource):
         nothing = f"coalesce({_plain('entry')}, '') = ''" if item in lists else f"coalesce({_plain(item)}, '') = ''"
         wrong = [f"len(list_filter({item}, lambda entry: {nothing})) > 0" if item in lists else nothing]
         wrong += [f"coalesce(len({each}), 0) <> coalesce(len({lists[0]}), 0)" for each in lists[1:]]
-        fitting = f"SELECT * REPLACE (CASE WHEN {' OR '.join(wrong)} THEN NULL ELSE {user} END AS {user}) FROM {self._lines()}"  # noqa: S608
+        fitting = f"SELECT * REPLACE (CASE WHEN {' OR '.join(wrong)} THEN NULL ELSE {user} END AS {user}) FROM {self._lines()}"
         keys = {key: "NULL" if key in (columns.item, columns.user) else "CAST('0' AS JSON)" for key in _used(columns)}
         return columns.interactions(self._rows(f"({fitting})", keys))
 
@@ -78,7 +78,7 @@ class JsonLines(TextSource):
             for key, absent in keys.items()
         )
         texts = ", ".join(f"{_plain(sql.name(key))} AS {sql.name(key)}" for key in keys)
-        return f"(SELECT {texts} FROM (SELECT {entries} FROM {lines}))"  # noqa: S608
+        return f"(SELECT {texts} FROM (SELECT {entries} FROM {lines}))"
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Lines that are no JSON objects, and those with a value that breaks a rule."""

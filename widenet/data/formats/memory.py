@@ -80,7 +80,7 @@ class InArrow(Source):
                 if role == "item" and self.empty_users:
                     continue
                 cell = f"SELECT row_number() OVER () AS number, CAST({sql.name(column)} AS VARCHAR), {expression} AS read"
-                rows = f"SELECT * FROM ({cell} FROM {self.scan(database)}) WHERE read IS NULL ORDER BY number LIMIT 1"  # noqa: S608
+                rows = f"SELECT * FROM ({cell} FROM {self.scan(database)}) WHERE read IS NULL ORDER BY number LIMIT 1"
                 for number, text, _ in database.execute(rows).fetchall():
                     mistakes.append((number, f"{self.name}: row {number}: {broken(column, role, text)}"))
         return min(mistakes)[1] if mistakes else None

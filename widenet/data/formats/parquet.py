@@ -43,7 +43,7 @@ class Parquet(Source):
         with duckdb.connect() as database:
             for role, (column, expression) in columns.expressions().items():
                 table = sql.read("read_parquet", self.path, "file_row_number = true")
-                cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"  # noqa: S608
+                cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"
                 row = database.execute(f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1").fetchone()
                 if row:
                     mistakes.append((row[0], f"{self.name}: row {row[0] + 1}: {broken(column, role, row[1])}"))

@@ -46,8 +46,8 @@ class Sessions(TextSource):
         connection.register(table, pa.RecordBatchReader.from_batches(_SCHEMA, self._numbered()))
         words = "list_filter(string_split_regex(line, '[\\s,]+'), lambda word: word <> '')"
         items = "unnest(CASE WHEN len(words) > 0 THEN words ELSE [NULL] END)"
-        listed = f'SELECT CAST(number AS VARCHAR) AS "user", {words} AS words FROM {sql.name(table)}'  # noqa: S608
-        return f'(SELECT "user", {items} AS item FROM ({listed}))'  # noqa: S608
+        listed = f'SELECT CAST(number AS VARCHAR) AS "user", {words} AS words FROM {sql.name(table)}'
+        return f'(SELECT "user", {items} AS item FROM ({listed}))'
 
     def _numbered(self) -> Iterator[pa.RecordBatch]:
         number = self.first_line

@@ -31,6 +31,9 @@ class Source(ABC):
     doubt: str = ""
     """What else may help where a column is not found: the end of a sentence."""
 
+    decimal: str = "."
+    """What stands before the decimals of its numbers."""
+
     @abstractmethod
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns, for one query of this connection."""
@@ -61,10 +64,11 @@ class TextSource(Source):
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read, as far as it was said; None is guessed. Raises OptionError for a delimiter that is none.
+    """How files are read, as far as it was said; None is guessed. Raises OptionError for a delimiter or a decimal sign that is none.
 
-    format: for all files. delimiter, has_header, columns: of CSV. named: columns that options name, which a header must hold.
+    format: for all files. delimiter, has_header, columns, decimal: of CSV. named: columns that options name, which a header must hold.
     first_line: the number of the first line, which names the user of a session.
+    of_sequences: whether each user has a sequence, as a line of words may be.
     whose: what begins the names of the options that say it: "" for those of interactions, "users-", "titles-".
     """
 
@@ -74,17 +78,22 @@ class Reading:
     columns: tuple[str, ...] | None = None
     named: frozenset[str] = frozenset()
     first_line: int = 1
+    of_sequences: bool = False
     whose: str = ""
+    decimal: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (not 1 <= len(self.delimiter.encode()) <= 4 or set(self.delimiter) & set('"\r\n')):
             rule = "must be 1 to 4 bytes without quotes and ends of lines, or tab or space"
             raise OptionError(f"{self.option('delimiter')} {rule}; got {self.delimiter!r}.")
+        if self.decimal not in (None, ".", ","):
+            raise OptionError(f"{self.option('decimal')} must be a point or a comma; got {self.decimal!r}.")
 
     @property
     def said(self) -> list[str]:
         """The options that were given."""
-        given = {"format": self.format, "delimiter": self.delimiter, "header": self.has_header, "columns": self.columns}
+        given: dict[str, object] = {"format": self.format, "delimiter": self.delimiter, "header": self.has_header}
+        given |= {"columns": self.columns, "decimal": self.decimal}
         return [self.option(name) for name, value in given.items() if value is not None]
 
     def option(self, name: str) -> str:

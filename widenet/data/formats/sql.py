@@ -40,17 +40,22 @@ def lines(file: TextFile) -> str:
     return read("read_csv", file.path, options)
 
 
-def number(expression: str) -> str:
-    """The expression as a finite float32 in a double, or NULL.
+def number(expression: str, decimal: str = ".") -> str:
+    """The expression as a finite float32 in a double, or NULL. decimal: what stands before its decimals; a comma needs a text.
 
     `isfinite` is asked because a Parquet file's statistics leave NaN out, by which DuckDB may take a comparison as known.
     """
-    read = f"try_cast({expression} AS DOUBLE)"
+    read = f"try_cast({_with_point(expression, decimal)} AS DOUBLE)"
     return f"CASE WHEN isfinite({read}) AND abs({read}) <= {LARGEST_FLOAT32} THEN {read} END"
 
 
-def seconds(expression: str) -> str:
+def seconds(expression: str, decimal: str = ".") -> str:
     """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL."""
     text = f"CAST({expression} AS VARCHAR)"
-    found = f"coalesce(try_cast({text} AS DOUBLE), epoch(try_cast({text} AS TIMESTAMP)))"
+    found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), epoch(try_cast({text} AS TIMESTAMP)))"
     return f"CASE WHEN isfinite({found}) THEN {found} END"
+
+
+def _with_point(text: str, decimal: str) -> str:
+    """The text of a number with a point before its decimals; NULL where it has one already in place of a comma."""
+    return text if decimal == "." else f"CASE WHEN NOT contains({text}, '.') THEN replace({text}, ',', '.') END"

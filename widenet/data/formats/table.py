@@ -79,6 +79,8 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
     if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
         doubt = "its lines may be a user, an item and numbers, or a user and its items"
         raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter')} space or {say} adjacency.")
+    if reading.of_sequences:
+        raise DataError(f"{name}: a line may be a user's sequence, or a user and its items. Say {say} sessions or {say} adjacency.")
     return "adjacency"
 
 

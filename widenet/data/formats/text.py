@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,7 @@ NO_NUL = "must not hold the character NUL. Remove it, for example with `tr -d '\
 NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
 
 _SAMPLE_BYTES = 2**16
+_PIECE_BYTES = 2**20
 _SAMPLE_LINES = 100
 _LINE_END = re.compile(rb"[\r\n]")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
@@ -66,16 +68,27 @@ class TextFile:
             yield from text
 
     def check_end(self, num_bytes: int) -> None:
-        """Raise DataError where the last line of a plain file is longer: DuckDB would leave it out without a word."""
-        if self.compression != "none":
-            return
-        with self.path.open("rb") as file:
-            file.seek(max(0, file.seek(0, io.SEEK_END) - num_bytes - 1))
-            end = file.read()
-        if len(end) > num_bytes and not _LINE_END.search(end[:-1]):
+        """Raise DataError where the last line is longer (num_bytes: up to LONGEST_LINE_BYTES): DuckDB would leave it out without a word."""
+        if self._last_line_bytes > num_bytes:
             raise DataError(
                 f"{self.path}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its quotes, or part it."
             )
+
+    @cached_property
+    def _last_line_bytes(self) -> int:
+        """How long the last line is, as far as that is below the limit: of a plain file only the end is read, a compressed one whole."""
+        length, has_ended = 0, False
+        with self.opened() as file:
+            if self.compression == "none":
+                file.seek(max(0, file.seek(0, io.SEEK_END) - LONGEST_LINE_BYTES - _PIECE_BYTES))
+            while piece := file.read(_PIECE_BYTES):
+                text = piece.rstrip(b"\r\n")
+                if text:
+                    start = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+                    length = len(text) - start + (0 if start or has_ended else length)
+                    has_ended = False
+                has_ended = has_ended or len(text) < len(piece)
+        return length
 
     def sample(self) -> list[str]:
         """The first lines, the first one whole however long it is; not the last one where it is cut off."""

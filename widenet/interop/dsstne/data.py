@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from widenet.data.manifest import PARTS, Facts, Manifest, Part, column, value_column
 from widenet.data.rules import FieldLayout
-from widenet.data.writer import ROWS_PER_BATCH, VOCABULARY_ROWS_PER_BATCH, VOCABULARY_SCHEMA, publication, write_contents
+from widenet.data.silence import in_silence
+from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.errors import CapacityError, DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.data_set import Attribute, DataSet
 from widenet.interop.dsstne.index_file import read_names
@@ -51,7 +52,7 @@ def import_data(
     if not sources:
         raise OptionError("SOURCE must be at least one NetCDF file; got none.")
     paths = [Path(source) for source in sources]
-    say = on_progress or _in_silence
+    say = on_progress or in_silence
     with publication(Path(out)) as folder, ExitStack() as stack:
         files = [stack.enter_context(reading(path)) for path in paths]
         say(f"reading {', '.join(path.name for path in paths)} as netcdf")
@@ -128,11 +129,7 @@ class _Field:
 
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """The names of its features; a feature without one is called by its index. To be read after all examples."""
-        for start in range(0, self.layout.width, VOCABULARY_ROWS_PER_BATCH):
-            stop = min(start + VOCABULARY_ROWS_PER_BATCH, self.layout.width)
-            ids = [str(index) for index in range(start, stop)] if self.names is None else self.names[start:stop]
-            columns = [pa.array(ids, pa.string()), pa.nulls(stop - start, pa.string()), pa.array(self.counts[start:stop])]
-            yield pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)
+        return vocabulary_rows(self.layout.width, self.names, counts=self.counts)
 
 
 def _check_together(sets: Sequence[DataSet]) -> None:
@@ -255,7 +252,3 @@ def _weights(sets: Sequence[DataSet], start: int, stop: int) -> NDArray[np.float
             rule = f"must weigh every example as {first.name!r} does, since a dataset has one weight for each"
             raise DataError(f"{each.place}: {rule}; example {start + row:,} differs. Import it alone, or write it without weights.")
     return weights
-
-
-def _in_silence(phase: str) -> None:
-    del phase

@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
-from widenet.data.writer import VOCABULARY_ROWS_PER_BATCH, VOCABULARY_SCHEMA, write_dataset
+from widenet.data.silence import in_silence
+from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model_file import ModelFile, Numbers, read_model
@@ -45,7 +45,7 @@ def import_model(
     """
     if data is not None and features is not None:
         raise OptionError("--data and --features cannot go together: the dataset names its features. Leave one out.")
-    tell = say or _in_silence
+    tell = say or in_silence
     file = read_model(Path(source))
     copied = {key for key, connection in file.connections.items() if connection.shared is not None and not _is_sharable(file, *key)}
     _say_shared(file, copied)
@@ -171,20 +171,6 @@ def _described(path: Path, fields: Mapping[str, Width], features: Mapping[str, P
         width = facts.width if names is None else len(names)
         layouts.append(FieldLayout(name, width, kind="sparse" if facts.kind == "sparse" else "dense"))
         if facts.kind == "sparse":
-            vocabularies[name] = _vocabulary(width, names)
+            vocabularies[name] = vocabulary_rows(width, names)
     write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
     return Dataset.open(path)
-
-
-def _vocabulary(width: int, names: list[str] | None) -> list[pa.RecordBatch]:
-    batches = []
-    for start in range(0, width, VOCABULARY_ROWS_PER_BATCH):
-        stop = min(start + VOCABULARY_ROWS_PER_BATCH, width)
-        ids = [str(index) for index in range(start, stop)] if names is None else names[start:stop]
-        columns = [pa.array(ids, pa.string()), pa.nulls(stop - start, pa.string()), pa.array(np.zeros(stop - start, np.int64))]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA))
-    return batches
-
-
-def _in_silence(text: str) -> None:
-    del text

@@ -27,10 +27,10 @@ with optional("h5py", "dsstne"):
 AGAIN = "Write the file again."
 _DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """What the library raises of a damaged file; ValueError of names that are no UTF-8."""
-
-
 _LITTLE_BYTES = 2**28
 """So many are read without a look at the memory that is free."""
+_FIRST_BYTES = 4096
+"""More than NetCDF writes when it makes a file."""
 
 
 def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
@@ -198,6 +198,15 @@ def _check_alone(path: Path) -> None:
         raise DataError(f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}")
 
 
+def _check_room(beside: Path, path: Path) -> None:
+    """Make a file, where that is refused with the reason: NetCDF says that permission is denied, also of a disk that is full."""
+    try:
+        with beside.open("xb") as file:
+            file.write(bytes(_FIRST_BYTES))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror}. Free some space, or choose another place.") from error
+
+
 @contextmanager
 def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> Iterator[Any]:
     """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it fails.
@@ -211,6 +220,7 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
         raise DataError(f"{path}: must be a file to write; it is a directory. Choose another name.")
     try:
         with appearing_together([*indexes, path]) as (*places, beside):
+            _check_room(beside, path)
             with netCDF4.Dataset(beside, "w", format="NETCDF4") as target:
                 target.set_auto_maskandscale(False)
                 target.set_fill_off()

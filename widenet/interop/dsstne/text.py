@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from widenet.data.silence import in_silence
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data_set import Attribute
 from widenet.interop.dsstne.index_file import read_names
@@ -45,7 +46,7 @@ def generate(
     Memory holds the names, and 4 bytes an entry (8 with `analog`). Raises DataError, OptionError; nothing is then written.
     """
     out, features, samples = Path(out), Path(features), Path(samples)
-    tell = say or _in_silence
+    tell = say or in_silence
     check_places({"-o": out, "-f": features, "-s": samples})
     if new_features != "create" and not features.is_file():
         raise OptionError(f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f.")
@@ -199,7 +200,3 @@ def _files(source: Path) -> list[Path]:
 
 def _numbered(names: list[str]) -> dict[str, int]:
     return {name: index for index, name in enumerate(names)}
-
-
-def _in_silence(text: str) -> None:
-    del text

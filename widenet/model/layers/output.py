@@ -1,8 +1,7 @@
 """The output layer: a wide weight, its biases, and the logits of a tile."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -95,17 +94,17 @@ class Tile:
     """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to them.
 
     half: its products take operands rounded to bfloat16; the incoming vectors and the deltas come rounded, once for all products.
+    operand: the vectors as the products take them.
     """
 
     vector_TH: Tensor
     bias_T: Tensor | None
     length_T1: Tensor | None
     half: bool
+    operand: Tensor = field(init=False)
 
-    @cached_property
-    def operand(self) -> Tensor:
-        """The vectors as the products take them."""
-        return rounded(self.vector_TH) if self.half else self.vector_TH
+    def __post_init__(self) -> None:
+        self.operand = rounded(self.vector_TH) if self.half else self.vector_TH
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases [E, T], of the operands' type."""

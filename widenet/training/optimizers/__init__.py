@@ -16,7 +16,7 @@ from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
-from widenet.training.optimizers.idled import Shrinkage
+from widenet.training.idle_steps import Shrinkage
 from widenet.transfer import sent
 
 if TYPE_CHECKING:

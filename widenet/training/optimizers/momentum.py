@@ -8,8 +8,8 @@ from torch import Tensor
 
 from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Momentum
+from widenet.training.idle_steps import Roads
 from widenet.training.optimizers import Numbers, multiply_rows
-from widenet.training.optimizers.idled import Roads
 from widenet.transfer import sent
 
 

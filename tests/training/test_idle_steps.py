@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from widenet.training.optimizers.idled import Roads, Shrinkage
+from widenet.training.idle_steps import Roads, Shrinkage
 
 SCHEDULES = {
     "constant": lambda n: np.full(n + 1, 0.1),

@@ -1,0 +1,96 @@
+"""goodbooks-10k: seconds of training until a ranking is so good, of widenet and of the alternating least squares of `implicit`."""
+
+import argparse
+import json
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.goodbooks import als, prepare
+from benchmarks.places import presets, workplace
+from benchmarks.results import Table, publish
+from widenet import Dataset, train
+from widenet.spec.training import TrainingSpec
+
+Curve = list[tuple[float, float]]
+"""Seconds of training so far, and NDCG@20 of the held-out books after them."""
+
+ALS = {"factors": 512, "regularization": 10.0, "alpha": 40.0}
+"""What `benchmarks.goodbooks` chose on a validation part."""
+
+SHARES = (0.8, 0.9, 0.95, 0.98, 1.0)
+"""Of the NDCG@20 with which alternating least squares ends."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked for."""
+    parser.add_argument("--rounds", type=int, default=2, help="trainings of each program")
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Print how long each program trains until its NDCG@20 is a share of what alternating least squares ends with."""
+    names = {"widenet": widenet_curve, "implicit ALS": als_curve}
+    found: dict[str, list[Curve]] = {name: [] for name in names}
+    with workplace() as folder:
+        prepare(folder)
+        for number in range(asked.rounds):
+            for name, curve in list(names.items())[:: -1 if number % 2 else 1]:
+                found[name].append(_alone(curve, folder, number))
+    goal = found["implicit ALS"][0][-1][1]
+    table = Table(f"goodbooks-10k: seconds of training until NDCG@20; ALS ends with {goal:.4f}", ["NDCG@20", *names, "ALS / widenet"])
+    for share in SHARES:
+        ours, theirs = (seconds_until(share * goal, found[name]) for name in names)
+        ratio = "-" if ours is None or theirs is None else f"{theirs / ours:.2f}"
+        table.rows.append([f"{share * goal:.4f} ({share:.0%})", *(_said(seconds) for seconds in (ours, theirs)), ratio])
+    best = (f"{name} {max(ndcg for _, ndcg in curves[0]):.4f} after {_said(_whole(curves))} s" for name, curves in found.items())
+    table.notes.append(f"Whole trainings: {', '.join(best)}. Median of {asked.rounds}; without evaluation.")
+    table.turns = {name: {"curves": curves} for name, curves in found.items()}
+    print(table)
+    publish("trainers", [table], asked.out)
+
+
+def widenet_curve(folder: Path, number: int) -> Curve:
+    """The preset of examples/goodbooks, evaluated after each epoch."""
+    (network, training), dataset = presets("goodbooks")["best"], Dataset.open(folder / "data")
+    evaluated = {"evaluation": {"metric": "ndcg@20", "part": "heldout"}}
+    document = TrainingSpec.of({**json.loads(training.read_text("utf-8")), **evaluated})
+    out = folder / f"run {number}"
+    train(network, document, dataset, out)
+    records = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
+    return _summed([(record["seconds"], record["ndcg@20"]) for record in records])
+
+
+def als_curve(folder: Path, number: int) -> Curve:
+    """Alternating least squares, evaluated after each iteration. Its threads are its own: those of BLAS would take their place."""
+    del number
+    return _summed([(seconds, metrics["ndcg@20"]) for seconds, metrics in als(Dataset.open(folder / "data"), "heldout", ALS, every=True)])
+
+
+def seconds_until(goal: float, curves: Sequence[Curve]) -> float | None:
+    """The median over trainings of the seconds after which NDCG@20 is at least `goal`; None where one of them never gets there."""
+    reached = [next((seconds for seconds, ndcg in curve if ndcg >= goal), None) for curve in curves]
+    there = [seconds for seconds in reached if seconds is not None]
+    return statistics.median(there) if len(there) == len(curves) else None
+
+
+def _whole(curves: Sequence[Curve]) -> float:
+    return statistics.median(curve[-1][0] for curve in curves)
+
+
+def _summed(pieces: Sequence[tuple[float, float]]) -> Curve:
+    """Seconds since the beginning, from seconds of each piece."""
+    return [(sum(seconds for seconds, _ in pieces[: number + 1]), ndcg) for number, (_, ndcg) in enumerate(pieces)]
+
+
+def _alone(curve: Callable[[Path, int], Curve], folder: Path, number: int) -> Curve:
+    """What a training gives in a process of its own, so that no threads of the other program stand by."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as implicit asks for; torch does not use it
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(curve, folder, number).result()
+
+
+def _said(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f}"
