@@ -196,7 +196,13 @@ class _Folding:
         return layer
 
     def _taking(self, name: str, layer: FoldedLayer) -> FoldedLayer:
-        """An output that takes the units of a layer that cannot be one."""
+        """An output that takes the units of a layer that cannot be one, and the name if the layer has it."""
+        if layer.name == _plain(name):
+            inside = self._unique(f"{name} inside")
+            for user in self._layers():
+                user.call_source(layer.name, inside)
+            self.names.remove(layer.name)
+            layer.name = inside
         taking = FoldedLayer(self._unique(name), layer.shape, taken=layer.name)
         self.values[f"{name} as an output"] = [Piece(taking)]
         return taking
