@@ -36,7 +36,7 @@ def documents(network: Any, training: Any, dataset: Dataset, kept: Path | None) 
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     asked = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
-    return network_spec, usual_training(len(asked) == 1 and bool(asked[0].num_entries.get("validation")))
+    return network_spec, usual_training(len(asked) == 1 and bool(asked[0].num_entries.get("validation")), dataset.num_examples)
 
 
 def _usual_network(dataset: Dataset) -> NetworkSpec:
@@ -44,7 +44,8 @@ def _usual_network(dataset: Dataset) -> NetworkSpec:
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
         raise FitError(f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.')
-    return usual_network(field, dataset.field(field).kind == "sequence")
+    beside = [name for name in able if name != field and dataset.field(name).kind == "sparse"]
+    return usual_network(field, dataset.field(field).kind == "sequence", beside)
 
 
 def path_of(name: str, given: object) -> Path:
