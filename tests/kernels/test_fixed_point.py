@@ -97,6 +97,17 @@ def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnit
     assert torch.equal(sum_by(values[order], groups[order], 8), found)
 
 
+@pytest.mark.parametrize("num", [0, 1, 2, 500])
+def test_zeros_behind_the_values_change_no_bit_where_they_are_not_counted(num):
+    random = torch.Generator().manual_seed(3)
+    values = torch.randn(num, generator=random, dtype=torch.float64) * 10.0 ** torch.randint(-12, 1, (num,), generator=random)
+    groups = torch.randint(0, 7, (num,), generator=random)
+    padded = torch.cat([values, torch.zeros(4000, dtype=torch.float64)]), torch.cat([groups, torch.zeros(4000, dtype=torch.int64)])
+    expected = sum_by(values, groups, 8)
+    assert torch.equal(sum_by(*padded, 8, torch.tensor([num])), expected)
+    assert num < 500 or not torch.equal(sum_by(*padded, 8), expected)
+
+
 def test_an_undefined_number_makes_its_group_undefined_and_no_other():
     found = sum_by(torch.tensor([1.0, float("nan"), 2.0]), torch.tensor([0, 1, 0]), 3)
     assert found[1].isnan()
@@ -121,6 +132,27 @@ def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
         torch.randn(300, 131, generator=generator, dtype=dtype) * 10.0 ** torch.arange(-20, 280).clamp(-20, 30)[:, None] for _ in range(5)
     ]
     terms[2][7, 3] = torch.nan
+    found = [exact_sum(terms).numpy().tobytes()]
+    for compiled in ("_compiled_sum", "compiled_add"):
+        monkeypatch.setattr(fixed_point, compiled, lambda _: None)
+        found.append(exact_sum(terms).numpy().tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [0, 1, 5, 200])
+@pytest.mark.parametrize("number", [1, 2, 8, 17])
+def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(number, width, dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(width)
+    terms = [torch.randn(19, width, generator=generator, dtype=dtype).mT.contiguous().mT for _ in range(number)]
+    tiny, large = torch.finfo(dtype).smallest_normal, torch.finfo(dtype).max
+    for term in terms[:2] if width else []:
+        term[:6, 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, tiny / 2, -large])
+        term[6:12] *= torch.tensor([tiny, large / 9, 1e-30, 1e30, 0.0, -0.0])[:, None]
     found = exact_sum(terms)
-    monkeypatch.setattr(fixed_point, "compiled_add", lambda _: None)
-    assert found.numpy().tobytes() == exact_sum(terms).numpy().tobytes()
+    monkeypatch.setattr(fixed_point, "_compiled_sum", lambda _: None)
+    expected = exact_sum(terms)
+    assert found.dtype == dtype
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.nan_to_num(0.0), expected.nan_to_num(0.0))
+    assert torch.equal(found.signbit()[~found.isnan()], expected.signbit()[~found.isnan()])

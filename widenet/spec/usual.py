@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from widenet.spec.layers import NEWEST
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-_UNITS, _SEQUENCE_UNITS, _NEWEST = 256, 64, 50
+_UNITS, _SEQUENCE_UNITS = 256, 64
 _FEWEST_STEPS, _FEWEST_EXAMPLES = 16, 8
 
 
@@ -20,7 +21,7 @@ def usual_network(field: str, is_sequence: bool, beside: Sequence[str] = ()) -> 
     taste = {"name": "taste", "activation": "linear", "bias": False}
     if is_sequence:
         layers = [
-            {**known, "last": _NEWEST},
+            {**known, "last": NEWEST},
             {**taste, "units": _SEQUENCE_UNITS, "initializer": {"kind": "gaussian", "deviation": 0.1}},
             {"name": "state", "kind": "recurrent", "cell": "gru", "units": _SEQUENCE_UNITS},
             {**asked, "predict": "next"},

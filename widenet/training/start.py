@@ -88,7 +88,7 @@ def _field_of(spec: NetworkSpec, weight: Weight) -> str:
 
 def _input_field(spec: NetworkSpec, weight: Weight) -> str:
     """The field of the sparse input that a weight meets."""
-    met = spec.layer(str(weight.input))
+    met = None if weight.input is None else spec.layer(weight.input)
     assert isinstance(met, InputLayer)
     return met.field
 

@@ -90,7 +90,7 @@ SAID = {
     'data ingest bad/cut.nc --out OUT': 'widenet: bad/cut.nc: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again.',
     'data ingest bad/cut.nc --out OUT --user a': 'widenet: --user is for files of interactions; a NetCDF file says by itself what it holds. Leave it out, or see `widenet dsstne import-data --help`.',
     'dsstne export-data bad OUT': 'widenet: bad: a dataset must hold dataset.json; it is missing. Make one with `widenet data ingest SOURCE --out DIR`.',
-    'dsstne export-data data bad': 'widenet: bad: must be a file to write; it is a directory. Choose another name.',
+    'dsstne export-data data bad': 'widenet: FILE must be a file to write; bad is a directory. Choose another name.',
     'dsstne export-data data likes.csv/x.nc': 'widenet: FILE must be in a folder that exists; got likes.csv/x.nc. Make likes.csv first.',
     'dsstne export-data data OUT --targets itms': 'widenet: --targets must name fields; got \'itms\'. Did you mean "items"?',
     'dsstne export-model bad OUT': 'widenet: bad is not a run: it has no network.json. Make one with "widenet train".',
