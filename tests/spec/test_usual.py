@@ -29,13 +29,3 @@ def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
 )
 def test_an_epoch_of_few_examples_has_at_least_16_batches_of_8_or_more(examples, batch):
     assert usual_training(True, examples).batch_size == batch
-
-
-def test_further_fields_are_read_beside_the_one_that_is_asked_for():
-    network = usual_network("songs", False, ["country", "next"])
-    assert network.fields == ("songs", "country", "next")
-    [taste] = network.hidden
-    assert network.sources(taste) == ("history", "of country", "of next")
-    assert network.outputs[0].weights[0].layer_source == "history"
-    assert NetworkSpec.parse(network.to_json()) == network
-    assert usual_network("songs", True, ["country"]).fields == ("songs",)

@@ -47,8 +47,7 @@ def _usual_network(dataset: Dataset) -> NetworkSpec:
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
         raise FitError(f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.')
-    beside = [name for name in able if name != field and dataset.field(name).kind == "sparse"]
-    return usual_network(field, dataset.field(field).kind == "sequence", beside)
+    return usual_network(field, dataset.field(field).kind == "sequence")
 
 
 def path_of(name: str, given: object) -> Path:

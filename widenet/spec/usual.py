@@ -1,6 +1,5 @@
 """The documents of a training of which nobody has written any: a good first try at recommendations."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from widenet.spec.layers import NEWEST
@@ -11,10 +10,10 @@ _UNITS, _SEQUENCE_UNITS = 256, 64
 _FEWEST_STEPS, _FEWEST_EXAMPLES = 16, 8
 
 
-def usual_network(field: str, is_sequence: bool, beside: Sequence[str] = ()) -> NetworkSpec:
+def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
     """What asks a field for what was hidden of it, with one vector for each feature; of a sequence, for the next at every position.
 
-    beside: further sparse fields, whose features have vectors too; along a sequence they are not read.
+    Further fields are not read: of who has no history, what was learned beside histories tells less than what is popular.
     """
     known = {"name": "history", "kind": "input", "field": field}
     asked = {"name": "next", "kind": "output", "field": field, "weights": {"layer": "taste", "transposed": True}}
@@ -27,13 +26,8 @@ def usual_network(field: str, is_sequence: bool, beside: Sequence[str] = ()) -> 
             {**asked, "predict": "next"},
         ]
         return NetworkSpec.of({"name": "usual, along a sequence", "layers": layers}, "network.json")
-    others = [{"name": f"of {name}", "kind": "input", "field": name} for name in beside]
-    if others:
-        taste["source"] = [known["name"], *(other["name"] for other in others)]
-        asked["weights"] = {"layer": "taste", "layer_source": known["name"], "transposed": True}
     layers = [
         {**known, "denoise": 0.4, "popularity_damping": 0.5},
-        *others,
         {**taste, "units": _UNITS, "initializer": {"kind": "gaussian", "deviation": 0.06}},
         {**asked, "loss": {"kind": "cross_entropy", "targets": "sum"}, "cosine": {"temperature": 0.1}},
     ]
