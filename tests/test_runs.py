@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.pages import Page, check_alone
-from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, books, document
+from tests.trainings import SETTINGS, STEPS, UNTIED, WIDTH, Heard, books, document
 from widenet.checkpoint import Checkpoint
 from widenet.errors import CheckpointError, FitError, NumericsError, OptionError
 from widenet.predict import rows
@@ -266,16 +266,6 @@ def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
         train(*settings, data, tmp_path / "run", interrupted=After(2))
     with pytest.raises(error, match=message):
         train(*changed(*settings), data, tmp_path / "run", resume=True)
-
-
-class Heard(Silence):
-    """A report that remembers what it was told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import numpy as np
 
 from widenet.data.lists import dataset_from_lists
+from widenet.runs import Silence
 
 WIDTH, STEPS = 31, 5
 HISTORY = {"name": "history", "kind": "input", "field": "items", "denoise": 0.3}
@@ -97,3 +98,13 @@ def books(path, seed=0, num_examples=23, width=WIDTH, **more):
     rows = [random.choice(width, size=random.integers(2, 6), replace=False, p=likely / likely.sum()).tolist() for _ in range(num_examples)]
     more.setdefault("titles", [f"Book {index}" for index in range(width)])
     return dataset_from_lists(path, [row[:-1] for row in rows], validation=[row[-1:] for row in rows], width=width, **more)
+
+
+class Heard(Silence):
+    """A report that remembers what it was told."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)

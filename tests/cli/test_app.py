@@ -171,7 +171,7 @@ MISTAKES = {
     "predict run --data data --out OUT.csv --weights BAD/weights-negative.csv": 'line 2: column "weight" must be at least 0',
     "predict run --data data --out OUT.csv --weights BAD/weights-no-column.csv": 'column "weight" is missing; the first line has item',
     "predict run --data data --out OUT.csv --never-for BAD/personal-bad.csv": 'column "user" is missing; the first line has usr, item',
-    "recommend run --items Hobitt": "no id and no title matches 'Hobitt'. Nearest: The Hobbit",
+    "recommend run --items Hobitt": "has the id or the title 'Hobitt'. Nearest: The Hobbit",
     "recommend run": 'name at least one item, such as --items "The Hobbit"',
     "recommend nowhere --items Hobbit": "nowhere is not a run",
     "fingerprint data": "data is not a run",

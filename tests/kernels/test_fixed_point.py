@@ -121,6 +121,27 @@ def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
         torch.randn(300, 131, generator=generator, dtype=dtype) * 10.0 ** torch.arange(-20, 280).clamp(-20, 30)[:, None] for _ in range(5)
     ]
     terms[2][7, 3] = torch.nan
+    found = [exact_sum(terms).numpy().tobytes()]
+    for compiled in ("_compiled_sum", "compiled_add"):
+        monkeypatch.setattr(fixed_point, compiled, lambda _: None)
+        found.append(exact_sum(terms).numpy().tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [0, 1, 5, 200])
+@pytest.mark.parametrize("number", [1, 2, 8, 17])
+def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(number, width, dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(width)
+    terms = [torch.randn(19, width, generator=generator, dtype=dtype).mT.contiguous().mT for _ in range(number)]
+    tiny, large = torch.finfo(dtype).smallest_normal, torch.finfo(dtype).max
+    for term in terms[:2] if width else []:
+        term[:6, 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, tiny / 2, -large])
+        term[6:12] *= torch.tensor([tiny, large / 9, 1e-30, 1e30, 0.0, -0.0])[:, None]
     found = exact_sum(terms)
-    monkeypatch.setattr(fixed_point, "compiled_add", lambda _: None)
-    assert found.numpy().tobytes() == exact_sum(terms).numpy().tobytes()
+    monkeypatch.setattr(fixed_point, "_compiled_sum", lambda _: None)
+    expected = exact_sum(terms)
+    assert found.dtype == dtype
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.nan_to_num(0.0), expected.nan_to_num(0.0))
+    assert torch.equal(found.signbit()[~found.isnan()], expected.signbit()[~found.isnan()])

@@ -1,4 +1,6 @@
-"""Sorting by digits gives what torch's stable sort gives."""
+"""Sorting by digits gives what torch's stable sort gives, and keys are grouped as torch groups them."""
+
+from itertools import pairwise
 
 import pytest
 import torch
@@ -22,6 +24,20 @@ def test_equal_keys_stay_in_their_order(number, most, dtype, numba, monkeypatch)
     assert torch.equal(keys_Z, before_Z)
 
 
+@pytest.mark.parametrize("numba", [True, False])
+@pytest.mark.parametrize(("number", "most"), [(0, 1), (1, 9), (5000, 1), (5000, 700), (5000, 2**31 - 1)])
+def test_each_key_is_named_once_with_where_its_entries_stood(number, most, numba, monkeypatch):
+    if not numba:
+        monkeypatch.setattr(order, "_sort", lambda: None)
+        monkeypatch.setattr(order, "_group", lambda: None)
+    keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number))
+    keys_U, indptr, order_Z = order.grouped(keys_Z)
+    assert keys_U.tolist() == sorted(set(keys_Z.tolist()))
+    assert [indptr[0], indptr[-1]] == [0, number]
+    found = [order_Z[start:stop].tolist() for start, stop in pairwise(indptr)]
+    assert found == [torch.nonzero(keys_Z == key)[:, 0].tolist() for key in keys_U]
+
+
 def test_keys_of_more_than_32_bits_are_sorted():
     keys_Z = torch.randint(2**62, (3000,), generator=torch.Generator().manual_seed(0))
     assert torch.equal(order.stable_sort(keys_Z)[0], keys_Z.sort().values)
@@ -30,3 +46,4 @@ def test_keys_of_more_than_32_bits_are_sorted():
 def test_without_numba_there_is_nothing_compiled(monkeypatch):
     monkeypatch.setattr(order, "can_compile", lambda: False)
     assert order._sort.__wrapped__() is None
+    assert order._group.__wrapped__() is None

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import distributed
 
-from tests.parallel.workers import Group, Heard, exchange
+from tests.parallel.workers import Group, exchange
+from tests.trainings import Heard
 from widenet import checkpoint
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists

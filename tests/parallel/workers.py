@@ -11,23 +11,12 @@ from torch import distributed
 
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.runs import Silence
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.parallel.workers", "tests.parallel.matrix", "tests.parallel.preload", "widenet.runs"])
 """One process loads everything; the workers are copies of it, made before it has threads."""
 
 TIMEOUT = timedelta(seconds=60)
-
-
-class Heard(Silence):
-    """A report that remembers what it was told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 def exchange(num_shards=8, num_threads=1):

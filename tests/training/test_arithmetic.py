@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.pages import Page
-from tests.trainings import SETTINGS, STEPS, books
+from tests.trainings import SETTINGS, STEPS, Heard, books
 from widenet.report.write import write_report
-from widenet.runs import Model, Silence, training
+from widenet.runs import Model, training
 from widenet.runs import train as run
 from widenet.training import arithmetic
 from widenet.training.machine import machine
@@ -33,16 +33,6 @@ def test_bits_move_only_with_the_version_of_the_arithmetic(data, tmp_path):
     found = {name: model.fingerprint()[:16] for name, model in models.items()}
     remedy = "Raise ARITHMETIC, list the change in the changelog as Changed, and write this under the new version in golden.json"
     assert found == known.get(here, found), f"{remedy}: {json.dumps({here: found}, indent=2)}"
-
-
-class Heard(Silence):
-    """A report that remembers what it was told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 @pytest.fixture

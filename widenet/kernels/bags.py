@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import runs_triton
-from widenet.kernels.order import stable_sort
-from widenet.sparse import SparseBatch, indptr_of
+from widenet.kernels.order import grouped
+from widenet.sparse import SparseBatch
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -89,10 +89,9 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
 
 
 def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None) -> Touched:
-    sorted_Z, order_Z = stable_sort(features_Z)
-    features_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
+    features_U, indptr, order_Z = grouped(features_Z)
     values_Z = None if values_Z is None else values_Z[order_Z]
-    return Touched(features_U, indptr_of(counts_U), examples_Z[order_Z], values_Z)
+    return Touched(features_U, indptr, examples_Z[order_Z], values_Z)
 
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:

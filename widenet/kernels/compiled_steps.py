@@ -44,8 +44,10 @@ class CompiledSteps:
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
         """One step of a contiguous weight, in place; gradient and states are shaped like it."""
-        flat = [tensor.view(-1).numpy() for tensor in (weight, gradient.contiguous(), *_two(states, weight))]
-        self._tile(*flat, penalties.numbers(), _float32(*constants))
+        tensors = [weight, gradient.contiguous(), *states]
+        assert all(tensor.is_contiguous() for tensor in tensors)  # a reshaped copy would take the step in their place
+        flat = [tensor.numpy().reshape(-1) for tensor in tensors]
+        self._tile(*flat, *flat[: 4 - len(flat)], penalties.numbers(), _float32(*constants))
 
     def rows(
         self,

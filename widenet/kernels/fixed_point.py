@@ -1,6 +1,7 @@
 """Sums whose result does not depend on the order of addition: 64-bit fixed point, with a scale of its own for every row."""
 
 from collections.abc import Callable, Sequence
+from math import frexp
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,16 @@ def peaks_of(term: Tensor) -> Tensor:
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
-def scales_for(peaks: Tensor, num_terms: int) -> Tensor:
-    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits 63 bits."""
+def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
+    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits 63 bits.
+
+    num_terms: int64 [1] where only the device knows.
+    """
     known = torch.where(torch.isfinite(peaks), peaks, 0.0)
-    headroom = max(num_terms - 1, 0).bit_length()
+    if isinstance(num_terms, Tensor):
+        headroom: int | Tensor = torch.frexp((num_terms - 1).clamp_min(0).double()).exponent
+    else:
+        headroom = max(num_terms - 1, 0).bit_length()
     exponent = (_BITS - headroom - torch.frexp(known).exponent).clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
     return ((exponent.long() + _DOUBLE_BIAS) << _DOUBLE_MANTISSA_BITS).view(torch.float64)
 
@@ -85,15 +92,15 @@ def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype)
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
 
 
-def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int) -> Tensor:
+def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tensor | None = None) -> Tensor:
     """The sum of each group's values, the same bits in every order of the values, on every kind of device.
 
     values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values' type; cut off and
-    undefined as in `exact_sum`, each group by itself.
+    undefined as in `exact_sum`, each group by itself. num_terms: int64 [1], how many of them count, where the rest are zeros.
     """
     peaks = torch.zeros(num_groups, dtype=torch.float64, device=values_Z.device)
     peaks.scatter_reduce_(0, groups_Z, peaks_of(values_Z), "amax")
-    scales = scales_for(peaks, len(values_Z))
+    scales = scales_for(peaks, len(values_Z) if num_terms is None else num_terms)
     total = torch.zeros(num_groups, dtype=torch.int64, device=values_Z.device)
     total.index_add_(0, groups_Z, to_fixed(values_Z, scales[groups_Z]))
     return from_fixed(total, scales, peaks, values_Z.dtype)
@@ -106,6 +113,53 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     2^-60, times the number of terms; at the end the sum is rounded to float64 and to the terms' type. Where a number of a row
     is infinite or undefined the row is undefined throughout, so that nobody mistakes it for numbers.
     """
+    add_up = _compiled_sum(terms[0].dtype) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
+    if add_up is not None:
+        total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
+        for start, stop in blocks(len(total), total.shape[1], "cpu"):
+            add_up(torch.stack([term[start:stop] for term in terms]).numpy(), total[start:stop].numpy())
+        return total
     peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
     scales = scales_for(peaks, len(terms))
     return from_fixed(fixed_sum(terms, scales), scales, peaks, terms[0].dtype)
+
+
+@made_once
+def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None] | None:
+    """Puts down the exact sum [E, H] of terms [K, E, H], a row at a time; None without Numba.
+
+    Magnitudes are compared as bits of numbers without their signs, which have the same order; above infinity is what is no number.
+    """
+    if not can_compile():
+        return None
+    number, whole = (np.float32, np.int32) if dtype == torch.float32 else (np.float64, np.int64)
+    magnitude, infinity = 2 ** (8 * np.dtype(whole).itemsize - 1) - 1, int(np.array(np.inf, number).view(whole))
+
+    def add_up(terms: Any, total: Any) -> None:
+        bits, most = terms.view(whole), np.empty(1, whole)
+        headroom = 0
+        while terms.shape[0] - 1 >> headroom > 0:
+            headroom += 1
+        sum_H = np.empty(terms.shape[2], np.int64)
+        for e in range(terms.shape[1]):
+            peak = whole(0)
+            for k in range(terms.shape[0]):
+                for h in range(terms.shape[2]):
+                    found = whole(bits[k, e, h] & magnitude)
+                    peak = found if found > peak else peak
+            if peak >= infinity:
+                total[e] = np.nan
+                continue
+            most[0] = peak
+            exponent = _BITS - headroom - frexp(np.float64(most.view(number)[0]))[1]
+            exponent = min(max(exponent, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)
+            scale = np.int64((exponent + _DOUBLE_BIAS) << _DOUBLE_MANTISSA_BITS).view(np.float64)
+            sum_H[:] = 0
+            for k in range(terms.shape[0]):
+                for h in range(terms.shape[2]):
+                    sum_H[h] += np.int64(np.float64(terms[k, e, h]) * scale)
+            for h in range(terms.shape[2]):
+                total[e, h] = np.float64(sum_H[h]) / scale
+
+    name = np.dtype(number).name
+    return compile_for(add_up, f"void({name}[:, :, ::1], {name}[:, ::1])", name)

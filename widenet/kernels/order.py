@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.compiled import can_compile, compile_for, made_once
+from widenet.sparse import indptr_of
 
 _DIGIT_BITS = 12
 
@@ -18,22 +19,54 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
     if sort is None:
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
         return sorted_Z.long(), order_Z
-    sorted_Z, order_Z = keys_Z.to(torch.int64, copy=True), torch.empty(len(keys_Z), dtype=torch.int64)
-    sort(sorted_Z.numpy(), order_Z.numpy(), torch.empty_like(sorted_Z).numpy(), torch.empty_like(order_Z).numpy())
-    return sorted_Z, order_Z
+    keys, orders = torch.empty(2, len(keys_Z), dtype=torch.int64), torch.empty(2, len(keys_Z), dtype=torch.int64)
+    keys[0] = keys_Z
+    last = sort(keys.numpy(), orders.numpy())
+    return keys[last], orders[last]
+
+
+def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys as of `stable_sort`, each once [U], where the entries of each begin, int64 [U + 1], and where the entries stood, int64 [Z]."""
+    sorted_Z, order_Z = stable_sort(keys_Z)
+    group = _group() if keys_Z.device.type == "cpu" else None
+    if group is None:
+        keys_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
+        return keys_U, indptr_of(counts_U), order_Z
+    keys_U, indptr = torch.empty_like(sorted_Z), torch.empty(len(sorted_Z) + 1, dtype=torch.int64)
+    count = group(sorted_Z.numpy(), keys_U.numpy(), indptr.numpy())
+    return keys_U[:count], indptr[: count + 1], order_Z
 
 
 @made_once
-def _sort() -> Callable[..., None] | None:
-    """Sorts keys int64 [Z] in place and tells where they stood, given room of the same shapes; None without Numba."""
+def _group() -> Callable[..., int] | None:
+    """Puts down of sorted keys [Z] each once and where its entries begin, and says how many there are; None without Numba."""
     if not can_compile():
         return None
 
-    def sort(keys_Z: Any, order_Z: Any, spare_Z: Any, spare_order_Z: Any) -> None:
-        most = 0
-        for z in range(len(keys_Z)):
-            order_Z[z] = z
-            most = max(most, keys_Z[z])
+    def group(sorted_Z: Any, keys_U: Any, indptr: Any) -> int:
+        count = 0
+        for z in range(len(sorted_Z)):
+            if z == 0 or sorted_Z[z] != sorted_Z[z - 1]:
+                keys_U[count], indptr[count] = sorted_Z[z], z
+                count += 1
+        indptr[count] = len(sorted_Z)
+        return count
+
+    row = "int64[::1]"
+    return compile_for(group, f"int64({row}, {row}, {row})")
+
+
+@made_once
+def _sort() -> Callable[..., int] | None:
+    """Sorts the first row of keys int64 [2, Z] and puts down where they stood; gives the row that holds both. None without Numba."""
+    if not can_compile():
+        return None
+
+    def sort(keys: Any, orders: Any) -> int:
+        most, row = 0, 0
+        for z in range(keys.shape[1]):
+            orders[0, z] = z
+            most = max(most, keys[0, z])
         bits = 1
         while most >> bits > 0:
             bits += 1
@@ -42,6 +75,7 @@ def _sort() -> Callable[..., None] | None:
         place_D = np.empty(1 << digit_bits, np.int64)
         for number in range(passes):
             shift, digit = number * digit_bits, (1 << digit_bits) - 1
+            keys_Z, order_Z, next_Z, next_order_Z = keys[row], orders[row], keys[1 - row], orders[1 - row]
             for d in range(len(place_D)):
                 place_D[d] = 0
             for z in range(len(keys_Z)):
@@ -52,10 +86,9 @@ def _sort() -> Callable[..., None] | None:
                 before += count
             for z in range(len(keys_Z)):
                 d = (keys_Z[z] >> shift) & digit
-                spare_Z[place_D[d]], spare_order_Z[place_D[d]] = keys_Z[z], order_Z[z]
+                next_Z[place_D[d]], next_order_Z[place_D[d]] = keys_Z[z], order_Z[z]
                 place_D[d] += 1
-            for z in range(len(keys_Z)):
-                keys_Z[z], order_Z[z] = spare_Z[z], spare_order_Z[z]
+            row = 1 - row
+        return row
 
-    row = "int64[::1]"
-    return compile_for(sort, f"void({row}, {row}, {row}, {row})")
+    return compile_for(sort, "int64(int64[:, ::1], int64[:, ::1])")

@@ -21,7 +21,11 @@ NUM_QUERIES = 1000
 """Vectors of the collection that are asked for, at most, to measure an index."""
 
 _LINKS, _LOOKED_AT_IN_BUILDING, _LOOKED_AT = 32, 200, 64
+"""Of "hnsw": neighbours that each vector knows, and candidates that are kept while the graph is built, and while it is searched."""
+
 _VECTORS_A_CENTRE, _VISITED_SHARE = 39, 16
+"""Of "ivf": the fewest vectors of a centre, as faiss asks for; a search visits one of so many centres."""
+
 _VECTORS_AT_ONCE = 8192
 
 

@@ -13,10 +13,16 @@ Measure: TypeAlias = Literal["dot", "cosine", "l2"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 _ROUNDING = 2.0**-24
-_SMALLEST = 2.0**-125
-_LARGEST = 2.0**126
+"""What one rounding of a float32 changes at most, relative to it."""
+
+_SMALLEST, _LARGEST = 2.0**-125, 2.0**126
+"""More than underflow takes of a term: twice the smallest float32 of full precision; and what a product stays below that is finite."""
+
 _FURTHER_ROUNDINGS = 16
+"""Beside those of a product: of lengths, of divisions, and of what is added last."""
+
 _PAIRS_NUMBERS = 2**20
+"""Numbers of pairs that are worked on at once, in float64."""
 
 
 def nearness(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tensor:

@@ -30,8 +30,13 @@ LARGEST_BLOCK = 512
 """Queries that are compared at once."""
 
 _CANDIDATES_A_BLOCK = 2**21
+"""Candidates of all queries that are compared at once, so that their exact nearness fits in memory."""
+
 _LONGEST_VECTOR = 2**20
+"""Numbers of a vector: with as many, a float32 product may be wrong by a sixteenth of the lengths' product."""
+
 _SPARE, _SPARE_SHARE, _WIDER = 16, 8, 4
+"""Candidates beyond the k asked for: at least so many, or this part of k; and how many times as many where they left a doubt."""
 
 
 class Neighbours:

@@ -103,7 +103,13 @@ class Network:
 
         Of an output on a sparse input the columns, the same in each shard.
         """
-        found = {weight: dict(self.exchange.each(_touched(prepared, keys))) for weight, keys in self.uses(prepared).items()}
+        # One shard after the other: such short calls of two threads at once wait for each other.
+        found = {
+            weight: {
+                shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])) for shard in self.wide[weight].parts
+            }
+            for weight, keys in self.uses(prepared).items()
+        }
         for name, features in prepared.features.items():
             found[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
         return found
@@ -253,7 +259,3 @@ class Network:
 
     def _running(self, layer: str) -> Statistics:
         return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
-
-
-def _touched(prepared: Prepared, keys: list[Key]) -> Callable[[int], tuple[int, Touched]]:
-    return lambda shard: (shard, Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])))

@@ -16,6 +16,9 @@ from widenet.plan.tiles import blocks
 _BLOCK_NUMBERS = 2**21
 """Numbers of a weight that are looked at together."""
 
+_ROWS_WOKEN = 65_536
+"""Rows that are brought up to date together, where all are."""
+
 
 @dataclass
 class Part:
@@ -101,8 +104,6 @@ class WideWeight:
         part = self.parts[shard]
         weight_RH, state = part.by_rows()
         rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
-        if part.moved is not None:
-            part.moved.index_fill_(0, touched.features_U, step.number)
 
     def wake(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would have led them."""
@@ -120,6 +121,6 @@ class WideWeight:
         """`wake` for every row at hand, a block at a time."""
         for shard, part in self.parts.items():
             count = len(part.by_rows()[0])
-            for start in range(0, count, 65_536):
-                rows = torch.arange(start, min(start + 65_536, count), device=part.weight.device)
+            for start in range(0, count, _ROWS_WOKEN):
+                rows = torch.arange(start, min(start + _ROWS_WOKEN, count), device=part.weight.device)
                 self.wake(shard, rows, rule, step)

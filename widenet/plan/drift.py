@@ -22,17 +22,20 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
     So it is where the derivative is a - t for every unit, and a step nothing but its product with a rate and penalties on squares.
     is_sparse: whether the output's field is.
     """
-    plain = layer.activation.kind == "linear" and layer.loss.kind == "l2" and layer.cosine is None and layer.weight_norm is None
-    plain = plain and layer.sample is None and layer.delta_boost is None and layer.delta_norm is None and layer.others == "use"
-    plain = plain and layer.predict != "next"
-    steady = training.optimizer.kind == "sgd" and training.l1 == 0 and training.gradient_norm_limit is None and not training.brake
+    unset = (layer.cosine, layer.weight_norm, layer.sample, layer.delta_boost, layer.delta_norm, training.gradient_norm_limit)
     if not (
         is_sparse
-        and plain
-        and steady
+        and layer.activation.kind == "linear"
+        and layer.loss.kind == "l2"
+        and layer.others == "use"
+        and layer.predict != "next"
+        and not layer.weightless
+        and all(setting is None for setting in unset)
+        and training.optimizer.kind == "sgd"
+        and training.l1 == 0
+        and not training.brake
         and training.precision == "float32"
         and weights.owns(layer.name)
-        and not layer.weightless
         and not weights.of_output(layer.name).by_columns
     ):
         return False

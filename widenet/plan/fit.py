@@ -12,12 +12,13 @@ from widenet.spec.training import MOST_SHARDS
 def with_room(job: Job, device_bytes: int) -> Job:
     """The job that, on CUDA, keeps logits between passes where devices of some memory have room; its bits are the same.
 
-    The outputs get equal parts of half of what is left: where gradients wait, logits and deltas lie beside each other.
+    The outputs get equal parts of half of what is left: where gradients wait, logits and deltas lie beside each other; and of a quarter
+    where a CUDA graph holds its own.
     """
     if job.device == "cpu":
         return job
     left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0)
-    return replace(job, kept_bytes=left // (2 * len(job.network.outputs)))
+    return replace(job, kept_bytes=left // ((4 if job.cuda_graph else 2) * len(job.network.outputs)))
 
 
 def smallest(job: Job, device_bytes: int) -> Job | None:

@@ -9,7 +9,7 @@ from widenet.plan.place import Place
 from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.windows import Shape, Windows, windows_of
-from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer, Trunk
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -116,72 +116,64 @@ def weights_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> Weights:
     units = bind(spec, fields)
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     shapes = shapes_of(spec, {layer.name: units[layer.name] for layer in ends})
-    windows = dict(_windows(spec, shapes))
-    links: dict[tuple[str, str], Link] = {}
-    found: dict[str, Weight] = {}
-    for layer in spec.hidden:
-        if isinstance(layer, PoolingLayer):
-            continue
+    bound = Weights(units, shapes, dict(_windows(spec, shapes)), dict(_links(spec)), {}, along_of(spec, fields))
+    return replace(bound, weights=_Found(spec, fields, bound).all())
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The weights that the layers of a network own. bound: what else is known of it."""
+
+    spec: NetworkSpec
+    fields: Mapping[str, FieldFacts]
+    bound: Weights
+
+    def all(self) -> dict[str, Weight]:
+        """Every weight by its name; those by tiles are known when all outputs are."""
+        found = dict(pair for layer in self.spec.hidden for pair in self._of_hidden(layer))
+        found |= dict(pair for output in self.spec.outputs for pair in self._of_output(output))
+        stepped = {self.bound.links[output.name, ""].weight for output in self.spec.outputs if output.sample is None}
+        return {name: replace(each, by_tiles=not each.by_columns and (each.by_tiles or name in stepped)) for name, each in found.items()}
+
+    def _of_hidden(self, layer: Trunk) -> Iterator[tuple[str, Weight]]:
+        """One for each source whose weights are its own, and those of which it has a number for each unit."""
+        for source in (*self.spec.sources(layer), *([layer.name] if isinstance(layer, RecurrentLayer) else [])):
+            name, link = f"{layer.name}/{source}", self.bound.links.get((layer.name, source))
+            if link is not None and link.weight == name:
+                yield name, self._between(layer, source)
         if isinstance(layer, RecurrentLayer):
-            found |= dict(_recurrent(spec, layer, units, fields))
-            links |= {(layer.name, source): Link(f"{layer.name}/{source}") for source in (*spec.sources(layer), layer.name)}
-            continue
-        for source in spec.sources(layer):
-            links[layer.name, source] = link = _link(spec, layer, source)
-            if link.weight != f"{layer.name}/{source}":
-                continue
-            if isinstance(layer, ConvolutionLayer):
-                found[link.weight] = _filters(layer, windows[layer.name, source])
-            else:
-                found[link.weight] = _between(spec, fields, units, layer.name, source, units[layer.name])
-        found |= _per_channel(layer, shapes[layer.name][0])
-    for output in spec.outputs:
-        links[output.name, ""] = link = _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
-        if link.weight == output.name:
-            sources = spec.sources(output)
+            if layer.bias:
+                yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
+        elif not isinstance(layer, PoolingLayer):
+            yield from _per_channel(layer, self.bound.shapes[layer.name][0])
+
+    def _between(self, layer: Trunk, source: str) -> Weight:
+        """The weight from a source to the sums of a layer: a row a feature of a sparse input, else a row a sum or a filter."""
+        if isinstance(layer, ConvolutionLayer):
+            windows = self.bound.windows[layer.name, source]
+            return Weight(layer.name, layer.filters, windows.inputs, wide=False, places=prod(windows.kernel))
+        units, sums = self.bound.units[source], layer.sums if isinstance(layer, RecurrentLayer) else self.bound.units[layer.name]
+        if is_sparse_input(self.spec, source, self.fields):
+            return Weight(layer.name, units, sums, wide=True, input=source)
+        return Weight(layer.name, sums, units, wide=False)
+
+    def _of_output(self, output: OutputLayer) -> Iterator[tuple[str, Weight]]:
+        """Its own weight, to all sources together, if it shares none; and its biases."""
+        sources, units = self.spec.sources(output), self.bound.units
+        if self.bound.links[output.name, ""].weight == output.name:
             columns = 0 if output.weightless else sum(units[source] for source in sources)
-            features = sources[0] if is_sparse_input(spec, sources[0], fields) else None
-            by_columns = features is not None
-            found[output.name] = Weight(output.name, units[output.name], columns, wide=True, input=features, by_columns=by_columns)
+            features = sources[0] if is_sparse_input(self.spec, sources[0], self.fields) else None
+            own = Weight(output.name, units[output.name], columns, wide=True, input=features, by_columns=features is not None)
+            yield output.name, own
         if output.bias:
-            found[f"{output.name} bias"] = Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
-    stepped = {links[output.name, ""].weight for output in spec.outputs if output.sample is None}
-    return Weights(
-        units,
-        shapes,
-        windows,
-        links,
-        {name: replace(weight, by_tiles=not weight.by_columns and (weight.by_tiles or name in stepped)) for name, weight in found.items()},
-        along_of(spec, fields),
-    )
+            yield f"{output.name} bias", Weight(output.name, units[output.name], None, wide=True, by_tiles=output.sample is None)
 
 
-def _between(spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: Mapping[str, int], layer: str, source: str, sums: int) -> Weight:
-    """The weight from a source to the sums of a layer: a row a feature of a sparse input, else a row a sum."""
-    if is_sparse_input(spec, source, fields):
-        return Weight(layer, units[source], sums, wide=True, input=source)
-    return Weight(layer, sums, units[source], wide=False)
-
-
-def _recurrent(
-    spec: NetworkSpec, layer: RecurrentLayer, units: Mapping[str, int], fields: Mapping[str, FieldFacts]
-) -> Iterator[tuple[str, Weight]]:
-    """The weights of a recurrent layer's sources and of its own state, and its biases."""
-    for source in (*spec.sources(layer), layer.name):
-        yield f"{layer.name}/{source}", _between(spec, fields, units, layer.name, source, layer.sums)
-    if layer.bias:
-        yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
-
-
-def _filters(layer: ConvolutionLayer, windows: Windows) -> Weight:
-    return Weight(layer.name, layer.filters, windows.inputs, wide=False, places=prod(windows.kernel))
-
-
-def _per_channel(layer: HiddenLayer | ConvolutionLayer, channels: int) -> dict[str, Weight]:
+def _per_channel(layer: HiddenLayer | ConvolutionLayer, channels: int) -> Iterator[tuple[str, Weight]]:
     """The numbers of which a layer has one for each unit, a convolution one for each filter."""
     parts = [f"normalization {part}" for part in (*TRAINED, *FOLLOWING)] if layer.batch_normalization is not None else []
-    kinds = [*["bias"] * layer.bias, *parts]
-    return {f"{layer.name} {kind}": Weight(layer.name, channels, None, wide=False, trained=not kind.endswith(FOLLOWING)) for kind in kinds}
+    for kind in [*["bias"] * layer.bias, *parts]:
+        yield f"{layer.name} {kind}", Weight(layer.name, channels, None, wide=False, trained=not kind.endswith(FOLLOWING))
 
 
 def _windows(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> Iterator[tuple[tuple[str, str], Windows]]:
@@ -189,6 +181,19 @@ def _windows(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> Iterator[tuple[t
         if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None:
             for source in spec.sources(layer):
                 yield (layer.name, source), windows_of(Place.find(spec, layer), layer, source, shapes[source])
+
+
+def _links(spec: NetworkSpec) -> Iterator[tuple[tuple[str, str], Link]]:
+    """The weight of every layer and source, in the order in which they are computed."""
+    for layer in spec.hidden:
+        if isinstance(layer, RecurrentLayer):
+            for source in (*spec.sources(layer), layer.name):
+                yield (layer.name, source), Link(f"{layer.name}/{source}")
+        elif not isinstance(layer, PoolingLayer):
+            for source in spec.sources(layer):
+                yield (layer.name, source), _link(spec, layer, source)
+    for output in spec.outputs:
+        yield (output.name, ""), _link(spec, output, spec.sources(output)[0]) if output.weights else Link(output.name)
 
 
 def _link(spec: NetworkSpec, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str) -> Link:

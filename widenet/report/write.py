@@ -8,7 +8,7 @@ from pathlib import Path
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.durable import appearing
-from widenet.errors import OptionError, WidenetError
+from widenet.errors import OptionError
 from widenet.report.page import page
 from widenet.report.sample import sampled
 from widenet.report.subject import Subject
@@ -64,13 +64,10 @@ def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None, r
 
 def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
     """The dataset that is named, or the one that the training had, where it is there still; raises FitError for a named one of others."""
-    try:
-        dataset = data if isinstance(data, Dataset) else Dataset.open(str(run.machine["data"]) if data is None else data)
-        run.check_dataset(dataset)
-    except (KeyError, WidenetError, OSError):
-        if data is not None:
-            raise
-        return None
+    if data is None:
+        return run.dataset()
+    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+    run.check_dataset(dataset)
     return dataset
 
 

@@ -3,27 +3,30 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError, OptionError
+from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
 
+_Document = TypeVar("_Document", bound=Document)
 
-def document(kind: Any, given: Any) -> Any:
+
+def document(kind: type[_Document], given: object) -> _Document:
     """A document of a kind, from itself, plain values or a path; raises DocumentError."""
     if isinstance(given, kind):
         return given
     if isinstance(given, str | os.PathLike):
-        return kind.read(given)
+        return kind.read(os.fspath(given))
     if isinstance(given, Mapping):
         return kind.of(dict(given), kind.usual_name)
     raise DocumentError(f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got {given!r}.")
 
 
-def documents(network: Any, training: Any, dataset: Dataset, kept: Path | None) -> tuple[NetworkSpec, TrainingSpec]:
+def documents(network: object, training: object, dataset: Dataset, kept: Path | None) -> tuple[NetworkSpec, TrainingSpec]:
     """The two documents of a training, as they are given.
 
     In place of None stands that of the run that goes on, in the directory `kept`, or else the usual one for the dataset.
@@ -32,7 +35,7 @@ def documents(network: Any, training: Any, dataset: Dataset, kept: Path | None) 
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
         network = kept / "network.json" if network is None else network
         training = kept / "training.json" if training is None else training
-    network_spec: NetworkSpec = _usual_network(dataset) if network is None else document(NetworkSpec, network)
+    network_spec = _usual_network(dataset) if network is None else document(NetworkSpec, network)
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     asked = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]

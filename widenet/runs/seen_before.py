@@ -49,12 +49,8 @@ def _said(name: str, run: RunDirectory, examples: object, data: Dataset, held: H
     if examples == data.digest:
         return []
     other = f"{data.path} does not hold the examples that {name} was trained on"
-    try:
-        training = Dataset.open(str(run.machine["data"]))
-        at_hand = training.digest == examples
-    except (KeyError, WidenetError, OSError):
-        at_hand = False
-    if not at_hand:
+    training = run.dataset()
+    if training is None or training.digest != examples:
         return [f"{other}, which are not at hand to compare: what it holds out may have been trained on."]
     number = sum(trained_on(data, field, part, training) for field, part in held)
     total = sum(data.field(field).num_entries[part] for field, part in held)

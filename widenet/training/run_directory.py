@@ -17,7 +17,7 @@ from widenet.checkpoint import Checkpoint, publish, recover, writing
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing, force_all_to_disk
-from widenet.errors import CheckpointError, FitError
+from widenet.errors import CheckpointError, FitError, WidenetError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.spec.network import NetworkSpec
@@ -227,6 +227,15 @@ class RunDirectory:
     def machine(self) -> dict[str, Any]:
         """What machine.json says; empty where there is none."""
         return next(_values(self.path / "machine.json"), {})
+
+    def dataset(self) -> Dataset | None:
+        """The dataset of the latest training, where it is at hand and still of this run's fields."""
+        try:
+            found = Dataset.open(str(self.machine["data"]))
+            self.check_dataset(found)
+        except (KeyError, WidenetError, OSError):
+            return None
+        return found
 
     def rewind_log(self, epochs: int) -> None:
         """Drop the lines of epochs after the first `epochs`, which will be trained again."""
