@@ -154,6 +154,7 @@ MISTAKES = {
     "train network.json training.json --data data --out data": "data exists already. Choose another --out.",
     "train network.json training.json --data data --out likes.csv": "likes.csv exists already. Choose another --out.",
     f"{TRAIN} --resume": "OUT is not a run: it has no network.json",
+    f"{TRAIN} --device cpu --cuda-graph": "steps is asked for, but it does not run on a CUDA device. Train without it.",
     f"{TRAIN} --device tpu": 'device must be "cpu" or "cuda"; got "tpu"',
     "evaluate nowhere --data data": 'nowhere is not a run: it has no network.json. Make one with "widenet train".',
     "evaluate data --data data": "data is not a run",

@@ -20,12 +20,20 @@ TWO_INPUTS = {
     "layers": [
         {**HISTORY, "denoise": 0.3, "denoise_rescale": True},
         {**HISTORY, "name": "likes", "popularity_damping": 0.5},
-        {**TASTE, "source": ["history", "likes"], "activation": "tanh"},
+        {"name": "age", "kind": "input", "field": "age"},
+        {**TASTE, "source": ["history", "likes", "age"], "activation": "tanh"},
         {"name": "deep", "units": 4, "activation": "relu", "batch_normalization": True, "weight_norm": 2.0},
         {**OUTPUT, "weight_norm": 1.0, "bias_l2": 0.1},
         {**OUTPUT, "name": "also", "source": "taste", "activation": "tanh", "loss": "hinge", "cosine": {}},
     ]
 }
+
+
+def weighted(rows):
+    """Values of features, what examples count, and a dense field."""
+    numbers = [0.5 + e % 3 for e in range(len(rows))]
+    values = [[number + i for i in range(len(row))] for number, row in zip(numbers, rows, strict=True)]
+    return {"values": values, "weights": numbers, "dense": {"age": [[number, 1.0] for number in numbers]}}
 
 
 def document(optimizer, **more):
@@ -37,9 +45,8 @@ CASES = {
     "softmax, rmsprop": (SOFTMAX, document("rmsprop", l2=0.01, l1=0.001)),
     "two inputs, adamw, bfloat16": (TWO_INPUTS, document("adamw", precision="bfloat16")),
     "softmax, adadelta": (SOFTMAX, document("adadelta", shards=10)),
-    "sigmoid, sgd": (SIGMOID, document("sgd")),
     "softmax, adagrad": (SOFTMAX, document("adagrad")),
-    "outgrown": (SOFTMAX, document("rmsprop", shuffle=False)),
+    "outgrown": (SOFTMAX, document("sgd", shuffle=False)),
     "resumed": (SIGMOID, document("adam", schedule="cosine")),
 }
 SIZES = {"outgrown": [1, 1, 1, 1, 2, 1, 7, 8, 6, 2], "resumed": [2, 1, 3, 1, 2, 4, 3, 2, 3, 1, 3]}
@@ -53,7 +60,8 @@ def main(folder):
         for name, documents in CASES.items():
             sizes = SIZES.get(name, [1, 2, 3, 4, 1, 2, 3, 4])
             rows = [sorted({(7 * e + 3 * i * i + i) % 9 for i in range(size)}) for e, size in enumerate(sizes)]
-            data = dataset_from_lists(folder / f"{name}, data", rows, width=9)
+            more = weighted(rows) if documents[0] is TWO_INPUTS else {}
+            data = dataset_from_lists(folder / f"{name}, data", rows, width=9, **more)
             eager = _outcome(documents, data, folder / f"{name}, eager")
             if name == "resumed":
                 with pytest.raises(KeyboardInterrupt):
