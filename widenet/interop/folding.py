@@ -29,6 +29,9 @@ from widenet.interop.operations import (
 )
 from widenet.plan.binding import Width
 
+_ALL_POSITIONS = 2**31 - 1
+"""The largest number that a document may say."""
+
 
 def folded(where: str, operations: Operations) -> Imported:
     """The network of some operations; raises DataError that names every operation without a counterpart."""
@@ -301,7 +304,7 @@ def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:
     more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
     if prod(layer.shape[1:]) > 1:
         more["shape"] = list(layer.shape)
-    if given.is_sequence and given.last is not None:
-        more["last"] = given.last
+    if given.is_sequence:
+        more["last"] = given.last or _ALL_POSITIONS
     found.layers.append({"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more})
     found.fields[layer.name] = Width(prod(layer.shape), "sequence" if given.is_sequence else "sparse" if given.is_sparse else "dense")
