@@ -35,23 +35,26 @@ class Case:
     optimizer: str = "rmsprop"
 
     def programs(self, folder: str) -> dict[str, Callable[[], Steps]]:
-        """What makes the steps of widenet, of widenet in bfloat16, and of the rivals."""
+        """What makes the steps of widenet, of widenet in bfloat16, of both as a CUDA graph, and of the rivals."""
         job = {"folder": folder, "hidden": self.hidden, "softmax": self.softmax, "batch": self.batch, "optimizer": self.optimizer}
 
-        def ours(precision: str) -> Callable[[], Steps]:
-            return lambda: widenet_steps.train(**job, threads=1, precision=precision, device="cuda")  # type: ignore[arg-type]
+        def ours(precision: str, cuda_graph: bool = False) -> Callable[[], Steps]:
+            more = {"precision": precision, "device": "cuda", "cuda_graph": cuda_graph}
+            return lambda: widenet_steps.train(**job, threads=1, **more)  # type: ignore[arg-type]
 
         def theirs(compiled: bool, host: bool) -> Callable[[], Steps]:
             return lambda: torch_gpu.train(**job, compiled=compiled, dense_on_host=host)  # type: ignore[arg-type]
 
         if not self.dense:
-            return {"widenet, bfloat16": ours("bfloat16")}
+            return {"widenet, bfloat16": ours("bfloat16"), "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True)}
         rivals = {
             f"PyTorch{', torch.compile' if compiled else ''}, dense rows made on the {'host' if host else 'device'}": theirs(compiled, host)
             for compiled in (False, True)
             for host in (True, False)
         }
-        return {"widenet": ours("float32"), "widenet, bfloat16": ours("bfloat16"), **rivals}
+        own = {"widenet": ours("float32"), "widenet, as a CUDA graph": ours("float32", cuda_graph=True)}
+        half = {"widenet, bfloat16": ours("bfloat16"), "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True)}
+        return own | half | rivals
 
     @property
     def operations(self) -> int:

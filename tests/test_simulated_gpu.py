@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.simulated import kernels, streams
+from tests.simulated import graphs, kernels, streams
 from tests.simulated.cases import CASES, trained, weights_of
 from tests.simulated.device import OnDevice, simulated
 from tests.simulated.refusals import OrderError
@@ -105,13 +105,17 @@ def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path):
         assert found == answers
 
 
+def interpreted(program, *arguments):
+    """The lines of JSON that a program prints; Triton's interpreter is chosen before Triton is imported."""
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
+    command = [sys.executable, "-m", f"tests.simulated.{program}", *map(str, arguments)]
+    return [json.loads(line) for line in subprocess.run(command, env=own, cwd=ROOT, capture_output=True, check=True).stdout.splitlines()]
+
+
 @pytest.fixture(scope="module")
 def launched(data, tmp_path_factory):
-    """What came of the trainings through Triton's kernels, in its interpreter, which is chosen before Triton is imported."""
-    folder = tmp_path_factory.mktemp("launched")
-    own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.simulated.kernels", str(data.path), str(folder)]
-    return [json.loads(line) for line in subprocess.run(command, env=own, cwd=ROOT, capture_output=True, check=True).stdout.splitlines()]
+    """What came of the trainings through Triton's kernels."""
+    return interpreted("kernels", data.path, tmp_path_factory.mktemp("launched"))
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
@@ -131,6 +135,53 @@ def test_a_device_with_room_for_logits_gives_the_bits_of_one_without(launched):
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 def test_a_step_waits_for_the_device_once(launched):
     assert launched[-len(kernels.WAITS) :] == [{"training/step.py:train_step": 1}] * len(kernels.WAITS)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+def test_replayed_steps_have_the_bits_of_eager_ones(tmp_path):
+    names, are_equal, replays, recorded = zip(*interpreted("recorded", tmp_path), strict=True)
+    assert [name for name, is_equal in zip(names, are_equal, strict=True) if not is_equal] == []
+    assert dict(zip(names, replays, strict=True)) == {**dict.fromkeys(names, 3), "outgrown": 4, "resumed": 2}
+    assert dict(zip(names, recorded, strict=True)) == {**dict.fromkeys(names, 1), "outgrown": 2}
+
+
+def test_what_a_recording_refuses_is_refused():
+    with simulated():
+        numbers, own = torch.zeros(3, device="cuda"), torch.zeros(3)
+        pinned = own.pin_memory()
+        for strange in (
+            lambda: float(numbers[0]),
+            lambda: numbers.nonzero(),
+            lambda: numbers.cpu(),
+            lambda: numbers.copy_(own),
+            lambda: numbers.copy_(pinned, non_blocking=True),
+            lambda: pinned.to("cuda", non_blocking=True),
+            lambda: torch.tensor([1.0], device="cuda"),
+            lambda: own.pin_memory(),
+        ):
+            with pytest.raises(graphs.CaptureError), torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+                strange()
+        with pytest.raises(graphs.CaptureError, match="another thread"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            numbers.add_(1)
+
+
+def test_a_recording_does_nothing_and_a_replay_does_it_over_the_same_memory():
+    with simulated():
+        numbers, graph = torch.zeros(3, device="cuda"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            doubled = (numbers.add_(1) * torch.full((3,), 2.0, device="cuda")).sum()
+        assert numbers.tolist() == [0.0, 0.0, 0.0]
+        second = torch.cuda.Stream()
+        second.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(second):
+            numbers[1:].copy_(torch.ones(2, device="cuda"))
+        with pytest.raises(streams.StreamError, match="not waited"):
+            graph.replay()
+        torch.cuda.current_stream().wait_stream(second)
+        for expected in (10.0, 16.0):
+            graph.replay()
+            assert doubled.item() == expected
+        assert numbers.tolist() == [2.0, 3.0, 3.0]
 
 
 def test_what_cuda_refuses_is_refused():

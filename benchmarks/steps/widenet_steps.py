@@ -14,15 +14,18 @@ from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
+from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.cuda_graph import GraphSteps
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
+from widenet.transfer import Ahead
 
 _EPOCHS = 10_000
 
@@ -37,12 +40,13 @@ def train(
     precision: str = "float32",
     device: str = "cpu",
     target: str = "items",
+    cuda_graph: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a network built as `widenet.train` builds it. target: the field of its output."""
+    """Steps of a network built as `widenet.train` builds it. target: the field of its output. cuda_graph: recorded, replayed."""
     del threads  # the exchange takes every processor that is available, as every program does
     training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision})
     exchange = exchange_for(training.shards, torch.device(device))
-    return steps_of(folder, document(hidden, softmax, target), training, exchange, one_thread_an_operation, device)
+    return steps_of(folder, document(hidden, softmax, target), training, exchange, one_thread_an_operation, device, cuda_graph)
 
 
 def steps_of(
@@ -52,6 +56,7 @@ def steps_of(
     exchange: Exchange,
     threading: Callable[[], AbstractContextManager[None]],
     device: str = "cpu",
+    cuda_graph: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a network over the dataset in a folder. threading: within it, all work is done."""
     dataset = Dataset.open(f"{folder}/dataset")
@@ -63,19 +68,24 @@ def steps_of(
         network.prepare_training(rule)
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)
     table, kept = rates(training, stream.steps_per_epoch), {"base_bytes": base, **_kept(network)}
+    recorded = GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
     done = 0
 
     def steps(number: int) -> dict[str, Any]:
         nonlocal done
         loss, waited, started = 0.0, 0.0, perf_counter()
-        with threading(), closing(_following(stream, network, done)) as following:
+        with threading(), closing(_following(stream, network, recorded, done)) as following:
             for _ in range(number):
                 asked = perf_counter()
-                found, prepared = next(following)
+                found, prepared, packed = next(following)
                 waited += perf_counter() - asked
                 done += 1
                 draws = Draws(training.seed, found.epoch, found.step)
-                loss = train_step(network, prepared, found.weights, draws, rule, StepNumbers(done, table))
+                numbers = StepNumbers(done, table)
+                if recorded is not None and packed is not None:
+                    loss = recorded.step(packed, prepared, found.weights, draws, numbers)
+                else:
+                    loss = train_step(network, prepared, found.weights, draws, rule, numbers)
         return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}
 
     return steps
@@ -88,15 +98,21 @@ def document(hidden: Sequence[int], softmax: bool, target: str = "items") -> Net
     return NetworkSpec.of({"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]})
 
 
-def _following(stream: Stream, network: Network, done: int) -> Generator[tuple[Batch, Prepared]]:
-    """The batches after the first `done`, read anew: none was prepared while another program had its turn."""
+Following = tuple[Batch, Prepared, Packed | None]
 
-    def prepared(number: int) -> tuple[Batch, Prepared]:
+
+def _following(stream: Stream, network: Network, recorded: GraphSteps | None, done: int) -> Generator[Following]:
+    """The batches after the first `done`, read anew: none was prepared while another program had its turn."""
+    beside = Ahead(network.device)
+
+    def prepared(number: int) -> Following:
         with torch.no_grad():
             batch = stream.batch(*divmod(number, stream.steps_per_epoch), network.device)
-            return batch, network.prepare(batch.fields, Draws(stream.seed, batch.epoch, batch.step))
+            found = network.prepare(batch.fields, Draws(stream.seed, batch.epoch, batch.step))
+            return batch, found, None if recorded is None else recorded.pack(found, batch.weights, batch.num_examples)
 
-    return ahead(prepared, range(done, _EPOCHS * stream.steps_per_epoch))
+    with closing(ahead(lambda number: beside.make(lambda: prepared(number)), range(done, _EPOCHS * stream.steps_per_epoch))) as made:
+        yield from map(beside.take, made)
 
 
 def _kept(network: Network) -> dict[str, int]:

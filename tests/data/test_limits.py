@@ -1,5 +1,8 @@
 """Memory divided: DuckDB, buckets and batches together take what was said, and fewer threads where it is short."""
 
+import subprocess
+import sys
+
 import pytest
 
 from widenet.data import limits
@@ -30,3 +33,28 @@ def test_too_little_is_refused():
         Limits.within("100MB", 4)
     with pytest.raises(OptionError, match="threads must be at least 1; got 0"):
         Limits.within(None, 0)
+
+
+INGEST = """
+import sys
+from pathlib import Path
+from widenet.data.ingest import ingest_with
+from widenet.data.options import Options
+
+def peak():
+    return next(int(line.split()[1]) * 1024 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+
+start = peak()
+ingest_with([sys.argv[1]], sys.argv[2], Options(memory=sys.argv[3], threads=2))
+print(peak() - start)
+"""
+
+
+def test_a_process_takes_no_more_than_was_said(tmp_path):
+    rows, path = 120_000, tmp_path / "long.csv"
+    with path.open("w") as file:
+        file.write("user,item\n")
+        file.writelines(f"{row * 7919 % rows:0>220}u,{row * 104729 % rows:0>220}i\n" for row in range(rows))
+    line = [sys.executable, "-c", INGEST, str(path), str(tmp_path / "data"), "400MB"]
+    ended = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert int(ended.stdout.splitlines()[-1]) <= 400_000_000

@@ -210,3 +210,22 @@ def test_windows_that_caffe_would_let_reach_beyond_are_refused(tmp_path):
     weights = trained(tmp_path / "net.caffemodel", {"ip": [numbers(2, 9), numbers(2)]})
     with pytest.raises(DataError, match=r'"pool" \(windows that reach beyond their source\)'):
         import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=weights)
+
+
+@pytest.mark.parametrize("kernel", [2, 5])
+def test_a_softmax_over_the_channels_of_several_places_is_refused(kernel, tmp_path):
+    text = f"""
+    layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 2 dim: 5 dim: 5 }} }} }}
+    layer {{ name: "c" type: "Convolution" bottom: "data" top: "c"
+      convolution_param {{ num_output: 3 kernel_size: {kernel} bias_term: false }} }}
+    layer {{ name: "prob" type: "Softmax" bottom: "c" top: "prob" }}
+    """
+    filters, images = numbers(3, 2, kernel, kernel), numbers(4, 2, 5, 5)
+    net, weights = written(tmp_path / "net.prototxt", text), trained(tmp_path / "net.caffemodel", {"c": [filters]})
+    if kernel == 2:
+        with pytest.raises(DataError, match="a softmax over the channels of each place"):
+            import_network(net, tmp_path / "run", weights=weights)
+        return
+    found = scored(import_network(net, tmp_path / "run", weights=weights), data=images.reshape(4, -1))
+    wanted = functional.conv2d(torch.from_numpy(images), torch.from_numpy(filters)).flatten(1).softmax(1).numpy()
+    assert np.allclose(next(iter(found.values())), wanted, atol=1e-5)

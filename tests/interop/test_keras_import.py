@@ -255,6 +255,43 @@ def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own, tmp_path):
+    kernel = numbers(2, 2, 2, 4)
+    edges = {"strides": [1, 1], "padding": "valid", "use_bias": False, "data_format": "channels_last"}
+    last = [] if own else [layer("Softmax", "shares", axis=-1)]
+    for size, place in ((3, "refused"), (2, "taken")):
+        layers = [
+            layer("InputLayer", "image", batch_shape=[None, size, size, 2]),
+            layer("Conv2D", "edges", activation="softmax" if own else "linear", **edges),
+            *last,
+        ]
+        path = save(tmp_path / f"{place}.keras", "Sequential", {"layers": layers}, {"conv2d": ("edges", [kernel])})
+        if size == 3:
+            with pytest.raises(DataError, match="a softmax over the channels of each place"):
+                import_network(path, tmp_path / "run")
+            continue
+        images = torch.from_numpy(numbers(6, 2, 2, 2))
+        wanted = functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1)).flatten(1).softmax(1).numpy()
+        found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
+        assert np.allclose(found["edges" if own else "shares"], wanted, atol=1e-6)
+
+
+def test_an_output_keeps_its_name_where_the_layer_that_it_takes_has_it(tmp_path):
+    layers = [
+        {**before_keras_3("InputLayer", "x", [], batch_input_shape=[None, 5]), "inbound_nodes": []},
+        before_keras_3("Dense", "code", ["x"], activation="tanh", use_bias=False),
+        before_keras_3("Dense", "end", ["code"], activation="linear", use_bias=False),
+        before_keras_3("Add", "both", ["end", "code"]),
+    ]
+    config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["both", 0, 0], ["code", 0, 0]]}
+    w1, w2 = numbers(5, 4), numbers(4, 4)
+    model = import_network(save_h5(tmp_path / "m.h5", "Functional", config, {"code": [w1], "end": [w2]}), tmp_path / "run")
+    found, code = scored(model, x=X), np.tanh(X @ w1)
+    assert np.allclose(found["code"], code, atol=1e-6)
+    assert np.allclose(next(found[name] for name in found if name != "code"), code @ w2 + code, atol=1e-6)
+
+
 BY_KERAS = """
 import sys
 import keras

@@ -13,6 +13,7 @@ from tests.interop.networks import SPATIAL, dataset, model_of, random_layers
 from tests.interop.outcomes import scored
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, WidenetError
+from widenet.interop import operations
 from widenet.interop.import_network import import_network
 from widenet.interop.onnx_export import export_onnx
 from widenet.interop.onnx_graph import names_path
@@ -148,11 +149,72 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_network_must_end_in_a_fully_connected_layer(tmp_path):
+def ends_of_convolutions(w):
+    first = w.op("Relu", w.op("Conv", "image", numbers(4, 2, 3, 3), numbers(4), pads=[1, 1, 1, 1]))
+    means = w.op("Flatten", w.op("GlobalAveragePool", first))
+    largest = w.op("MaxPool", first, kernel_shape=[2, 2], strides=[2, 2])
+    hidden = w.op("Tanh", w.op("Gemm", means, numbers(4, 3)))
+    outputs = {"shares": w.op("Softmax", means), "means": means, "largest": w.op("Flatten", largest), "filters": w.op("Flatten", first)}
+    return outputs | {"hidden": hidden, "y": w.op("Gemm", hidden, numbers(3, 2))}
+
+
+def test_a_network_may_end_in_pooling_in_a_convolution_or_in_what_others_take_too(tmp_path):
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path, images = written.save(tmp_path / "model.onnx", **ends_of_convolutions(written)), numbers(4, 2, 5, 6)
+    session = onnxruntime.InferenceSession(path)
+    wanted = dict(zip([output.name for output in session.get_outputs()], session.run(None, {"image": images}), strict=True))
+    model = import_network(path, tmp_path / "run")
+    found = scored(model, image=images.reshape(4, -1))
+    assert found.keys() == wanted.keys()
+    for name, numbers_EL in wanted.items():
+        assert np.allclose(found[name], numbers_EL, rtol=1e-5, atol=1e-5), name
+    export_onnx(model, tmp_path / "again.onnx")
+    again = onnxruntime.InferenceSession(tmp_path / "again.onnx").run(list(wanted), {"image": images.reshape(4, -1)})
+    assert all(np.allclose(one, wanted[name], rtol=1e-5, atol=1e-5) for name, one in zip(wanted, again, strict=True))
+    assert import_network(tmp_path / "again.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("build", [lambda _: "x", lambda w: w.op("Mul", w.op("Relu", w.op("Gemm", "x", numbers(5, 4))), numbers(4))])
+def test_a_network_must_end_in_the_units_of_a_layer(build, tmp_path):
     written = Written()
-    hidden = written.op("Gemm", "x", numbers(5, 4))
-    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", hidden, numbers(4, 2)), z=hidden)
-    with pytest.raises(DataError, match=r'output "z" \(a network must end in fully connected layers'):
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", "x", numbers(5, 2)), z=build(written))
+    with pytest.raises(DataError, match=r'output "z" \(a network must end in the units of a layer'):
+        import_network(path, tmp_path / "run")
+
+
+def turned(w, shape, window):
+    """Pooling over what was put into other axes."""
+    first = w.op("Relu", w.op("Conv", "image", numbers(4, 2, 1, 1)))
+    return w.op("MaxPool", w.op("Reshape", w.op("Flatten", first), np.array([-1, *shape])), kernel_shape=window)
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 5), (5, 4, 6), (2, 10, 6)])
+def test_units_that_change_their_axes_are_refused(shape, tmp_path):
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path = written.save(tmp_path / "model.onnx", y=written.op("Flatten", turned(written, shape, [2, 2])))
+    with pytest.raises(DataError, match=r"units \[4, 5, 6\] that become"):
+        import_network(path, tmp_path / "run")
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
+    path, images = written.save(tmp_path / "same.onnx", y=written.op("Flatten", turned(written, (4, 5, 6), [2, 2]))), numbers(3, 2, 5, 6)
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
+    assert np.allclose(scored(import_network(path, tmp_path / "same"), image=images.reshape(3, -1))["y"], wanted, atol=1e-5)
+
+
+def learning(w):
+    """A batch normalization by the batch's own statistics."""
+    value = w.op("BatchNormalization", "x", *[np.abs(numbers(5)) for _ in range(4)], training_mode=1)
+    w.nodes[-1].output.extend(["mean", "variance"])
+    return value
+
+
+@pytest.mark.parametrize("build", [lambda w: w.op("Gemm", "x", numbers(5, 4), numbers(4, 1)), learning], ids=["bias", "normalization"])
+def test_a_bias_of_examples_and_a_normalization_by_the_batch_are_refused(build, tmp_path):
+    written = Written()
+    path = written.save(tmp_path / "model.onnx", y=build(written))
+    with pytest.raises(DataError, match=r"\((Gemm of another form|BatchNormalization)\)"):
         import_network(path, tmp_path / "run")
 
 
@@ -198,7 +260,17 @@ def test_an_imported_convolutional_model_scores_as_onnxruntime_does(tmp_path):
     assert np.allclose(scored(model, image=images.reshape(4, -1))["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("build", [perceptron, branches, normalised, gates])
+def along(w):
+    """A recurrent layer along the features of ids."""
+    w.inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["E", 3])]
+    rows = w.op("Transpose", w.op("Gather", numbers(9, 5), "ids"), perm=[1, 0, 2])
+    first = w.op("Expand", np.zeros((1, 1, 1), np.float32), np.array([1, 1, 4]))
+    states = w.op("GRU", rows, numbers(1, 12, 5), numbers(1, 12, 4), numbers(1, 24), "", first, hidden_size=4, linear_before_reset=1)
+    end = w.op("Squeeze", w.op("Gather", states, np.array(-1)), np.array([0]))
+    return {"y": w.op("Gemm", end, numbers(4, 2))}
+
+
+@pytest.mark.parametrize("build", [perceptron, branches, normalised, gates, along])
 def test_whatever_became_of_a_file_is_read_or_refused_in_one_sentence(build, tmp_path):
     written, random = Written(), np.random.default_rng(1)
     path = written.save(tmp_path / "model.onnx", **build(written))
@@ -223,6 +295,33 @@ def test_dilations_of_any_size_take_no_memory(tmp_path):
     onnx.save(helper.make_model(build, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "far.onnx")
     with pytest.raises(DataError, match=r"dilations \[1048576, 1048576\] make a kernel of 2097153 x 2097153"):
         import_network(tmp_path / "far.onnx", tmp_path / "run")
+
+
+def test_groups_of_any_number_take_no_memory_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(operations, "available_memory", lambda: 10_000)
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 64, 5, 6])]
+    path = written.save(tmp_path / "model.onnx", y=written.op("Conv", "image", numbers(64, 1, 1, 1), group=64))
+    with pytest.raises(DataError, match=r"64 groups make filters of 16\.\d kB, where 10\.0 kB are free"):
+        import_network(path, tmp_path / "run")
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "link"])
+def test_weights_in_another_folder_are_refused(location, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "secret").write_bytes(bytes(40))
+    (tmp_path / "models" / "link").symlink_to(tmp_path / "secret")
+    written = Written()
+    path = written.save(tmp_path / "models" / "model.onnx", y=written.op("Gemm", "x", numbers(5, 2)))
+    model = onnx.load(path)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": "0", "length": "40"}.items():
+        tensor.external_data.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(DataError, match=r"model\.onnx is no whole ONNX model: "):
+        import_network(path, tmp_path / "run")
 
 
 @pytest.mark.parametrize("ids", [5, "abcdefg", [["a"]] * 7, None, {"a": 1}])

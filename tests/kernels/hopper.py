@@ -14,6 +14,7 @@ from widenet.kernels.triton.softmax_pulls import softmax_pulls
 from widenet.kernels.triton.softmax_sums import add_softmax_sums
 from widenet.kernels.triton.softmax_tile import softmax_tile
 from widenet.kernels.triton.steps import Steps
+from widenet.kernels.triton.target_logits import target_logits
 from widenet.kernels.triton.tile_others import UnitFormula, tile_others
 from widenet.kernels.triton.tile_targets import tile_targets
 from widenet.sparse import SparseBatch
@@ -50,16 +51,18 @@ def main():
     gather_sum(batch, weight)
     gather_sum(batch.with_values(ones), weight.bfloat16())
     fixed_sum([torch.ones(2, 4)] * 2, torch.ones(2, 1, dtype=torch.float64))
-    for kind, constants, states in (("sgd", [0.1], 0), ("nesterov", [0.9, 0.9, 0.1], 1), ("adam", [0.1] * 6, 2)):
-        steps, own = Steps(kind), [torch.zeros_like(weight)] * states
-        steps.tile(weight, weight, own, Penalties(), constants)
-        steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, Penalties(), constants)
+    for kind, states in (("sgd", 0), ("nesterov", 1), ("adam", 2)):
+        steps, own = Steps(kind, Penalties(), torch.ones(8, dtype=torch.float64)), [torch.zeros_like(weight)] * states
+        steps.tile(weight, weight, own)
+        for moved in (None, torch.zeros(16, dtype=torch.int32)):
+            steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved)
     examples, units, starts, entries = torch.ones(16), torch.ones(32), torch.zeros(33, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
     for dtype in (torch.float32, torch.bfloat16):
         logits = torch.ones(16, 32, dtype=dtype), units
         add_softmax_sums(*logits, examples, examples.double())
         delta, biases = softmax_tile(*logits, examples, examples)
-        softmax_pulls(starts, entries, ones, *logits, examples, examples, delta, biases)
+        target_logits(starts, entries, *logits, ones)
+        softmax_pulls(starts, entries, ones, ones, *logits, examples, examples, delta, biases)
         formula = UnitFormula("sigmoid", (0.0, 0.0), "cross_entropy", (0.0,) * 5, by_logit=True)
         _, delta, biases = tile_others(*logits, examples, formula)
         tile_targets(starts, entries, None, *logits, examples, examples, delta, biases, formula)

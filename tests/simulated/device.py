@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from tests.simulated import streams
+from tests.simulated import graphs, streams
 from tests.simulated.refusals import check_twice
 
 ROOT = str(Path(__file__).parent.parent.parent / "widenet")
@@ -19,6 +20,8 @@ DEVICE = torch.device("cuda", 0)
 FACTORIES = ("zeros", "ones", "empty", "full", "arange", "tensor", "eye", "as_tensor")
 WAITING = {"_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select", "equal", "bincount"}
 
+compiled: set[tuple[Any, ...]] = set()
+"""Versions of Triton's kernels that have been launched, and so compiled."""
 waits: Counter[tuple[str, str]] = Counter()
 """How often the host waited for the device: by the name of the stream that it waited for, and the place in widenet."""
 
@@ -99,6 +102,7 @@ def parsed(*args, **kwargs):
 
 def wait() -> None:
     """The host waits for the device, at the innermost place in widenet."""
+    graphs.refuse("the host waits")
     frame = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.startswith(ROOT):
         frame = frame.f_back
@@ -120,13 +124,14 @@ def compute(func, args, kwargs):
     masks = name.startswith("index") and any(leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor))
     if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
         wait()
-    found = func(*own_args, **own_kwargs)
-    known = {id(tensor.held): tensor for tensor in given}
+    written = [kwargs[key] for key in {"out", "self"} & set(kwargs)]
     for argument, value in zip(func._schema.arguments, args, strict=False):
         if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, OnDevice):
-            streams.write(value.memory)
-    for key in {"out", "self"} & set(kwargs):
-        streams.write(kwargs[key].memory)
+            written.append(value)
+    found = graphs.noted(lambda: func(*own_args, **own_kwargs), given, written)
+    known = {id(tensor.held): tensor for tensor in given}
+    for tensor in written:
+        streams.write(tensor.memory)
     return tree_map_only(Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found)
 
 
@@ -144,11 +149,13 @@ def copied(func, args, kwargs):
     at_once = getattr(source, "pinned", False) and (*args, False)[2]
     if not isinstance(target, OnDevice) or not (isinstance(source, OnDevice) or at_once):
         wait()
-    for tensor in (target, source):
-        if isinstance(tensor, OnDevice):
-            streams.read(tensor.memory)
+    if not isinstance(source, OnDevice):
+        graphs.refuse("memory of the host is copied")
+    given = [tensor for tensor in (target, source) if isinstance(tensor, OnDevice)]
+    for tensor in given:
+        streams.read(tensor.memory)
     own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
-    func(*own, **kwargs)
+    graphs.noted(lambda: func(*own, **kwargs), given, given[:1])
     if isinstance(target, OnDevice):
         streams.write(target.memory)
     return target
@@ -161,7 +168,7 @@ def _factory(name: str) -> Callable[..., Tensor]:
             return PLAIN[name](*args, **options)
         if name in ("tensor", "as_tensor") and not isinstance(args[0], OnDevice):
             wait()
-        return OnDevice(PLAIN[name](*args, **{**options, "device": "cpu"}))
+        return OnDevice(graphs.noted(lambda: PLAIN[name](*args, **{**options, "device": "cpu"}), [], []))
 
     return make
 
@@ -170,12 +177,14 @@ def _to(tensor: Tensor, *args, **kwargs) -> Tensor:
     device, dtype, at_once, _ = parsed(*args, **kwargs)
     if device is None or device.type != "cuda":
         return PLAIN["to"](tensor, *args, **kwargs)
+    graphs.refuse("memory of the host is copied")
     if not (at_once and getattr(tensor, "pinned", False)):
         wait()
     return OnDevice(PLAIN["to"](tensor, dtype or tensor.dtype, copy=True))
 
 
 def _pinned(tensor: Tensor) -> Tensor:
+    graphs.refuse("pinned memory is asked for")
     copy = tensor.clone()
     copy.pinned = True
     return copy
@@ -185,7 +194,8 @@ def _pinned(tensor: Tensor) -> Tensor:
 def simulated() -> Iterator[Counter[tuple[str, str]]]:
     """Torch sees the device within; gives the count of what the host waits for."""
     waits.clear()
-    with pytest.MonkeyPatch.context() as patch, streams.simulated(patch):
+    compiled.clear()
+    with pytest.MonkeyPatch.context() as patch, streams.simulated(patch), graphs.simulated(patch):
         for name in FACTORIES:
             patch.setattr(torch, name, _factory(name))
         patch.setattr(Tensor, "to", _to)
@@ -208,9 +218,24 @@ def _launched(call: Callable[..., None]) -> Callable[..., None]:
         tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
         if any(not isinstance(tensor, OnDevice) for tensor in tensors):
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
+        version = kernel.fn, *map(_specialized, tree_leaves(args)), *sorted(options.items(), key=str)
+        if version not in compiled:
+            graphs.refuse(f"{kernel.fn.__module__} is compiled")
+            compiled.add(version)
         for tensor in tensors:
             streams.read(tensor.memory)
+        own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
+        graphs.noted(lambda: call(kernel, *own, **options), tensors, tensors)
+        for tensor in tensors:
             streams.write(tensor.memory)
-        return call(kernel, *tree_map_only(OnDevice, lambda tensor: tensor.held, args), **options)
 
     return launch
+
+
+def _specialized(argument: Any) -> Any:
+    """What of a kernel's argument decides whether it must be compiled again."""
+    if isinstance(argument, OnDevice):
+        return argument.dtype, argument.held.data_ptr() % 16 == 0
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        return "1" if argument == 1 else argument % 16 == 0
+    return type(argument)

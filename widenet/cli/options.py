@@ -10,6 +10,7 @@ from widenet.errors import OptionError
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
+CudaGraph = Annotated[bool, typer.Option("--cuda-graph", help="On CUDA, record a step once and replay it; never run on a device yet.")]
 Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
 IncludeSeen = Annotated[bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")]
 IndexFiles = Annotated[

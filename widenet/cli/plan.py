@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from widenet.cli.options import CudaGraph
 from widenet.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def plan(
     ] = None,
     processes: Annotated[int, typer.Option(help="Processes, one a device; their number divides the shards.", min=1)] = 1,
     device: Annotated[_Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")] = None,
+    cuda_graph: CudaGraph = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the fewest devices that hold it.
@@ -55,7 +57,7 @@ def plan(
     facts = _facts(data, width or [], documents[0])
     kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
     threads = available_threads(processes) if kind == _Kind.cpu else 1
-    job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads)
+    job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads, cuda_graph=cuda_graph)
     available = None if kind == _Kind.cuda else available_memory()
     memory = bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
     found = report(job, memory, more=device_memory is not None)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.options import Device
+from widenet.cli.options import CudaGraph, Device
 from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 
@@ -26,6 +26,7 @@ def train(
         typer.Option("--from", help="Begin with the weights of another run of the same layers, feature by feature."),
     ] = None,
     device: Device = None,
+    cuda_graph: CudaGraph = False,
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:
@@ -47,19 +48,19 @@ def train(
     run_in_processes(context, processes, device)
     for note in documents[0].notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
-    usual = " and ".join(name for name, given in (("network.json", network), ("training.json", training)) if given is None)
+    usual = " and no ".join(name for name, given in (("network.json", network), ("training.json", training)) if given is None)
     if usual and not resume and not quiet and is_leader():
-        typer.echo(f"Nothing was said of {usual}: the usual ones serve; {out} keeps them, to be copied and changed.", err=True)
+        typer.echo(f"No {usual} was named: what is usual is taken, and kept in {out} to be copied and changed.", err=True)
     evaluation = documents[1].evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
-        model = run(*documents, data, out, resume=resume, start_from=start_from, device=device, report=report)
+        model = run(*documents, data, out, resume=resume, start_from=start_from, device=device, cuda_graph=cuda_graph, report=report)
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
         if not is_leader():
             sys.exit(130)
-        _say_how_to_go_on([network, training], data, out, processes, device)
+        _say_how_to_go_on([network, training], data, out, processes, device, cuda_graph)
         sys.exit(130)
     finally:
         report.stop()
@@ -79,13 +80,14 @@ def _say_what_follows(problem: str | None, written: Path | None, data: Path, out
     )
 
 
-def _say_how_to_go_on(named: list[Path | None], data: Path, out: Path, processes: int | None, device: str | None) -> None:
+def _say_how_to_go_on(named: list[Path | None], data: Path, out: Path, processes: int | None, device: str | None, cuda_graph: bool) -> None:
     """What an interrupted training has left, and the command that goes on; its report, without recommendations."""
     if not (out / "checkpoints" / "latest").exists():
-        typer.echo("Stopped before the first checkpoint.", err=True)
+        typer.echo("Stopped before the first checkpoint, so that nothing is left. Begin with the same command.", err=True)
         return
     again = ["widenet", "train", *(str(path) for path in named if path is not None), "--data", str(data), "--out", str(out)]
     again += [] if processes is None else ["--processes", str(processes)]
     again += [] if device is None else ["--device", device]
+    again += ["--cuda-graph"] if cuda_graph else []
     typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
     leave_interim_report(out, data)

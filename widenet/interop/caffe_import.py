@@ -162,7 +162,7 @@ class _Reader:
 def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
     """A layer without weights."""
     if kind in _LOSSES:
-        return Activate(name, source, _LOSSES[kind])
+        return Activate(name, source, _LOSSES[kind], by_place=_LOSSES[kind] == "softmax")
     if kind == "ReLU":
         return leaky(name, source, float(layer.relu_param.negative_slope))
     if kind == "ELU":
@@ -171,7 +171,7 @@ def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
     if kind in ("Sigmoid", "TanH"):
         return Activate(name, source, kind.lower())
     if kind == "Softmax" and layer.softmax_param.axis in (0, 1):
-        return Activate(name, source, "softmax")
+        return Activate(name, source, "softmax", by_place=True)
     if kind == "Dropout":
         ratio = layer.dropout_param.dropout_ratio if layer.dropout_param.HasField("dropout_ratio") else 0.5
         return Drop(name, source, float(ratio))

@@ -21,7 +21,8 @@ class FoldedLayer:
 
     shape: of its units, (units,) or channels and axes; None for an input of unknown width. weights: [units or filters, inputs] a source.
     document: what a convolution or a pooling layer says of itself. pooled: the source of a pooling layer. skip: layers that are added.
-    own: of a recurrent layer, the weights [G, units] of the state before.
+    own: of a recurrent layer, the weights [G, units] of the state before. taken: of an output without weights, the layer whose units it
+    takes.
     """
 
     name: str
@@ -35,6 +36,7 @@ class FoldedLayer:
     pooled: str | None = None
     skip: list[str] = field(default_factory=list)
     own: np.ndarray | None = None
+    taken: str | None = None
 
     @property
     def width(self) -> int | None:
@@ -44,13 +46,19 @@ class FoldedLayer:
     @property
     def is_open(self) -> bool:
         """Whether it still gives bare sums, to which units of other layers may have been added."""
-        is_plain = self.given is None and self.pooled is None and self.own is None
+        is_plain = self.given is None and self.pooled is None and self.own is None and self.taken is None
         return is_plain and self.activation == "linear" and not self.dropout
 
     @property
     def sources(self) -> list[str]:
         """The names of the layers that it takes its input from, and of those that it adds."""
-        return [*self.weights, *([self.pooled] if self.pooled else []), *self.skip]
+        return [*self.weights, *(name for name in (self.pooled, self.taken) if name), *self.skip]
+
+    def call_source(self, before: str, after: str) -> None:
+        """Take a source by another name."""
+        self.weights = {after if name == before else name: weight for name, weight in self.weights.items()}
+        self.skip = [after if name == before else name for name in self.skip]
+        self.pooled, self.taken = (after if name == before else name for name in (self.pooled, self.taken))
 
     def add_weight(self, source: str, weight: np.ndarray) -> None:
         """Weights from a source, which may come twice."""

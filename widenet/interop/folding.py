@@ -76,16 +76,16 @@ class _Folding:
                 return [Piece(make(self._unique(name), step, self.values[source]))]
             case Same(source=source, channels_last=True):
                 return [replace(piece, turned=step.name) if len(piece.layer.shape or ()) > 1 else piece for piece in self.values[source]]
-            case Same(source=source):
-                return self.values[source]
+            case Same(source=source, shape=shape):
+                return _in_the_same_axes(self.values[source], shape)
             case Join(sources=sources):
                 return [piece for source in sources for piece in self.values[source]]
             case Add(name=name, sources=sources):
                 return [Piece(self._sum(name, sources))]
             case Affine(source=source, scale=scale, shift=shift):
                 return self._affine(source, scale, shift)
-            case Activate(source=source, activation=activation):
-                return self._activated(source, activation)
+            case Activate():
+                return self._activated(step)
             case Drop(source=source, probability=probability):
                 return self._dropped(source, probability)
 
@@ -150,13 +150,19 @@ class _Folding:
         before_shift = 0.0 if piece.shift is None else piece.shift
         return [Piece(piece.layer, before_scale * all_scale, before_shift * all_scale + all_shift)]
 
-    def _activated(self, source: str, activation: str | dict[str, Any]) -> list[Piece]:
-        if activation == "linear":
-            return self.values[source]
-        own = self._own(source)
+    def _activated(self, step: Activate) -> list[Piece]:
+        pieces = self.values[step.source]
+        if step.activation == "linear":
+            return pieces
+        if step.by_place and any(prod((piece.layer.shape or ())[1:]) > 1 for piece in pieces):
+            raise UnsupportedError("a softmax over the channels of each place")
+        own = self._own(step.source)
+        if own is None and self._ends(step.name) and self._can_be_taken(pieces):
+            taken = pieces[0].layer
+            return [Piece(FoldedLayer(self._unique(step.name), taken.shape, activation=step.activation, taken=taken.name))]
         if own is None:
-            raise UnsupportedError(f"an activation, {_kind(activation)}, that follows no layer of its own with weights")
-        own.activation = activation
+            raise UnsupportedError(f"an activation, {_kind(step.activation)}, that follows no layer of its own with weights")
+        own.activation = step.activation
         return [Piece(own)]
 
     def _dropped(self, source: str, probability: float) -> list[Piece]:
@@ -166,16 +172,40 @@ class _Folding:
             piece.layer.dropout = probability
         return self.values[source]
 
+    def _ends(self, name: str) -> bool:
+        """Whether an operation is the last one before an output."""
+        if self.uses[name] != 1 or name in self.operations.outputs.values():
+            return self.uses[name] == 1
+        user = next(step for step in self.operations.steps if name in self.operations.sources(step))
+        return isinstance(user, Same | Drop) and self._ends(user.name)
+
+    def _can_be_taken(self, pieces: list[Piece]) -> bool:
+        """Whether an output can take the units of a value as they are."""
+        (piece, *others) = pieces
+        return not others and piece.is_bare and piece.layer.given is None
+
     def _output(self, name: str, source: str) -> FoldedLayer:
-        (piece, *others) = self.values[source]
-        used = any(piece.layer.name in other.sources for other in self._layers())
-        special = piece.layer.given is not None or piece.layer.document or piece.layer.skip
-        if others or not piece.is_bare or special or used:
-            raise UnsupportedError("a network must end in fully connected layers, which feed no others")
-        piece.layer.dropout = 0.0
-        if _plain(name) != piece.layer.name:
-            piece.layer.name = self._unique(name)
-        return piece.layer
+        if not self._can_be_taken(self.values[source]):
+            raise UnsupportedError("a network must end in the units of a layer, not in several, in an input, or in scaled or shifted ones")
+        layer = self.values[source][0].layer
+        if layer.document or layer.skip or any(layer.name in other.sources for other in self._layers()):
+            return self._taking(name, layer)
+        layer.dropout = 0.0
+        if _plain(name) != layer.name:
+            layer.name = self._unique(name)
+        return layer
+
+    def _taking(self, name: str, layer: FoldedLayer) -> FoldedLayer:
+        """An output that takes the units of a layer that cannot be one, and the name if the layer has it."""
+        if layer.name == _plain(name):
+            inside = self._unique(f"{name} inside")
+            for user in self._layers():
+                user.call_source(layer.name, inside)
+            self.names.remove(layer.name)
+            layer.name = inside
+        taking = FoldedLayer(self._unique(name), layer.shape, taken=layer.name)
+        self.values[f"{name} as an output"] = [Piece(taking)]
+        return taking
 
     def _layers(self) -> list[FoldedLayer]:
         return list({piece.layer.name: piece.layer for pieces in self.values.values() for piece in pieces}.values())
@@ -199,6 +229,17 @@ class _Folding:
         chosen = next(each for each in candidates if each not in self.names and each not in ("id", "weight"))
         self.names.add(chosen)
         return chosen
+
+
+def _in_the_same_axes(pieces: list[Piece], shape: tuple[int, ...] | None) -> list[Piece]:
+    """The pieces, whose channels and axes a file says to be those of `shape`, or flat."""
+    axes = [piece.layer.shape or () for piece in pieces]
+    if shape is not None and any(len(each) > 1 for each in axes):
+        together = (sum(each[0] for each in axes), *axes[0][1:])
+        points = all(prod(each[1:]) == 1 for each in (together, shape)) and together[0] == shape[0]
+        if together != shape and not points:
+            raise UnsupportedError(f"units {list(together)} that become {list(shape)}")
+    return pieces
 
 
 def _plain(name: str) -> str:
@@ -227,13 +268,14 @@ def _describe(found: Imported, layer: FoldedLayer, is_output: bool) -> None:
     if layer.pooled is not None:
         found.layers.append({"name": layer.name, "source": layer.pooled, **layer.document})
         return
+    if layer.taken is not None:
+        _describe_output(found, layer, {"source": layer.taken, "activation": layer.activation, "bias": False, "weightless": True})
+        found.weights[layer.name] = np.zeros((layer.width or 0, 0), np.float32)
+        return
     bias = layer.bias
     common = {"source": list(layer.weights), "activation": layer.activation, "bias": bias is not None}
     if is_output:
-        kind = _kind(layer.activation)
-        loss = "cross_entropy" if kind in ("softmax", "sigmoid") else "l2"
-        found.layers.append({"name": layer.name, "kind": "output", "field": layer.name, "loss": loss, **common})
-        found.fields[layer.name] = Width(layer.width or 0)
+        _describe_output(found, layer, common)
         found.weights[layer.name] = np.concatenate(list(layer.weights.values()), axis=1)
     else:
         more = {key: value for key, value in {"dropout": layer.dropout, "skip": layer.skip}.items() if value}
@@ -245,6 +287,12 @@ def _describe(found: Imported, layer: FoldedLayer, is_output: bool) -> None:
             found.weights[f"{layer.name}/{source}"] = weight
     if bias is not None:
         found.weights[f"{layer.name} bias"] = bias
+
+
+def _describe_output(found: Imported, layer: FoldedLayer, more: dict[str, Any]) -> None:
+    loss = "cross_entropy" if _kind(layer.activation) in ("softmax", "sigmoid") else "l2"
+    found.layers.append({"name": layer.name, "kind": "output", "field": layer.name, "loss": loss, **more})
+    found.fields[layer.name] = Width(layer.width or 0)
 
 
 def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:

@@ -203,7 +203,7 @@ def _activation(name: str, source: str, activation: Any) -> Operation:
     """An activation by its Keras name."""
     special: dict[str, Any] = {"elu": {"kind": "elu", "alpha": 1.0}, "leaky_relu": {"kind": "leaky_relu", "slope": 0.2}, "swish": "silu"}
     known = special.get(str(activation), activation if activation in _ACTIVATIONS else None)
-    return Unknown(name, f"the activation {activation}") if known is None else Activate(name, source, known)
+    return Unknown(name, f"the activation {activation}") if known is None else Activate(name, source, known, by_place=known == "softmax")
 
 
 def _padding(word: str, axes: int) -> Padding:
@@ -234,7 +234,7 @@ def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], cha
         case "ELU":
             return Activate(name, source, {"kind": "elu", "alpha": float(config["alpha"])})
         case "Softmax" if config.get("axis", -1) in (-1, 1):
-            return Activate(name, source, "softmax")
+            return Activate(name, source, "softmax", by_place=True)
         case "Dropout":
             return Drop(name, source, float(config["rate"]))
         case "Flatten":

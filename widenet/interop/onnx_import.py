@@ -259,7 +259,8 @@ class _Reader:
             and all(each in self.step_of for each in node.input)
         ):
             return Join(name, tuple(self.step_of[each] for each in node.input))
-        if kind == "BatchNormalization" and all(each in self.constants for each in node.input[1:]):
+        learns = attributes.get("training_mode", 0)
+        if kind == "BatchNormalization" and not learns and all(each in self.constants for each in node.input[1:]):
             scale, shift, mean, variance = (self.constants[each].astype(np.float32) for each in node.input[1:5])
             factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return Affine(name, source, factor, shift - mean * factor)
@@ -302,7 +303,7 @@ class _Reader:
         weight = self.constants[matrix].astype(np.float32) * np.float32(attributes.get("alpha", 1.0))
         weight = weight if attributes.get("transB", 0) else weight.T
         if bias is not None:
-            if bias.size not in (1, len(weight)):
+            if bias.size != 1 and (bias.size != len(weight) or bias.shape[-1] != len(weight)):
                 return Unknown(name, "Gemm of another form")
             bias = np.broadcast_to(bias.astype(np.float32).reshape(-1), len(weight)) * np.float32(attributes.get("beta", 1.0))
         return Dense(name, self.step_of[value], weight, bias)
@@ -334,7 +335,7 @@ class _Reader:
         is_flat = kind == "Flatten" and attributes.get("axis", 1) == 1
         keeps = kind == "Identity" or (kind == "Cast" and attributes["to"] in (1, 10, 11)) or is_flat
         if value in self.step_of and (keeps or (widths[0] is not None and widths[0] == widths[1])):
-            return Same(name, self.step_of[value])
+            return Same(name, self.step_of[value], shape=self._axes(node.output[0]))
         return Unknown(name, kind)
 
     def _rank(self, name: str) -> int:

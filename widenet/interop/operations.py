@@ -7,6 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from widenet.plan.machine import available_memory
+from widenet.plan.numbers import amount
+
 _LARGEST_KERNEL = 2**20
 """Places of a kernel with dilations, which a file may claim to be of any size."""
 
@@ -97,11 +100,12 @@ class Affine:
 
 @dataclass(frozen=True)
 class Activate:
-    """An activation, as a network document writes it."""
+    """An activation, as a network document writes it. by_place: a softmax is over the channels of each place, not over all units."""
 
     name: str
     source: str
     activation: str | dict[str, Any]
+    by_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,11 +135,15 @@ class Drop:
 
 @dataclass(frozen=True)
 class Same:
-    """Its source, under another name or in another shape. channels_last: flattened, the channels fastest."""
+    """Its source, under another name or in another shape. channels_last: flattened, the channels fastest.
+
+    shape: channels and axes that it has from then on, where the file says any.
+    """
 
     name: str
     source: str
     channels_last: bool = False
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,9 @@ def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> n
     sizes = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
     if prod(sizes) > _LARGEST_KERNEL:
         raise ValueError(f"dilations {list(dilation)} make a kernel of {' x '.join(map(str, sizes))}")
+    needed, free = 4 * filters * inner * groups * prod(sizes), available_memory()
+    if free is not None and needed > free:
+        raise ValueError(f"{groups} groups make filters of {amount(needed)}, where {amount(free)} are free")
     found = np.zeros((filters, inner * groups, *sizes), weight.dtype)
     places = tuple(slice(None, None, step) for step in dilation)
     own = filters // groups

@@ -29,10 +29,16 @@ def peaks_of(term: Tensor) -> Tensor:
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
-def scales_for(peaks: Tensor, num_terms: int) -> Tensor:
-    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits 63 bits."""
+def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
+    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits 63 bits.
+
+    num_terms: int64 [1] where only the device knows.
+    """
     known = torch.where(torch.isfinite(peaks), peaks, 0.0)
-    headroom = max(num_terms - 1, 0).bit_length()
+    if isinstance(num_terms, Tensor):
+        headroom: int | Tensor = torch.frexp((num_terms - 1).clamp_min(0).double()).exponent
+    else:
+        headroom = max(num_terms - 1, 0).bit_length()
     exponent = (_BITS - headroom - torch.frexp(known).exponent).clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
     return ((exponent.long() + _DOUBLE_BIAS) << _DOUBLE_MANTISSA_BITS).view(torch.float64)
 
@@ -86,15 +92,15 @@ def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype)
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
 
 
-def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int) -> Tensor:
+def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tensor | None = None) -> Tensor:
     """The sum of each group's values, the same bits in every order of the values, on every kind of device.
 
     values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values' type; cut off and
-    undefined as in `exact_sum`, each group by itself.
+    undefined as in `exact_sum`, each group by itself. num_terms: int64 [1], how many of them count, where the rest are zeros.
     """
     peaks = torch.zeros(num_groups, dtype=torch.float64, device=values_Z.device)
     peaks.scatter_reduce_(0, groups_Z, peaks_of(values_Z), "amax")
-    scales = scales_for(peaks, len(values_Z))
+    scales = scales_for(peaks, len(values_Z) if num_terms is None else num_terms)
     total = torch.zeros(num_groups, dtype=torch.int64, device=values_Z.device)
     total.index_add_(0, groups_Z, to_fixed(values_Z, scales[groups_Z]))
     return from_fixed(total, scales, peaks, values_Z.dtype)

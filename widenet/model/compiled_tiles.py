@@ -41,7 +41,7 @@ class CompiledPasses:
         if rows is not None:
             pulls_Z, *of_examples = (numbers.numpy() for numbers in (rows.pulls[shard], rows.total_E, rows.coupling_E))
             bias_T = _passes(logits_ET).softmax(*asked, pulls_Z[span], *of_examples)
-            return rows.losses[shard] if index == 0 else 0.0, step.output.operand(logits_ET), bias_T
+            return rows.loss(shard) if index == 0 else 0.0, step.output.operand(logits_ET), bias_T
         loss, bias_T = _passes(logits_ET).sigmoid(*asked, None if values_Z is None else values_Z[span], *self.weights)
         return loss, step.output.operand(logits_ET), bias_T
 

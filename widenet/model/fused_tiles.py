@@ -65,9 +65,8 @@ class FusedTiles:
         products_ET = self.step.tile_logits(shard, index, tile)
         part, starts = self._targets(shard), self.step.targets.starts(shard, self.step.tiles[shard][index])
         if self.step.rows is not None:
-            delta_ET, bias_T = self._softmax_delta(shard, self.step.rows, products_ET, tile, starts)
-            own = self.step.rows.losses[shard]
-            return own if index == 0 else torch.zeros_like(own), self.step.output.operand(delta_ET), bias_T
+            loss, delta_ET, bias_T = self._softmax_delta(shard, self.step.rows, products_ET, tile, starts)
+            return loss, self.step.output.operand(delta_ET), bias_T
         from widenet.kernels.triton.tile_others import tile_others
         from widenet.kernels.triton.tile_targets import tile_targets
 
@@ -81,16 +80,14 @@ class FusedTiles:
     def softmax_sums(self, shard: int, entry_logits_Z: Tensor) -> tuple[Tensor, Tensor]:
         """A shard's largest logit float32 [E] and its sum of exp(z - largest), float64 [E]; its targets' logits are written down."""
         from widenet.kernels.triton.softmax_sums import add_softmax_sums
+        from widenet.kernels.triton.target_logits import target_logits
 
         peak_E = torch.full((self.step.num_examples,), -torch.inf, device=self.step.direct_EH.device)
         total_E = torch.zeros_like(peak_E, dtype=torch.float64)
-        for index, (start, _) in enumerate(self.step.tiles[shard]):
-            tile, entries = self.step.tile(shard, index), self.step.entries(shard, index)
+        for index, units in enumerate(self.step.tiles[shard]):
+            tile, starts = self.step.tile(shard, index), self.step.targets.starts(shard, units)
             products_ET = self.step.tile_logits(shard, index, tile)
-            logits_Z = products_ET.view(-1)[entries.places_Z].float()
-            if tile.bias_T is not None:
-                logits_Z += tile.bias_T[self._targets(shard).units_Z[entries.span] - start]
-            entry_logits_Z[entries.span] = logits_Z
+            target_logits(starts, self._targets(shard).examples_Z, products_ET, tile.bias_T, entry_logits_Z)
             add_softmax_sums(products_ET, tile.bias_T, peak_E, total_E)
             self.step.keep_logits(shard, index, products_ET)
         return peak_E, total_E
@@ -99,11 +96,13 @@ class FusedTiles:
         assert self.step.targets.sparse is not None
         return self.step.targets.sparse[shard]
 
-    def _softmax_delta(self, shard: int, rows: "RowActivation", products_ET: Tensor, tile: "Tile", starts: Tensor) -> tuple[Tensor, Tensor]:
+    def _softmax_delta(
+        self, shard: int, rows: "RowActivation", products_ET: Tensor, tile: "Tile", starts: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         from widenet.kernels.triton.softmax_pulls import softmax_pulls
         from widenet.kernels.triton.softmax_tile import softmax_tile
 
         logits = products_ET, tile.bias_T, rows.total_E, rows.coupling_E
         delta_ET, bias_T = softmax_tile(*logits)
-        softmax_pulls(starts, self._targets(shard).examples_Z, rows.pulls[shard], *logits, delta_ET, bias_T)
-        return delta_ET, bias_T
+        entries = starts, self._targets(shard).examples_Z, rows.pulls[shard], rows.values[shard]
+        return softmax_pulls(*entries, *logits, delta_ET, bias_T), delta_ET, bias_T

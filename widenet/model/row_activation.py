@@ -34,7 +34,7 @@ class RowActivation:
         self.closed = self.kind == "softmax" and step.loss.slope_of_logit
         self.entry_logits: dict[int, Tensor] = {}
         self.pulls: dict[int, Tensor] = {}
-        self.losses: dict[int, Tensor] = {}
+        self.values: dict[int, Tensor] = {}
         self.shares: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.total_E = torch.zeros(0)
         self.coupling_E = torch.zeros(0)
@@ -59,7 +59,8 @@ class RowActivation:
                 share_ET, peak_E = _shares(self.step.tile_logits(shard, index, tile))
             delta_ET = share_ET.mul_((torch.exp(peak_E - self.total_E) * self.coupling_E)[:, None])
             delta_ET.view(-1)[entries.places_Z] -= self.pulls[shard][entries.span]
-            return self.losses[shard] if index == 0 else torch.zeros_like(self.losses[shard]), delta_ET
+            loss = self.loss(shard)
+            return loss if index == 0 else torch.zeros_like(loss), delta_ET
         logits_ET = self.step.tile_logits(shard, index, tile)
         a_ET = divided(self.kind, logits_ET, self.total_E[:, None])
         loss, slope_ET = self.step.cells(logits_ET, a_ET, shard, index)
@@ -72,11 +73,15 @@ class RowActivation:
             delta_ET = (slope_ET - torch.sign(logits_ET) * coupling_E1) / total_E1
         return loss, torch.where(total_E1 == 0, 0.0, delta_ET)
 
+    def loss(self, shard: int) -> Tensor:
+        """What a shard's targets add to a closed softmax's loss, float64 []."""
+        return self.values[shard].sum(dtype=torch.float64)
+
     def _sum(self, shard: int) -> RowSum:
         """A shard's part of what the activation divides by; the closed form also notes the logits of the targets."""
         device = self.step.direct_EH.device
         if self.closed:
-            self.entry_logits[shard] = torch.empty(self._num_entries(shard), device=device)
+            self.entry_logits[shard] = torch.zeros(self._num_entries(shard), device=device)
         if self.step.fused is not None:
             return RowSum(self.kind, *self.step.fused.softmax_sums(shard, self.entry_logits[shard]))
         found = RowSum.empty(self.kind, self.step.num_examples, device)
@@ -107,8 +112,9 @@ class RowActivation:
         value_Z, pull_Z = step.loss.pulls(log_p_Z, values_Z, share_Z)
         weight_Z = step.target_weight_E[examples_Z]
         self.pulls[shard] = pull_Z * weight_Z
-        self.losses[shard] = (value_Z * weight_Z).sum(dtype=torch.float64)
-        return sum_by(self.pulls[shard].double(), examples_Z, step.num_examples)
+        self.values[shard] = value_Z * weight_Z
+        num_terms = part.num(step.output.weight.shards.size(shard))
+        return sum_by(self.pulls[shard].double(), examples_Z, step.num_examples, num_terms)
 
     def _num_entries(self, shard: int) -> int:
         assert self.step.targets.sparse is not None

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient
@@ -16,11 +17,13 @@ class StepNumbers:
     number: counts from 1 over the whole training.
     rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused. Those of steps that were made stay as they are.
     gradient_scale: every gradient is multiplied by it, to keep a norm limit.
+    loaded: what of this changes from step to step, where a device's kernels load it (`Rule.on_device`); None elsewhere.
     """
 
     number: int
     rates: np.ndarray
     gradient_scale: float = 1.0
+    loaded: Tensor | None = None
 
     @property
     def rate(self) -> float:
@@ -39,6 +42,9 @@ class Rule(Protocol):
     def idle_weights_move(self) -> bool:
         """Whether `idle` moves weights, not their state alone, so that rows must be woken before they are read."""
 
+    def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
+        """The numbers of a step, also in a device's memory if its kernels load them there."""
+
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """The state of a weight before its first step, each tensor of the weight's shape."""
 
@@ -56,7 +62,7 @@ class Rule(Protocol):
     ) -> None:
         """`apply` for some rows of a weight [R, H], or `apply_to_bias` for some biases [R, 1], their own l2 given.
 
-        since: int32 [R], when each row moved last; state that idled since then catches up.
+        since: int32 [R], when each row moved last; state that idled since then catches up, and the rows are noted as moved in this step.
         """
 
     def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:

@@ -47,6 +47,10 @@ class ByUnit:
         units_Z = self.units_Z[span]
         return torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
 
+    def num(self, width: int) -> Tensor:
+        """How many entries are of units below `width`, int64 [1]; where a batch is padded, others have no effect."""
+        return torch.searchsorted(self.units_Z, torch.full((1,), width, dtype=torch.int64, device=self.units_Z.device))
+
     def edges(self, starts: list[int]) -> list[int]:
         """Where the entries of units from each start on begin."""
         return torch.searchsorted(self.host_Z, torch.tensor(starts)).tolist()

@@ -64,9 +64,6 @@ class WideLoss:
 
         takers: None where the weight gradients are asked for later by `gradient`.
         """
-        if self.targets.sparse is not None:
-            for shard in self.output.weight.parts:
-                self._find_edges(shard)
         if self.row_wise:
             self.rows = RowActivation.over(self)
         if self.output.spec.delta_norm is not None:
@@ -116,6 +113,8 @@ class WideLoss:
 
     def span(self, shard: int, index: int) -> slice:
         """Where a tile's entries stand among the shard's in order of units."""
+        if shard not in self.edges:
+            self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
         return slice(*self.edges[shard][index : index + 2])
 
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
@@ -150,9 +149,6 @@ class WideLoss:
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return (value_Z * weight_Z).sum(dtype=torch.float64), slope_ET
 
-    def _find_edges(self, shard: int) -> None:
-        self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
-
     def _sweep(self, shard: int, takers: Takers | None) -> tuple[Tensor, Tensor]:
         loss: Tensor | float = 0.0
         gradient_EH, biases = torch.zeros_like(self.direct_EH, dtype=torch.float32), []
@@ -168,7 +164,8 @@ class WideLoss:
                 self.deltas[shard, index] = delta_ET, bias_T
         if takers is not None and biases:
             takers.bias(shard, torch.cat(biases))
-        return torch.as_tensor(loss, dtype=torch.float64, device=gradient_EH.device), gradient_EH
+        total = loss if isinstance(loss, Tensor) else torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
+        return total, gradient_EH
 
     def tile(self, shard: int, index: int) -> Tile:
         """A tile's units, as the products of this step take them."""

@@ -104,8 +104,6 @@ class WideWeight:
         part = self.parts[shard]
         weight_RH, state = part.by_rows()
         rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
-        if part.moved is not None:
-            part.moved.index_fill_(0, touched.features_U, step.number)
 
     def wake(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would have led them."""

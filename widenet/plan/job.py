@@ -28,6 +28,7 @@ class Job:
 
     entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
     num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes; None: what `KEPT_BYTES` says.
+    cuda_graph: steps are recorded as a CUDA graph, which has memory of its own.
     """
 
     network: NetworkSpec
@@ -39,6 +40,7 @@ class Job:
     device: DeviceKind = "cpu"
     num_threads: int = 1
     kept_bytes: int | None = None
+    cuda_graph: bool = False
 
     @classmethod
     def of(
@@ -53,6 +55,7 @@ class Job:
         device: DeviceKind = "cpu",
         num_threads: int = 1,
         kept_bytes: int | None = None,
+        cuda_graph: bool = False,
     ) -> "Job":
         """The job of two documents over a dataset's fields; raises FitError, OptionError for a number of processes that does not divide.
 
@@ -62,7 +65,7 @@ class Job:
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
         weights = weights_of(network, fields)
         check_processes(training.shards, num_processes)
-        return cls(network, training, weights, found, batch, num_processes, device, num_threads, kept_bytes)
+        return cls(network, training, weights, found, batch, num_processes, device, num_threads, kept_bytes, cuda_graph)
 
     def shards(self, weight: Weight) -> Shards:
         """How a wide weight is cut."""

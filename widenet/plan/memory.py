@@ -48,11 +48,12 @@ def memory(job: Job, process: int = -1) -> Memory:
     trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
     optimizer = job.training.optimizer
     moved = sum(4 * _touchable(job, weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
+    steps = 2 if job.cuda_graph else 1  # a graph's memory is its own, and batches of other sizes make their steps beside it
     return Memory(
         weights=sum(held.values()) + counted,
         state=trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
-        activations=_activations(job),
-        workspace=max(_phases(job, process)),
+        activations=steps * _activations(job),
+        workspace=steps * max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
     )
 

@@ -15,6 +15,7 @@ from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.evaluate import evaluate
 from widenet.model.build import build
+from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
 from widenet.parallel.announced import launch_id, restarted
@@ -31,8 +32,9 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC
 from widenet.training.begin import begun
 from widenet.training.check import check_training
+from widenet.training.cuda_graph import check_recordable
 from widenet.training.interruption import interruption
-from widenet.training.loop import Evaluate, LoopState, Report, Silence, Training
+from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory
@@ -50,8 +52,10 @@ def train(
     resume: bool = False,
     start_from: str | Path | None = None,
     device: str | None = None,
+    cuda_graph: bool = False,
     report: Report | None = None,
     interrupted: Callable[[], bool] | None = None,
+    after_epoch: AfterEpoch | None = None,
 ) -> Model:
     """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
 
@@ -62,8 +66,11 @@ def train(
     where there is no checkpoint yet.
     start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
         begin as the seed has it.
-    device: cpu or cuda; None: cuda where there is one. interrupted: asked in every step; true ends the training after it with
-    a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    device: cpu or cuda; None: cuda where there is one.
+    cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps cannot be recorded.
+    interrupted: asked in every step; true ends the training after it with a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and
+    SIGTERM do so.
+    after_epoch: called in every process with the network and the number of finished epochs; what it asks of the exchange, all must ask.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
     Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
     """
@@ -75,16 +82,13 @@ def train(
     join(chosen)
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
-        job = fitted(_job(network_spec, training_spec, dataset, chosen), chosen, exchange)
+        job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
         again = exchange.start_any(restarted, "restart").result()
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
-        net = build(network_spec, training_spec, dataset.fields, exchange, chosen, _counts(network_spec, dataset))
-        for output in net.outputs.values():
-            output.kept_bytes = job.kept_bytes
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
-        net.prepare_training(rule)
+        net = _built(job, rule, dataset, exchange, chosen)
         teller = report if report is not None and exchange.leads else Silence()
         for sentence in unread(network_spec, dataset):
             teller.say(sentence)
@@ -96,9 +100,18 @@ def train(
                 teller.say(f"torchrun has started this training again; it {goes_on}.")
             stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
             evaluation = _evaluation(training_spec, dataset, metric_k)
-            if not Training(run, net, rule, stream, evaluation, teller, state).loop(stop):
+            if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph).loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, net, state, dataset, teller)
+
+
+def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
+    """The network of a training before its first step."""
+    network = build(job.network, job.training, dataset.fields, exchange, device, _counts(job.network, dataset))
+    for output in network.outputs.values():
+        output.kept_bytes = job.kept_bytes
+    network.prepare_training(rule)
+    return network
 
 
 def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -106,9 +119,10 @@ def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
     return {field: dataset.counts(field) for field in network.counted_fields}
 
 
-def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device) -> Job:
+def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device, cuda_graph: bool) -> Job:
+    """The job of a training; raises OptionError where its steps are to be recorded and cannot be."""
     facts = dataset.manifest
-    return Job.of(
+    job = Job.of(
         network,
         training,
         facts.fields,
@@ -117,7 +131,11 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
         num_processes=num_processes(),
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
+        cuda_graph=cuda_graph,
     )
+    if cuda_graph:
+        check_recordable(job)
+    return job
 
 
 def _say_what_is_slow(training: TrainingSpec, device: torch.device, report: Report) -> None:

@@ -1,9 +1,10 @@
 """The documents of a training of which nobody has written any: a good first try at recommendations."""
 
+from widenet.spec.layers import NEWEST
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-_UNITS, _SEQUENCE_UNITS, _NEWEST = 256, 64, 50
+_UNITS, _SEQUENCE_UNITS = 256, 64
 
 
 def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
@@ -13,7 +14,7 @@ def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
     taste = {"name": "taste", "activation": "linear", "bias": False}
     if is_sequence:
         layers = [
-            {**known, "last": _NEWEST},
+            {**known, "last": NEWEST},
             {**taste, "units": _SEQUENCE_UNITS, "initializer": {"kind": "gaussian", "deviation": 0.1}},
             {"name": "state", "kind": "recurrent", "cell": "gru", "units": _SEQUENCE_UNITS},
             {**asked, "predict": "next"},

@@ -15,10 +15,12 @@ from widenet.data.stream import Batch, Stream, ahead
 from widenet.errors import NumericsError
 from widenet.model.draws import Draws
 from widenet.model.network import Network
+from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
 from widenet.training.brake import Brake
+from widenet.training.cuda_graph import GraphSteps
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.regularization import regularization
 from widenet.training.run_directory import RunDirectory
@@ -107,6 +109,8 @@ class Silence:
 
 _REMEDY = "Lower the learning rate, or set gradient_norm_limit."
 Evaluate = Callable[[Network], dict[str, float]]
+AfterEpoch = Callable[[Network, int], None]
+"""Called in every process with the network and the number of finished epochs, before a checkpoint says that they are."""
 
 
 class Training:
@@ -121,11 +125,15 @@ class Training:
         evaluate: Evaluate | None,
         report: Report,
         state: LoopState,
+        after_epoch: AfterEpoch | None = None,
+        cuda_graph: bool = False,
     ) -> None:
+        """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`."""
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
-        self.evaluate, self.report, self.state = evaluate, report, state
+        self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
         self.spec = run.training
         self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
+        self.recorded = GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
@@ -152,11 +160,11 @@ class Training:
         steps = range(state.step, self.stream.steps_per_epoch)
         with closing(ahead(lambda step: beside.make(lambda: self._prepared(step)), steps)) as batches:
             asked = time.monotonic()
-            for batch, prepared in map(beside.take, batches):
+            for batch, prepared, packed in map(beside.take, batches):
                 state.reading_seconds += time.monotonic() - asked
                 exchange.at(self._place(batch.step + 1))
                 stop = exchange.start_any(interrupted, "interruption")
-                loss = self._step(batch, prepared)
+                loss = self._step(batch, prepared, packed)
                 state.step = batch.step + 1
                 state.add(loss, batch.num_examples)
                 state.seconds = earlier + time.monotonic() - started
@@ -166,17 +174,22 @@ class Training:
                 asked = time.monotonic()
         return True
 
-    def _prepared(self, step: int) -> tuple[Batch, Prepared]:
-        """Batch `step` of the current epoch, and what the network takes of it."""
+    def _prepared(self, step: int) -> tuple[Batch, Prepared, Packed | None]:
+        """Batch `step` of the current epoch, what the network takes of it, and the same packed where steps are recorded."""
         with torch.no_grad():
             batch = self.stream.batch(self.state.epoch, step, self.network.device)
-            return batch, self.network.prepare(batch.fields, Draws(self.spec.seed, batch.epoch, batch.step))
+            prepared = self.network.prepare(batch.fields, Draws(self.spec.seed, batch.epoch, batch.step))
+            packed = None if self.recorded is None else self.recorded.pack(prepared, batch.weights, batch.num_examples)
+            return batch, prepared, packed
 
-    def _step(self, batch: Batch, prepared: Prepared) -> float:
+    def _step(self, batch: Batch, prepared: Prepared, packed: Packed | None) -> float:
         """The loss of a batch, before the step that is made."""
         draws, limit = Draws(self.spec.seed, batch.epoch, batch.step), self.spec.gradient_norm_limit
         numbers, judge = self._numbers(batch.step + 1), self._braked if self.spec.brake else None
-        loss = train_step(self.network, prepared, batch.weights, draws, self.rule, numbers, limit, judge)
+        if self.recorded is not None and packed is not None:
+            loss = self.recorded.step(packed, prepared, batch.weights, draws, numbers)
+        else:
+            loss = train_step(self.network, prepared, batch.weights, draws, self.rule, numbers, limit, judge)
         if not math.isfinite(loss):
             raise NumericsError(self._explain(loss, batch.step))
         return loss
@@ -209,6 +222,8 @@ class Training:
                     board.add_scalar(name, value, record["epoch"])
             board.flush()
         self.report.epoch(record)
+        if self.after_epoch is not None:
+            self.after_epoch(self.network, self.state.epoch)
         if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
             started = time.monotonic()
             self._checkpoint()

@@ -34,11 +34,30 @@ def train_step(
 ) -> float:
     """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has made the step.
 
+    Arguments as of `launched_step`.
+    """
+    loss = launched_step(network, prepared, weights_E, draws, rule, numbers, norm_limit, judge)
+    return float(loss)  # only here the host waits for the device: nothing is left to launch
+
+
+def launched_step(
+    network: Network,
+    prepared: Prepared,
+    weights_E: Tensor | None,
+    draws: Draws,
+    rule: Rule,
+    numbers: StepNumbers,
+    norm_limit: float | None = None,
+    judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None,
+) -> Tensor:
+    """The loss of a batch, float64 []; a device may still be at work on it, and on the step.
+
     prepared: the batch, by `network.prepare` with the same draws.
     weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
     divided by their number. norm_limit: largest length of the whole gradient. judge: is told the loss before anything moves, and gives
     the numbers of the step, or None to leave it out.
     """
+    numbers = rule.on_device(numbers, network.device) if judge is None else numbers
     with torch.no_grad():
         touched = prepared.touched or network.touched(prepared)
         _wake(network, touched, rule, numbers)
@@ -72,14 +91,14 @@ def train_step(
     loss = sum(totals[1:], totals[0])
     judged = numbers if judge is None else judge(float(loss), numbers)
     if judged is None:
-        return float(loss)
-    numbers = judged
+        return loss
+    numbers = rule.on_device(judged, network.device)
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
-    return float(loss)  # only here the host waits for the device: nothing is left to launch
+    return loss
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:

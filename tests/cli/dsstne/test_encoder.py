@@ -121,6 +121,17 @@ def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
     assert (ended.status, rule in ended.err, "more." in ended.err) == (2, True, True)
 
 
+def test_checkpoints_have_the_name_and_the_interval_of_the_file(project):
+    for number, more in enumerate(({}, {"CheckpointName": "kept", "CheckpointInterval": 2})):
+        parameters = {"Epochs": 3, "Results": f"{number}.nc", **more}
+        assert project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=parameters).status == 0
+    found = sorted(path.name for path in Path().glob("*[a-z][0-9].nc"))
+    assert found == ["check1.nc", "check2.nc", "check3.nc", "kept2.nc"]
+    parameters = {"Epochs": 3, "Results": "2.nc", "CheckpointName": "absent/kept"}
+    ended = project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=parameters)
+    assert (ended.status, ended.err.count("absent/kept: checkpoints must be in a folder that exists. Make absent first.")) == (2, 1)
+
+
 MISTAKES = [
     ({"Network": "a", "Data": "b"}, 'file.cdl: Command is missing. Add "Command".'),
     ({"Network": "a", "Data": "b", "Command": "Test"}, 'file.cdl: Command must be a known name; got "Test".'),

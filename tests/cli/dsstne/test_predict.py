@@ -14,7 +14,7 @@ from widenet.predict import rows, top_k
 
 logits = top_k.Tiles.logits
 
-FLAGS = ["-b", "20", "-e", "2", "-lambda", "0.01"]
+FLAGS = ["-b", "20", "-e", "10", "-lambda", "0.01"]
 LISTED = [*PREDICT, "-f", "text", "-k", "10", "-p", ".9f"]
 
 
@@ -30,6 +30,7 @@ def place(tmp_path, monkeypatch, widenet):
     assert widenet("dsstne", "predict", *LISTED, "-l", "Output", "-s", "values").status == 0
     Path("gl.nc").rename("alone.nc")
     Path("initial_network.nc").rename("alone_initial.nc")
+    Path("gl.nc10.nc").rename("alone.nc10.nc")
     Path("gl.nc.run").rename("alone.nc.run")
     return tmp_path, alone
 
@@ -50,7 +51,7 @@ def test_two_processes_train_and_predict_what_one_does(how, place):
     status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, *FLAGS, *how["more"]], before=before))
     assert (status, without_times(out)) == (0, without_times(alone.out)), err
     assert err.count("gl.nc: trained.") == 1
-    for found, expected in (("gl.nc", "alone.nc"), ("initial_network.nc", "alone_initial.nc")):
+    for found, expected in (("gl.nc", "alone.nc"), ("initial_network.nc", "alone_initial.nc"), ("gl.nc10.nc", "alone.nc10.nc")):
         ours, theirs = numbers(found), numbers(expected)
         assert list(ours) == list(theirs)
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)

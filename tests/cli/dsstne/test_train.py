@@ -96,6 +96,14 @@ def test_the_network_that_a_training_begins_with_is_left_beside(project):
     assert not Path("initial_network.nc").exists()
 
 
+def test_the_network_is_left_every_ten_epochs(project):
+    assert project("dsstne", "train", *TRAIN, "-b", 30, "-e", 20).status == 0
+    assert sorted(path.name for path in Path().glob("gl.nc?*")) == ["gl.nc.run", "gl.nc10.nc", "gl.nc20.nc"]
+    with netCDF4.Dataset("gl.nc10.nc") as tenth, netCDF4.Dataset("gl.nc20.nc") as last, netCDF4.Dataset("gl.nc") as found:
+        assert all(np.array_equal(last[name][:], found[name][:]) for name in found.variables)
+        assert not any(np.array_equal(tenth[name][:], found[name][:]) for name in found.variables)
+
+
 def test_a_finished_network_is_not_overwritten_and_a_training_cut_short_goes_on(project):
     assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2).status == 0
     again = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)

@@ -1,5 +1,6 @@
 """DSSTNE's NetCDF data become a dataset that says the same."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,6 +68,19 @@ def test_numbers_of_8_bits_mean_something_else_as_targets(netcdf, tmp_path):
     dataset = imported(netcdf("x.nc", *sets), tmp_path, targets=["labels"])
     assert dataset.dense("pixels", slice(0, None)).tolist() == [[-0.5, 0.0], [255 / 256 - 0.5, 1 / 256 - 0.5]]
     assert dataset.dense("labels", slice(0, None)).tolist() == [[0.0, 0.5], [255 / 256, 1 / 256]]
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "rule"),
+    [
+        ([[1, 2], [5]], [[1.0, 1e300], [2.0]], "must hold finite numbers of float32; example 0 has 1e+300"),
+        ([[3], [5, 6, 5]], [[1.0], [3e38, 1.0, 3e38]], "must hold numbers whose sum is finite where an index repeats; example 1 has inf"),
+    ],
+)
+def test_numbers_too_large_for_float32_are_named(indices, values, rule, netcdf, tmp_path):
+    path = netcdf("x.nc", sparse_set(0, "items", indices, values, data_type="Double"))
+    with pytest.raises(DataError, match=re.escape(f"sparseData0 {rule}")):
+        import_data([path], tmp_path / "data")
 
 
 def test_a_dense_boolean_set_becomes_one_feature_an_example(netcdf, tmp_path):

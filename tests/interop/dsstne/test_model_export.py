@@ -8,8 +8,10 @@ from tests.interop.dsstne.models import ACTIVATIONS, connected, forward, fully, 
 from widenet import train
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError
+from widenet.interop.dsstne import connections
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
+from widenet.parallel.local import LocalExchange
 
 SPARSE, DENSE = 1, 0
 NAMES = {code: name for name, (code, _) in ACTIVATIONS.items()}
@@ -57,8 +59,8 @@ def network(tied=False):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_network_comes_back_to_the_bit_and_another_library_computes_the_same(tmp_path, tied):
-    layers, connections = network(tied)
-    before = import_model(write_model(tmp_path / "x.nc", layers, connections, errorFunction=np.uint32(3)), tmp_path / "run")
+    layers, between = network(tied)
+    before = import_model(write_model(tmp_path / "x.nc", layers, between, errorFunction=np.uint32(3)), tmp_path / "run")
     export_model(tmp_path / "run", tmp_path / "y.nc")
     after = import_model(tmp_path / "y.nc", tmp_path / "again")
     assert after.fingerprint() == before.fingerprint()
@@ -70,7 +72,7 @@ def test_a_network_comes_back_to_the_bit_and_another_library_computes_the_same(t
     assert (value["errorFunction"], value["bDenoising"], value["ShuffleIndices"]) == (3, 1, 0)
     rng = np.random.default_rng(9)
     inputs = {"Items": rng.integers(0, 2, (4, 12)), "Age": rng.normal(size=(4, 2))}
-    truth = forward(layers, connections, inputs)["Next"]
+    truth = forward(layers, between, inputs)["Next"]
     np.testing.assert_allclose(forward(found, weights, inputs)["Next"], truth, rtol=1e-6)
 
 
@@ -101,6 +103,20 @@ def test_a_trained_run_is_written_whatever_its_shards(tmp_path):
     hidden = 1.0507009873554805 * np.where(hidden > 0, hidden, 1.6732632423543772 * np.expm1(hidden))
     truth = np.sort(1 / (1 + np.exp(-(hidden @ weights[1] + biases[1]))))[::-1]
     np.testing.assert_allclose(block.scores[:7], truth, rtol=1e-5)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch):
+    model = import_model(write_model(tmp_path / "x.nc", *network(tied)), tmp_path / "run")
+    export_model(model, tmp_path / "whole.nc")
+    fetched, fetch = [], LocalExchange.fetch
+    monkeypatch.setattr(LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given))
+    monkeypatch.setattr(connections, "_NUMBERS_A_BLOCK", 11)
+    export_model(model, tmp_path / "small.nc")
+    with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
+        assert set(whole) == set(small)
+        assert all(np.array_equal(whole[name][()], small[name][()]) for name in whole)
+    assert max(fetched) <= 11
 
 
 def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):

@@ -1,6 +1,7 @@
 """These tests run Triton's kernels: on a CUDA device where there is one, elsewhere in Triton's interpreter."""
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
@@ -11,7 +12,8 @@ if find_spec("triton") is None:
 elif not torch.cuda.is_available():
     # Triton asks when it is imported, and when a kernel is defined; nobody else in this process is to be interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
-    from widenet.kernels.triton import fixed_point, running_top_k, softmax_pulls, softmax_sums, softmax_tile, steps, tile_targets  # noqa: F401
+    for name in ("fixed_point", "running_top_k", "softmax_pulls", "softmax_sums", "softmax_tile", "steps", "target_logits", "tile_targets"):
+        import_module(f"widenet.kernels.triton.{name}")
 
     del os.environ["TRITON_INTERPRET"]
 

@@ -7,6 +7,7 @@ from widenet.kernels.triton import softmax_sums
 from widenet.kernels.triton import softmax_tile as softmax_tile_module
 from widenet.kernels.triton.softmax_pulls import softmax_pulls
 from widenet.kernels.triton.softmax_tile import softmax_tile
+from widenet.kernels.triton.target_logits import target_logits
 from widenet.model.sharding import ByUnit
 from widenet.sparse import SparseBatch
 
@@ -56,11 +57,15 @@ def test_deltas_are_shares_of_the_pulls_less_each_targets_own(shape, with_bias, 
     found = []
     for _ in range(2):
         delta_ET, sums_T = softmax_tile(*given)
-        softmax_pulls(starts, own.examples_Z.to(device), pull_Z.to(device), *given, delta_ET, sums_T)
-        found.append((delta_ET.cpu(), sums_T.cpu()))
+        examples_Z, logits_Z = own.examples_Z.to(device), torch.zeros(len(pull_Z), device=device)
+        target_logits(starts, examples_Z, given[0], given[1], logits_Z)
+        loss = softmax_pulls(starts, examples_Z, pull_Z.to(device), 2 * pull_Z.to(device), *given, delta_ET, sums_T)
+        found.append((delta_ET.cpu(), sums_T.cpu(), loss.cpu(), logits_Z.cpu()))
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
     assert torch.allclose(found[0][0].double(), expected_ET, rtol=2.0**-20, atol=2.0**-21)
     assert torch.allclose(found[0][1].double(), expected_ET.sum(dim=0), rtol=2.0**-20, atol=2.0**-19)
+    assert found[0][2].item() == pytest.approx(2 * pull_Z.double().sum().item())
+    assert torch.equal(found[0][3], logits_ET.float()[own.examples_Z, own.units_Z])
 
 
 def test_of_a_target_named_twice_the_last_pull_counts(device):
@@ -69,6 +74,7 @@ def test_of_a_target_named_twice_the_last_pull_counts(device):
     before_ET = delta_ET.clone()
     starts, examples_Z = torch.tensor([0, 2, 2], device=device), torch.zeros(2, dtype=torch.int64, device=device)
     pull_Z = torch.tensor([0.5, 0.25], device=device)
-    softmax_pulls(starts, examples_Z, pull_Z, products_ET, None, ones_E, ones_E, delta_ET, sums_T)
+    loss = softmax_pulls(starts, examples_Z, pull_Z, pull_Z, products_ET, None, ones_E, ones_E, delta_ET, sums_T)
+    assert loss.item() == 0.75
     assert torch.allclose(before_ET - delta_ET, torch.tensor([[0.25, 0.0]], device=device))
     assert torch.allclose(before_ET.sum(dim=0) - sums_T, torch.tensor([0.25, 0.0], device=device))

@@ -84,7 +84,9 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(kin
         touched = row_gradient(batch.to(place), gradient.to(place))
         if dtype == torch.float64:
             touched = RowGradient.of_rows(touched.features_U, (batch.to_dense(31).double().T @ gradient.double())[touched.features_U])
-        rule.apply_to_rows(own[0], touched, own[1], since.to(place), step)
+        moved = since.to(place, copy=True)
+        rule.apply_to_rows(own[0], touched, own[1], moved, step)
+        assert torch.equal(moved.cpu(), since.index_fill(0, touched.features_U.cpu(), step.number))
         found.append(own)
     (plain, plain_state), (exact, exact_state), (ours, state), (again, _) = found
     assert near(ours, plain, exact)
@@ -93,3 +95,20 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(kin
     others = torch.ones(31, dtype=torch.bool).index_fill(0, batch.indices, False)
     assert torch.equal(ours.cpu()[others], weight[others])
     assert bool(others.all()) or not torch.equal(ours.cpu()[~others], weight[~others])
+
+
+def test_a_row_numbered_below_zero_is_none(device, triton):
+    triton()
+    rule, step, batch = rule_of("rmsprop"), StepNumbers(7, RATES), SparseBatch.from_lists([[1, 2], [], [2, 5]]).to(device)
+    found = []
+    for padded in (False, True):
+        touched = row_gradient(batch, numbers(3, 4, seed=1).to(device))
+        if padded:
+            features_U = torch.nn.functional.pad(touched.features_U, (0, 3), value=-1)
+            indptr, examples_Z = (torch.nn.functional.pad(each, (0, 3)) for each in (touched.indptr, touched.examples_Z))
+            touched = RowGradient(features_U, indptr, examples_Z, None, touched.gradient_EH)
+        weight, state = started(rule, numbers(7, 4).to(device))
+        moved = (torch.arange(7) % 6).int().to(device)
+        rule.apply_to_rows(weight, touched, state, moved, step)
+        found.append([weight, *state.values(), moved])
+    assert all(torch.equal(plain, padded) for plain, padded in zip(*found, strict=True))

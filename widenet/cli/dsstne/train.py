@@ -46,7 +46,7 @@ def train(
 ) -> None:
     """Train a network as DSSTNE's command of that name does, with the same flags. Given again it goes on with what was cut short.
 
-    The network as it begins is left in initial_network.nc.
+    The network as it begins is left in initial_network.nc, and after every ten epochs in FILE10.nc, FILE20.nc and so on.
     """
     from widenet.interop.dsstne.train import train as run
     from widenet.parallel.group import is_leader
@@ -57,6 +57,6 @@ def train(
             typer.echo(f"{flag} has no effect, in DSSTNE as here.", err=True)
     optimizer = {"kind": "sgd", "learning_rate": alpha}
     settings = {"batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "l2": l2, "l1": l1}
-    run(config, [inputs, outputs], model, settings, Report(), Path("initial_network.nc"))
+    run(config, [inputs, outputs], model, settings, Report(), initial=Path("initial_network.nc"))
     if is_leader():
         typer.echo(f"{model}: trained. {model}.run holds the run, for widenet evaluate, predict and recommend.", err=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from widenet.data.rules import MAX_WIDTH
 from widenet.errors import DataError
-from widenet.interop.dsstne.netcdf import AGAIN, Column, NetcdfFile
+from widenet.interop.dsstne.netcdf import AGAIN, Column, NetcdfFile, as_floats
 
 NUMBERS_PER_BLOCK = 2**24
 """Of one data set, as many numbers are in memory at a time, unless a single row has more."""
@@ -181,15 +181,19 @@ class DataSet:
         values = None
         if self.has_values:
             stored = gathered(self._column("sparseData", len(self._column("sparseIndex"))), starts, ends)
-            values = stored.astype(np.float32)
+            values = as_floats(stored)
             self._check(stored, np.isfinite(values), start, f"sparseData{self.number} must hold finite numbers of float32", last)
-        return _in_order(counts, indices.astype(np.uint32), values)
+        found = _in_order(counts, indices.astype(np.uint32), values)
+        if found.values is not None and found.merged:
+            rule = f"sparseData{self.number} must hold numbers whose sum is finite where an index repeats"
+            self._check(found.values, np.isfinite(found.values), start, rule, np.cumsum(found.counts))
+        return found
 
     def dense_rows(self, start: int, stop: int, is_target: bool) -> NDArray[np.float32]:
         """Examples of a dense set, float32 [E * width], numbers of 8 or 16 bits as inputs or targets mean them."""
         stored = self._dense(start, stop, self.width)
         divisor, shift = scale_of(self.data_type, is_target)
-        numbers = stored.astype(np.float32) / np.float32(divisor) - np.float32(shift)
+        numbers = as_floats(stored) / np.float32(divisor) - np.float32(shift)
         last = np.arange(1, stop - start + 1) * self.width
         self._check(stored, np.isfinite(numbers), start, f"data{self.number} must hold finite numbers of float32", last)
         return numbers
@@ -199,7 +203,7 @@ class DataSet:
         if not self.attributes & Attribute.WEIGHTED:
             return None
         found = self._column("dataWeight", self.num_examples).numbers(start, stop)
-        weights = found.astype(np.float32)
+        weights = as_floats(found)
         right = np.isfinite(weights) & (weights >= 0)
         self._check(found, right, start, f"dataWeight{self.number} must hold finite numbers of at least 0")
         return weights
@@ -258,6 +262,6 @@ def _in_order(counts: NDArray[np.int64], indices: NDArray[np.uint32], values: ND
     keys = keys[order]
     firsts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
     if values is not None:
-        values = np.add.reduceat(values[order].astype(np.float64), firsts).astype(np.float32)
+        values = as_floats(np.add.reduceat(values[order].astype(np.float64), firsts))
     counts = np.bincount((keys[firsts] >> np.uint64(32)).astype(np.int64), minlength=len(counts))
     return Rows(counts, keys[firsts].astype(np.uint32), values, len(keys) - len(firsts))

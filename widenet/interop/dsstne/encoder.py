@@ -69,7 +69,9 @@ def encoder(path: Path, report: Report) -> list[str]:
     if "Epochs" not in asked:
         raise DocumentError(f'{path}: TrainingParameters.Epochs is missing. Add "Epochs".')
     settings = training_of(asked) | {"seed": seed}
-    train(network, [data], Path(asked.text("Results", "network.nc")), settings, report)
+    train(
+        network, [data], Path(asked.text("Results", "network.nc")), settings, report, checkpoint=Path(asked.text("CheckpointName", "check"))
+    )
     return []
 
 

@@ -159,19 +159,18 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
     kind, form = file.choice(f"{prefix}kind", LAYER_KINDS), file.choice(f"{prefix}type", TYPES, "FullyConnected")
     attributes = file.whole(f"{prefix}attributes", default=0)
     sides = tuple(file.whole(f"{prefix}{side}", least=1, default=1) for side in SIDES)
-    sides = sides[
-        : file.whole(f"{prefix}dimensions", least=1, default=1 + max(place for place in range(4) if place == 0 or sides[place] > 1))
-    ]
+    told = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
+    sides = sides[: file.whole(f"{prefix}dimensions", least=1, default=told, most=len(SIDES))]
     layer: dict[str, Any] = {"Name": file.text(f"{prefix}name"), "Kind": kind, "Type": form, "Sparse": bool(attributes & SPARSE)}
     if kind in ("Input", "Output"):
         layer["DataSet"] = file.text(f"{prefix}dataSet", "") or layer["Name"]
     layer["pDropout"] = file.number(f"{prefix}pDropout", 0.0)
     if kind == "Input":
-        return layer | {"N": list(sides)}, sides
+        return layer | {"N": [prod(sides)] if layer["Sparse"] else list(sides)}, sides
     for key, name in (("Source", "source"), ("Skip", "skip")):
         layer[key] = [file.text(f"{prefix}{name}{number}") for number in range(file.whole(f"{prefix}{name}s", default=0))]
     if form != "FullyConnected":
-        axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1)
+        axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1, most=3)
         layer["Kernel"] = [file.whole(f"{prefix}kernel{axis}", least=1) for axis in "XYZ"[:axes]]
         layer["KernelStride"] = [file.whole(f"{prefix}kernelStride{axis}", least=1) for axis in "XYZ"[:axes]]
     if form == "Pooling":
@@ -203,6 +202,11 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     for end in (source, name):
         if end not in model.sides:
             raise DataError(f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}. {AGAIN}")
+    if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
+        what = "stand twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
+        raise DataError(
+            f"{file.path}: weights must lie between a layer and each of its sources, once; those of {source!r} to {name!r} {what}. {AGAIN}"
+        )
     is_full = model.layer(name)["Type"] == "FullyConnected"
     bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
     if file.whole(f"{prefix}bShared", default=0):
@@ -215,7 +219,7 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
 
 def _numbers(file: NetcdfFile, name: str, length: int | None) -> Numbers:
     column = file.column(name, length)
-    return column.numbers(0, len(column)).astype(np.float32)
+    return column.floats(0, len(column))
 
 
 def _check_connections(model: ModelFile) -> None:

@@ -1,7 +1,7 @@
 """NetCDF files: opened and read with one sentence for whatever is wrong, written whole or not at all."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from widenet.durable import appearing_together
 from widenet.errors import DataError
+from widenet.interop.dsstne.classic import least_bytes
 from widenet.interop.dsstne.index_file import write_index
 from widenet.interop.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.optional import optional
+from widenet.plan.machine import available_memory
+from widenet.plan.numbers import amount
 
 with optional("netCDF4", "dsstne"):
     import netCDF4
@@ -24,6 +27,18 @@ with optional("h5py", "dsstne"):
 AGAIN = "Write the file again."
 _FIRST_BYTES = 4096
 """More than NetCDF writes when it makes a file."""
+_DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""What the library raises of a damaged file; ValueError of names that are no UTF-8."""
+_LITTLE_BYTES = 2**28
+"""So many are read without a look at the memory that is free."""
+_FIRST_BYTES = 4096
+"""More than NetCDF writes when it makes a file."""
+
+
+def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers as float32; those that are too large become infinite."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
 
 
 class NetcdfFile:
@@ -41,15 +56,18 @@ class NetcdfFile:
     def _attribute(self, name: str, rule: str) -> Any:
         if not self.has(name):
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it is missing. {AGAIN}")
-        return self._source.getncattr(name)
+        try:
+            return self._source.getncattr(name)
+        except _DAMAGE as error:
+            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {AGAIN}") from error
 
-    def whole(self, name: str, least: int = 0, default: int | None = None) -> int:
-        """A whole number of at least `least`; the default where it is missing, if there is one."""
+    def whole(self, name: str, least: int = 0, default: int | None = None, most: float = np.inf) -> int:
+        """A whole number of at least `least` and at most `most`; the default where it is missing, if there is one."""
         if default is not None and not self.has(name):
             return default
-        rule = f"a whole number of at least {least}"
+        rule = f"a whole number of at least {least}" if most == np.inf else f"a whole number from {least} to {most}"
         found = self._attribute(name, rule)
-        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or found < least:
+        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or not least <= found <= most:
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {found}. {AGAIN}")
         return int(found)
 
@@ -122,10 +140,19 @@ class Column:
             raise DataError(f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}")
         return found
 
+    def floats(self, start: int, stop: int) -> NDArray[np.float32]:
+        """The numbers from `start` to `stop` as float32; those that are too large become infinite."""
+        return as_floats(self.numbers(start, stop))
+
     def _read(self, wanted: slice) -> NDArray[Any]:
+        least = 8 * len(range(*wanted.indices(len(self))))
+        free = available_memory() if least > _LITTLE_BYTES else None
+        if free is not None and least > free:
+            what = f"holds {len(self):,} values, for which {amount(free)} of free memory are too few"
+            raise DataError(f"{self.path}: variable {self.name!r} {what}. {AGAIN}")
         try:
             return np.asarray(self._variable[wanted])
-        except (RuntimeError, OSError) as error:
+        except _DAMAGE as error:
             raise DataError(f"{self.path}: variable {self.name!r} cannot be read: {error}. Copy or write the file again.") from error
 
 
@@ -139,13 +166,27 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
         raise DataError(f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path.")
     if begins_as_hdf5(path):
         _check_alone(path)
+    else:
+        _check_length(path)
+    with ExitStack() as stack:
+        try:
+            source = stack.enter_context(netCDF4.Dataset(path, "r"))
+            source.set_auto_maskandscale(False)
+            found = NetcdfFile(path, source)
+        except _DAMAGE as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{path}: must be a whole NetCDF file; {reason}. Copy or write it again.") from error
+        yield found
+
+
+def _check_length(path: Path) -> None:
+    """Raise DataError where a classic file is cut short."""
     try:
-        source = netCDF4.Dataset(path, "r")
-    except OSError as error:
-        raise DataError(f"{path}: must be a whole NetCDF file; {error.strerror or error}. Copy or write it again.") from error
-    with source:
-        source.set_auto_maskandscale(False)
-        yield NetcdfFile(path, source)
+        needed = least_bytes(path)
+    except ValueError as error:
+        raise DataError(f"{path}: must be a whole NetCDF file; it has {error}. Copy or write it again.") from error
+    if path.stat().st_size < needed:
+        raise DataError(f"{path}: must have at least {needed:,} bytes; it has {path.stat().st_size:,}. Copy or write it again.")
 
 
 def _check_alone(path: Path) -> None:

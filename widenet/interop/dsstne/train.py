@@ -11,6 +11,7 @@ from widenet.interop.dsstne.data import FACTS, import_data, is_listed_only
 from widenet.interop.dsstne.model_export import write_network
 from widenet.interop.dsstne.shared_folder import joined, shared_folder
 from widenet.model.build import build
+from widenet.model.network import Network
 from widenet.parallel.group import by_leader, device_for, exchange_for
 from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
@@ -25,15 +26,29 @@ SEED = 12134
 """DSSTNE's own, which no flag changes."""
 
 
-def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, Any], report: Report, initial: Path | None = None) -> Model:
+def train(
+    config: Path,
+    data: Sequence[Path],
+    out: Path,
+    settings: Mapping[str, Any],
+    report: Report,
+    *,
+    initial: Path | None = None,
+    checkpoint: Path | None = None,
+) -> Model:
     """Train DSSTNE's network on its data sets, and write the trained network as it would be.
 
     data: NetCDF files, whose data sets the layers name. settings: values of a training document. The run stays in `out`.run, from which
     a training that was cut short goes on. initial: a file to write the network to as a new training begins with it; replaced.
+    checkpoint: begins the names of the files to which the network is written after every so many epochs as the training has checkpoints,
+    NAME10.nc after ten; unset: `out`. Earlier ones are replaced.
     Every process that a launcher has started must call it. Raises DocumentError, DataError, OptionError, and what a training raises.
     """
     if out.exists():
         raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
+    begins = out if checkpoint is None else checkpoint
+    if checkpoint is not None and not checkpoint.parent.is_dir():
+        raise OptionError(f"{checkpoint}: checkpoints must be in a folder that exists. Make {checkpoint.parent} first.")
     values = NetworkSpec.read_values(config)
     targets = outputs_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
@@ -53,8 +68,14 @@ def train(config: Path, data: Sequence[Path], out: Path, settings: Mapping[str, 
         elif initial is not None:
             check_training(network, training, dataset)
             write_initial(network, training, dataset, initial)
-        model = train_run(network, training, dataset, run, resume=goes_on, report=report)
-        write_network(model.network, training, _kinds(dataset), out, str(run))
+        kinds = {name: field.kind for name, field in dataset.fields.items()}
+
+        def write_checkpoint(net: Network, epoch: int) -> None:
+            if epoch % training.checkpoints.every_epochs == 0:
+                write_network(net, training, kinds, begins.parent / f"{begins.name}{epoch}.nc", str(run))
+
+        model = train_run(network, training, dataset, run, resume=goes_on, report=report, after_epoch=write_checkpoint)
+        write_network(model.network, training, kinds, out, str(run))
     return model
 
 
@@ -81,16 +102,13 @@ def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset
     """
     counts, device = {field: dataset.counts(field) for field in network.counted_fields}, device_for(None)
     built = build(network, training, dataset.fields, exchange_for(training.shards, device), device, counts)
-    write_network(built, training, _kinds(dataset), out, str(out))
-
-
-def _kinds(dataset: Dataset) -> dict[str, str]:
-    return {name: field.kind for name, field in dataset.fields.items()}
+    write_network(built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out))
 
 
 def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """The same network, its inputs of "auto" units given the dimensions of their data sets where those have several."""
-    sets: Any = manifest.source.get(FACTS) or {}
+    """The same network, its dense inputs given the dimensions of their data sets where those have several."""
+    known: Any = manifest.source.get(FACTS) or {}
+    sets = {name: facts for name, facts in known.items() if name in manifest.fields and manifest.fields[name].kind == "dense"}
     found = lowered(values, "network")
     layers = found["layers"] if isinstance(found["layers"], list) else [found["layers"]]
     spelled = []

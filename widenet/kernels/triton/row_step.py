@@ -26,8 +26,9 @@ def _kernel(
     examples,
     values,
     fades,
+    moved,
     penalties,
-    constants,
+    numbers,
     num_columns,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -35,12 +36,17 @@ def _kernel(
 ):
     touched = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(features + touched)
+    if row < 0:
+        return
     is_column = columns < num_columns
-    place = tl.load(features + touched) * num_columns + columns
+    place = row * num_columns + columns
     first, last = tl.load(indptr + touched), tl.load(indptr + touched + 1)
     g = sum_of_rows(first, last, examples, values, gradient, num_columns, columns, UNROLLED)
     fade = tl.load(fades + touched)
-    advance_at(weight, first_state, second_state, place, is_column, g, fade, penalties, constants, KIND)
+    advance_at(weight, first_state, second_state, place, is_column, g, fade, penalties, numbers, KIND)
+    if moved is not None:
+        tl.store(moved + row, tl.load(numbers).to(tl.int32), mask=tl.program_id(1) == 0)
 
 
 def row_step(
@@ -49,12 +55,13 @@ def row_step(
     touched: RowGradient,
     states: Sequence[Tensor],
     fade_U: Tensor,
+    moved: Tensor | None,
     penalties: Penalties,
-    constants: Sequence[float],
+    numbers: Tensor,
 ) -> None:
     """One step of the touched rows of a weight, in place. kind: the optimizer's. Order of addition: by example, then storage order.
 
-    fade_U: float32 [U], what the states are multiplied by before it.
+    fade_U: float32 [U], what the states are multiplied by before it. Others as of `Steps`.
     """
     num_columns = weight_RH.shape[1]
     if not len(touched) or not num_columns:
@@ -66,13 +73,14 @@ def row_step(
         first,  # [R, H] float32, in and out, or None
         second,  # [R, H] float32, in and out, or None
         touched.gradient_EH.contiguous(),  # [E, H] float32
-        touched.features_U,  # [U] int64, no two the same
+        touched.features_U,  # [U] int64, no two the same but for -1, which is no row
         touched.indptr,  # [U + 1] int64
         touched.examples_Z,  # [Z] int64
         touched.values_Z,  # [Z] float32, or None
         fade_U,  # [U] float32
+        moved,  # [R] int32, out, or None
         floats(penalties),
-        tuple(map(float, constants)),
+        numbers,  # [8] float64
         num_columns,
         KIND=kind,
         BLOCK=block,

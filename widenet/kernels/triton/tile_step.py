@@ -13,17 +13,15 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _kernel(weight, gradient, first, second, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def _kernel(weight, gradient, first, second, penalties, numbers, num, KIND: tl.constexpr, BLOCK: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < num
     g = tl.load(gradient + place, mask=inside, other=0.0)
-    advance_at(weight, first, second, place, inside, g, 1.0, penalties, constants, KIND)
+    advance_at(weight, first, second, place, inside, g, 1.0, penalties, numbers, KIND)
 
 
-def tile_step(
-    kind: str, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]
-) -> None:
-    """One step of a contiguous weight, in place; gradient and states are shaped like it. kind: the optimizer's."""
+def tile_step(kind: str, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, numbers: Tensor) -> None:
+    """One step of a contiguous weight, in place; gradient and states are shaped like it. kind: the optimizer's. Others as of `Steps`."""
     if not weight.numel():
         return
     first, second = two(states)
@@ -33,7 +31,7 @@ def tile_step(
         first,  # [N] float32, in and out, or None
         second,  # [N] float32, in and out, or None
         floats(penalties),
-        tuple(map(float, constants)),
+        numbers,  # [8] float64
         weight.numel(),
         KIND=kind,
         BLOCK=_BLOCK,
@@ -46,6 +44,6 @@ def two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
     return [*states, *[None] * (2 - len(states))]
 
 
-def floats(penalties: Penalties) -> tuple[float, float, float, float]:
-    """The penalties as kernels take them."""
-    return float(penalties.scale), float(penalties.l2), float(penalties.l1), float(penalties.keep)
+def floats(penalties: Penalties) -> tuple[float, float, float]:
+    """The penalties as kernels take them: scale, l2, l1; what is kept of a weight they load."""
+    return float(penalties.scale), float(penalties.l2), float(penalties.l1)

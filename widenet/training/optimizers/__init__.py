@@ -1,5 +1,6 @@
 """Optimizers: one file each, named for the kind in the training document; penalties and rows that idle are the same for all."""
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -91,13 +92,28 @@ class Optimizer:
         """Zeros for every state tensor."""
         return {name: roomy(weight.shape, weight.dtype, weight.device) for name in self.state}
 
+    def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
+        """See `model.rule.Rule.on_device`; `loaded` is `table`."""
+        if step.loaded is not None or not runs_triton(device):
+            return step
+        return replace(step, loaded=sent(self.table(step), device))
+
+    def table(self, step: StepNumbers) -> Tensor:
+        """What changes from step to step, as Triton's kernels load it, float64 [2, 8]: for weights, and for biases.
+
+        A row holds the step's number, what is kept of a weight before the step (`Penalties.keep`), and the formula's constants.
+        """
+        constants = self.formula.constants(step.rate, step.number)
+        rows = [[step.number, keep, *constants, *[0.0] * (6 - len(constants))] for keep in (1 - step.rate * self.decay, 1.0)]
+        return torch.tensor(rows, dtype=torch.float64)
+
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""
-        self._advance(weight, gradient, state, step, self._penalties(step))
+        self._advance(weight, gradient, state, step)
 
     def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
         """One step of a bias."""
-        self._advance(bias, gradient, state, step, Penalties(step.gradient_scale, l2))
+        self._advance(bias, gradient, state, step, l2)
 
     def apply_to_rows(
         self,
@@ -108,15 +124,20 @@ class Optimizer:
         step: StepNumbers,
         bias_l2: float | None = None,
     ) -> None:
-        """One step of some rows of a weight, or of biases; `since`, where given, is when each row moved last."""
-        penalties = self._penalties(step) if bias_l2 is None else Penalties(step.gradient_scale, bias_l2)
-        idled = None if self.idle_weights_move else since
+        """See `model.rule.Rule.apply_to_rows`."""
+        idled, states = None if self.idle_weights_move else since, list(state.values())
+        launched = self._launched_for(weight, step, bias_l2)
+        if launched is not None:
+            launched.rows(weight, touched, states, self._faded(touched, idled, launched.numbers), since)
+            return
         steps = self._compiled_for(weight)
         if steps is not None:
             constants = self.formula.constants(step.rate, step.number)
-            steps.rows(weight, touched, list(state.values()), self._fade(touched, idled, step.number - 1), penalties, constants)
-            return
-        self._apply_to_blocks(weight, touched, state, idled, step, penalties)
+            steps.rows(weight, touched, states, self._fade(touched, idled, step.number - 1), self._penalties(step, bias_l2), constants)
+        else:
+            self._apply_to_blocks(weight, touched, state, idled, step, bias_l2)
+        if since is not None:
+            since.index_fill_(0, touched.features_U, step.number)
 
     def _apply_to_blocks(
         self,
@@ -125,41 +146,56 @@ class Optimizer:
         state: dict[str, Tensor],
         idled: Tensor | None,
         step: StepNumbers,
-        penalties: Penalties,
+        bias_l2: float | None,
     ) -> None:
         for start, stop in blocks(len(touched), weight.shape[1], weight.device.type):
             rows_U = touched.features_U[start:stop]
             with copied(weight, state, rows_U) as (own, own_state):
                 if idled is not None:
                     self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
-                self._advance(own, touched.rows(start, stop), own_state, step, penalties)
+                self._advance(own, touched.rows(start, stop), own_state, step, bias_l2)
 
     def _fade(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
         """What idling up to a step left of the states of touched rows, float32 [U]."""
         if idled is None or self.idling is None:
-            return torch.ones(len(touched), device=touched.features_U.device)
+            return torch.ones(len(touched))
         steps_U = (until - idled.index_select(0, touched.features_U).long()).double()
-        if steps_U.device.type == "cpu":
-            return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
-        return self.idling.fade(steps_U).float()
+        return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
 
-    def _compiled_for(self, weight: Tensor) -> "CompiledSteps | Steps | None":
-        """The compiled steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32:
+    def _faded(self, touched: RowGradient, idled: Tensor | None, numbers: Tensor) -> Tensor:
+        """The same on a device, which knows the step's number by `table`; of rows that are none (-1) any number."""
+        if idled is None or self.idling is None or not len(idled):
+            return torch.ones(len(touched), device=numbers.device)
+        return self.idling.fade(numbers[0] - 1 - idled.index_select(0, touched.features_U.clamp_min(0)).double()).float()
+
+    def _launched_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> "Steps | None":
+        """Triton's steps, where the weight is one that they take."""
+        if weight.dtype != torch.float32 or not runs_triton(weight.device):
             return None
-        if runs_triton(weight.device):
-            from widenet.kernels.triton.steps import Steps
+        from widenet.kernels.triton.steps import Steps
 
-            return Steps(self.kind)
-        if weight.device.type != "cpu":
+        loaded = self.on_device(step, weight.device).loaded
+        assert loaded is not None
+        return Steps(self.kind, self._penalties(step, bias_l2), loaded[0 if bias_l2 is None else 1])
+
+    def _compiled_for(self, weight: Tensor) -> CompiledSteps | None:
+        """The compiled steps, where the weight is one that they take."""
+        if weight.dtype != torch.float32 or weight.device.type != "cpu":
             return None
         return compiled_steps(self.formula.element, len(self.state))
 
-    def _penalties(self, step: StepNumbers) -> Penalties:
+    def _penalties(self, step: StepNumbers, bias_l2: float | None) -> Penalties:
+        """Those of a weight, or of a bias with its own l2."""
+        if bias_l2 is not None:
+            return Penalties(step.gradient_scale, bias_l2)
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
 
-    def _advance(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, penalties: Penalties) -> None:
-        steps = self._compiled_for(weight)
+    def _advance(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, bias_l2: float | None = None) -> None:
+        launched = self._launched_for(weight, step, bias_l2)
+        if launched is not None:
+            launched.tile(weight, gradient, list(state.values()))
+            return
+        steps, penalties = self._compiled_for(weight), self._penalties(step, bias_l2)
         if steps is not None:
             steps.tile(weight, gradient, list(state.values()), penalties, self.formula.constants(step.rate, step.number))
             return

@@ -1,0 +1,109 @@
+"""How long a NetCDF file of a classic form must be, by its header: the library reads zeros where such a file ends too early."""
+
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+_DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
+_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
+"""Bytes of a value, by the code of its type."""
+
+
+def least_bytes(path: Path) -> int:
+    """Bytes up to the end of the last value that the header tells of; raises ValueError where the header itself ends early, or is damaged.
+
+    Source: "The NetCDF Classic Format Specification", CDF-1, CDF-2 and CDF-5.
+    """
+    with path.open("rb") as file:
+        return _Header(file, path.stat().st_size).least()
+
+
+@dataclass(frozen=True)
+class _Variable:
+    shape: list[int]
+    is_record: bool
+    value_bytes: int
+    begin: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the whole variable, or of one record of it."""
+        return self.value_bytes * prod(self.shape)
+
+
+class _Header:
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.file, self.size = file, size
+        version = self._bytes(4)[3]
+        self.count_bytes, self.offset_bytes = (8 if version == 5 else 4), (4 if version == 1 else 8)
+        records = self._bytes(self.count_bytes)
+        self.num_records = 0 if records == b"\xff" * self.count_bytes else int.from_bytes(records, "big")  # all ones: not known
+
+    def least(self) -> int:
+        lengths = [self._dimension() for _ in range(self._list(_DIMENSIONS))]
+        self._skip_attributes()
+        variables = [self._variable(lengths) for _ in range(self._list(_VARIABLES))]
+        records = [each for each in variables if each.is_record]
+        step = records[0].num_bytes if len(records) == 1 else sum(_padded(each.num_bytes) for each in records)
+        ends = [each.begin + each.num_bytes for each in variables if not each.is_record and each.num_bytes]
+        if self.num_records:
+            ends += [each.begin + (self.num_records - 1) * step + each.num_bytes for each in records]
+        return max(ends, default=0)
+
+    def _dimension(self) -> int:
+        self._skip_name()
+        return self._count()
+
+    def _variable(self, lengths: list[int]) -> _Variable:
+        self._skip_name()
+        places = [self._count() for _ in range(self._within(self._count()))]
+        if any(place >= len(lengths) for place in places):
+            raise ValueError("a variable of a dimension that does not exist")
+        self._skip_attributes()
+        value_bytes = self._value_bytes()
+        self._count()  # the bytes of the variable, which are not those of a large one
+        shape, begin = [lengths[place] for place in places], int.from_bytes(self._bytes(self.offset_bytes), "big")
+        is_record = bool(shape) and shape[0] == 0
+        return _Variable(shape[is_record:], is_record, value_bytes, begin)
+
+    def _skip_attributes(self) -> None:
+        for _ in range(self._list(_ATTRIBUTES)):
+            self._skip_name()
+            value_bytes = self._value_bytes()
+            self._bytes(_padded(value_bytes * self._count()))
+
+    def _list(self, kind: int) -> int:
+        """How many of a kind follow."""
+        found, count = int.from_bytes(self._bytes(4), "big"), self._count()
+        if found != kind and (found, count) != (0, 0):
+            raise ValueError("a header of another form")
+        return self._within(count)
+
+    def _skip_name(self) -> None:
+        self._bytes(_padded(self._count()))
+
+    def _value_bytes(self) -> int:
+        code = int.from_bytes(self._bytes(4), "big")
+        if code not in _SIZES:
+            raise ValueError(f"values of the unknown type {code}")
+        return _SIZES[code]
+
+    def _count(self) -> int:
+        return int.from_bytes(self._bytes(self.count_bytes), "big")
+
+    def _within(self, count: int) -> int:
+        """A count of things of which each takes a byte at least."""
+        if count > self.size:
+            raise ValueError("a header that ends early")
+        return count
+
+    def _bytes(self, count: int) -> bytes:
+        found = self.file.read(self._within(count))
+        if len(found) < count:
+            raise ValueError("a header that ends early")
+        return found
+
+
+def _padded(count: int) -> int:
+    return -(-count // 4) * 4

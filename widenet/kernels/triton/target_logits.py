@@ -1,0 +1,40 @@
+"""The logits of a tile's sparse targets, which the softmax's closed form asks for before its denominator is known."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from widenet.kernels.triton.tile_part import targets_part
+
+_ENTRIES = 128
+"""Of a unit, at once."""
+
+
+@triton.jit
+def _kernel(starts, examples, products, biases, logits, num_units, ENTRIES: tl.constexpr):
+    unit = tl.program_id(0)
+    first, last = tl.load(starts + unit), tl.load(starts + unit + 1)
+    bias = 0.0
+    if biases is not None:
+        bias = tl.load(biases + unit)
+    for start in range(first, last, ENTRIES):
+        entry, inside, _, _, z, _ = targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES)
+        tl.store(logits + entry, z, mask=inside)
+
+
+def target_logits(starts: Tensor, examples_Z: Tensor, products_ET: Tensor, bias_T: Tensor | None, logits_Z: Tensor) -> None:
+    """Write the logits of a tile's targets in their places; those of other tiles stay. starts, examples_Z: as of `tile_targets`."""
+    num_units = len(starts) - 1
+    if not num_units:
+        return
+    _kernel[(num_units,)](
+        starts,  # [T + 1] int64
+        examples_Z,  # [Z] int64
+        products_ET,  # [E, T] float32 or bfloat16
+        bias_T,  # [T] float32, or None
+        logits_Z,  # [Z] float32, out
+        num_units,
+        ENTRIES=_ENTRIES,
+        num_warps=1,
+        enable_fp_fusion=False,
+    )
