@@ -22,9 +22,11 @@ def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_cannot_be_written_is_called_by_its_own_name(tmp_path):
-    path = tmp_path / "absent" / "names"
-    with pytest.raises(FileNotFoundError) as raised, appearing(path):
+@pytest.mark.parametrize("name", ["absent/names", "file/names", "n" * 250])
+def test_what_cannot_be_written_is_called_by_its_own_name(name, tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / name
+    with pytest.raises(OSError, match=r"No such file|Not a directory|File name too long") as raised, appearing(path):
         pass
     assert raised.value.filename == str(path)
 

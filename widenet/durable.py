@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,7 +55,8 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
         raise
     finally:
         for each in beside:
-            each.unlink(missing_ok=True)
+            with suppress(OSError):  # a name that cannot be is no file to remove, and would hide why
+                each.unlink()
 
 
 def put_in_place(beside: Path, path: Path) -> None:

@@ -89,7 +89,13 @@ def gates(w):
     return {"y": w.op("Softsign", w.op("MatMul", gaussian, turned))}
 
 
-@pytest.mark.parametrize("build", [perceptron, bare_products, branches, normalised, gates])
+def used_under_two_names(w):
+    product = w.op("Gemm", "x", numbers(5, 4))
+    changed = w.op("Relu", w.op("Dropout", w.op("Identity", product)))
+    return {"changed": changed, "again": product, "product": product, "y": w.op("Gemm", product, numbers(4, 2))}
+
+
+@pytest.mark.parametrize("build", [perceptron, bare_products, branches, normalised, gates, used_under_two_names])
 def test_an_imported_model_scores_as_onnxruntime_does(build, tmp_path):
     written = Written()
     path = written.save(tmp_path / "model.onnx", **build(written))
@@ -333,3 +339,11 @@ def test_names_that_are_no_lists_of_texts_are_one_sentence(ids, tmp_path):
     names_path(path).write_text(json.dumps({"items": {"ids": ids, "titles": ids}}))
     with pytest.raises(DataError, match=r'model.onnx.json: field "items" must have [0-9]+ ids, all different, and as many titles'):
         import_network(path, tmp_path / "again")
+
+
+def test_numbers_that_become_whole_are_refused(tmp_path):
+    written = Written()
+    whole = written.op("Cast", written.op("Gemm", "x", numbers(5, 4)), to=TensorProto.INT32)
+    path = written.save(tmp_path / "model.onnx", y=written.op("Cast", whole, to=TensorProto.FLOAT))
+    with pytest.raises(DataError, match=r"\(Cast\)"):
+        import_network(path, tmp_path / "run")

@@ -71,11 +71,12 @@ def test_what_pytorch_exports_scores_as_onnxruntime_computes_it(kind, form, tmp_
     module = Recurrent(kind, **{key: value for key, value in form.items() if key != "dynamic"})
     path = exported(tmp_path / "m.onnx", module, batch_first, dynamic)
     model = import_network(path, tmp_path / "run")
-    assert (model.run.fields["items"].kind, model.run.network.layer("items").last) == ("sequence", None if dynamic else 4)
+    assert (model.run.fields["items"].kind, model.run.network.layer("items").last) == ("sequence", 2**31 - 1 if dynamic else 4)
     wanted = computed(path, ROWS if batch_first else np.transpose(ROWS))
     assert np.allclose(scored(model, items=ROWS)["next"], wanted, atol=1e-5)
-    if dynamic:
-        assert np.allclose(scored(model, items=[[4]])["next"], computed(path, [[4]]), atol=1e-5)
+    for length in (1, 70) if dynamic and batch_first else ():
+        long = np.random.default_rng(length).integers(0, 9, (2, length)).tolist()
+        assert np.allclose(scored(model, items=long)["next"], computed(path, long), atol=1e-5)
 
 
 def numbers(*shape):
@@ -159,3 +160,23 @@ def test_a_bidirectional_layer_is_named(tmp_path):
     module.end = "states"
     with pytest.raises(DataError, match='GRU with the direction "bidirectional"'):
         import_network(exported(tmp_path / "m.onnx", module), tmp_path / "run")
+
+
+def stacked(index):
+    """The end of one of three layers, from a stack of two that another is put on."""
+    return [
+        helper.make_node("Constant", [], ["second"], value=numpy_helper.from_array(np.array([1]))),
+        helper.make_node("Constant", [], ["index"], value=numpy_helper.from_array(np.array(index))),
+        helper.make_node("Squeeze", ["all", "second"], ["states"]),
+        helper.make_node("GRU", ["states", "R", "R", "B"], ["", "other state"], hidden_size=6, linear_before_reset=1),
+        helper.make_node("GRU", ["states", "R", "R"], ["", "third state"], hidden_size=6, linear_before_reset=1),
+        helper.make_node("Concat", ["last state", "other state"], ["two"], axis=0),
+        helper.make_node("Concat", ["two", "third state"], ["three"], axis=0),
+        helper.make_node("Gather", ["three", "index"], ["end"], axis=0),
+    ]
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, -1])
+def test_an_end_is_picked_from_a_stack_of_stacks(index, tmp_path):
+    path = written(tmp_path / "m.onnx", "GRU", end=stacked(index))
+    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)

@@ -50,11 +50,12 @@ CASES = {
     "resumed": (SIGMOID, document("adam", schedule="cosine")),
 }
 SIZES = {"outgrown": [1, 1, 1, 1, 2, 1, 7, 8, 6, 2], "resumed": [2, 1, 3, 1, 2, 4, 3, 2, 3, 1, 3]}
-"""How many features each example has; without a size: of a few."""
+"""How many features each example has, in cases that need it so."""
+PLACES = ("training/cuda_graph", "model/packing")
 
 
 def main(folder):
-    """A line a case: its name, whether a training with replayed steps has the log and weights of an eager one, its replays, its graphs."""
+    """A line a case: its name, whether a training with replayed steps is an eager one's equal, its replays, graphs, and waits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_LEAST", 8)  # every row of a capacity is interpreted
         for name, documents in CASES.items():
@@ -71,11 +72,12 @@ def main(folder):
 
 
 def _outcome(documents, data, out, **more):
-    """Fingerprint and losses of a training, replays, and graphs that were replayed."""
-    with simulated():
+    """Fingerprint and losses of a training, replays, graphs that were replayed, and how often the host waited for one of them."""
+    with simulated() as waits:
         model = trained(documents, data, out, "cuda", **more)
         losses = [record["loss"] for record in model.run.records()]
-        return model.fingerprint(), losses, len(graphs.replayed), len(set(map(id, graphs.replayed)))
+        waited = sum(number for (_, place), number in waits.items() if place.startswith(PLACES))
+        return model.fingerprint(), losses, len(graphs.replayed), len(set(map(id, graphs.replayed))), waited
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from widenet.report.write import write_report
 from widenet.runs import Model, training
 from widenet.runs import train as run
 from widenet.training import arithmetic
-from widenet.training.machine import machine
 from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())

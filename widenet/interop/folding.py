@@ -29,6 +29,9 @@ from widenet.interop.operations import (
 )
 from widenet.plan.binding import Width
 
+_ALL_POSITIONS = 2**31 - 1
+"""The largest number that a document may say."""
+
 
 def folded(where: str, operations: Operations) -> Imported:
     """The network of some operations; raises DataError that names every operation without a counterpart."""
@@ -40,6 +43,7 @@ class _Folding:
         self.where, self.operations = where, operations
         self.uses = Counter(source for step in operations.steps for source in operations.sources(step))
         self.uses.update(operations.outputs.values())
+        self.passed_on = {step.name: operations.sources(step)[0] for step in operations.steps if _passes_on(step)}
         self.values: dict[str, list[Piece]] = {}
         self.names: set[str] = set()
 
@@ -130,7 +134,7 @@ class _Folding:
     def _own(self, source: str) -> FoldedLayer | None:
         """The layer that a value is, where nobody else uses it and it still gives bare sums."""
         (piece, *others) = self.values[source]
-        return piece.layer if not others and piece.is_bare and piece.layer.is_open and self.uses[source] == 1 else None
+        return piece.layer if not others and piece.is_bare and piece.layer.is_open and self._is_alone(source) else None
 
     def _affine(self, source: str, scale: np.ndarray | float, shift: np.ndarray | float) -> list[Piece]:
         (piece, *others) = self.values[source]
@@ -168,9 +172,13 @@ class _Folding:
     def _dropped(self, source: str, probability: float) -> list[Piece]:
         (piece, *others) = self.values[source]
         is_dense = piece.layer.given is None or not piece.layer.given.is_sparse
-        if not others and piece.is_bare and is_dense and self.uses[source] == 1 and 0 <= probability < 1:
+        if not others and piece.is_bare and is_dense and self._is_alone(source) and 0 <= probability < 1:
             piece.layer.dropout = probability
         return self.values[source]
+
+    def _is_alone(self, name: str) -> bool:
+        """Whether one operation or output uses a value, and none uses it under the names that it had before."""
+        return self.uses[name] == 1 and (name not in self.passed_on or self._is_alone(self.passed_on[name]))
 
     def _ends(self, name: str) -> bool:
         """Whether an operation is the last one before an output."""
@@ -188,7 +196,8 @@ class _Folding:
         if not self._can_be_taken(self.values[source]):
             raise UnsupportedError("a network must end in the units of a layer, not in several, in an input, or in scaled or shifted ones")
         layer = self.values[source][0].layer
-        if layer.document or layer.skip or any(layer.name in other.sources for other in self._layers()):
+        ends = sum(self.values[each][0].layer is layer for each in self.operations.outputs.values())
+        if layer.document or layer.skip or ends > 1 or any(layer.name in other.sources for other in self._layers()):
             return self._taking(name, layer)
         layer.dropout = 0.0
         if _plain(name) != layer.name:
@@ -229,6 +238,16 @@ class _Folding:
         chosen = next(each for each in candidates if each not in self.names and each not in ("id", "weight"))
         self.names.add(chosen)
         return chosen
+
+
+def _passes_on(step: Operation) -> bool:
+    """Whether an operation gives the units of its source as they are."""
+    match step:
+        case Same() | Drop() | Activate(activation="linear"):
+            return True
+        case Join(sources=sources):
+            return len(sources) == 1
+    return False
 
 
 def _in_the_same_axes(pieces: list[Piece], shape: tuple[int, ...] | None) -> list[Piece]:
@@ -301,7 +320,7 @@ def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:
     more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
     if prod(layer.shape[1:]) > 1:
         more["shape"] = list(layer.shape)
-    if given.is_sequence and given.last is not None:
-        more["last"] = given.last
+    if given.is_sequence:
+        more["last"] = given.last or _ALL_POSITIONS
     found.layers.append({"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more})
     found.fields[layer.name] = Width(prod(layer.shape), "sequence" if given.is_sequence else "sparse" if given.is_sparse else "dense")

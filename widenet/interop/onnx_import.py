@@ -334,7 +334,8 @@ class _Reader:
         widths = (self._width(value), self._width(node.output[0]))
         is_flat = kind == "Flatten" and attributes.get("axis", 1) == 1
         keeps = kind == "Identity" or (kind == "Cast" and attributes["to"] in (1, 10, 11)) or is_flat
-        if value in self.step_of and (keeps or (widths[0] is not None and widths[0] == widths[1])):
+        is_as_wide = kind != "Cast" and widths[0] is not None and widths[0] == widths[1]
+        if value in self.step_of and (keeps or is_as_wide):
             return Same(name, self.step_of[value], shape=self._axes(node.output[0]))
         return Unknown(name, kind)
 

@@ -79,7 +79,8 @@ class Along:
         found = [self.axes.get(name, ()) for name in node.input]
         if node.op_type != "Concat" or attributes["axis"] != 0 or found[0][:1] != (_DIRECTION,) or len(set(found)) > 1:
             return False
-        self.stacks[node.output[0]], self.axes[node.output[0]] = list(node.input), found[0]
+        self.stacks[node.output[0]] = [end for name in node.input for end in self.stacks.get(name, [name])]
+        self.axes[node.output[0]] = found[0]
         return True
 
     def turned(self, node: Any, attributes: dict[str, Any]) -> str | None:
