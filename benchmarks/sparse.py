@@ -1,4 +1,4 @@
-"""The sparse input layer alone at two widths, beside the time that moving its bytes takes."""
+"""The sparse input layer alone at two widths, beside the time that moving its bytes takes and that reading the same rows does."""
 
 import argparse
 from collections.abc import Callable
@@ -20,11 +20,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a table: forward and update at each width, as shares of the copying speed and of each other."""
+    """Print a table: reading, forward and update at each width, as shares of the copying speed and of each other."""
     programs = [Program("copying", "benchmarks.sparse:copying", {"threads": THREADS})]
     programs += [
         Program(f"{work}, {width:,} features", "benchmarks.sparse:layer", {"width": width, "work": work}, ["widenet", "torch"])
-        for work in ("forward", "update")
+        for work in ("reading", "forward", "update")
         for width in WIDTHS
     ]
     copying, *layers = measure(programs, asked.rounds, asked.seconds)
@@ -64,8 +64,24 @@ def copying(threads: int) -> Callable[[int], dict[str, Any]]:
     return steps
 
 
+def _reading() -> Callable[..., None]:
+    """Reads rows of a weight, one after the other, and does nothing with them but what keeps a compiler from leaving them out."""
+    from numba import njit
+
+    @njit("void(float32[:, ::1], int64[::1], float32[::1])", nogil=True)
+    def read(weight_RH: Any, rows_Z: Any, sum_H: Any) -> None:
+        for row in rows_Z:
+            for h in range(HIDDEN):
+                sum_H[h] += weight_RH[row, h]
+
+    return read
+
+
 def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
-    """Either direction of the layer as a training step has it, over the shards: weights, state and batches of its own."""
+    """Either direction of the layer as a training step has it, over the shards: weights, state and batches of its own.
+
+    work: "forward", "update", or "reading", bare, of the rows that the first gathers, in the same order.
+    """
     import numpy as np
     import torch
 
@@ -90,6 +106,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     rows = draw_histories(width, BATCH * BATCHES)
     batches = [SparseBatch.from_lists([row.tolist() for row in rows[start : start + BATCH]]) for start in range(0, len(rows), BATCH)]
     parted = [split(batch, shards) for batch in batches]  # as the thread does it that reads batches ahead
+    read, sums = _reading(), np.zeros((shards.count, HIDDEN), np.float32)
     gradient_EH, rates = torch.randn(BATCH, HIDDEN), np.full(2**20, 1e-3)
     done = 0
 
@@ -98,6 +115,9 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
         if work == "forward":
             exchange.sum(exchange.each(lambda shard: gather_sum(cut[shard], parts[shard].weight)), "input")
             return 4 * HIDDEN * (batch.num_entries + BATCH)
+        if work == "reading":
+            exchange.each(lambda shard: read(parts[shard].weight.numpy(), cut[shard].indices.numpy(), sums[shard]))
+            return 4 * HIDDEN * batch.num_entries
         numbers = StepNumbers(done + 1, rates)
 
         def of(shard: int) -> int:

@@ -139,10 +139,11 @@ def test_a_step_waits_for_the_device_once(launched):
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 def test_replayed_steps_have_the_bits_of_eager_ones(tmp_path):
-    names, are_equal, replays, recorded = zip(*interpreted("recorded", tmp_path), strict=True)
+    names, are_equal, replays, recorded, waits = zip(*interpreted("recorded", tmp_path), strict=True)
     assert [name for name, is_equal in zip(names, are_equal, strict=True) if not is_equal] == []
     assert dict(zip(names, replays, strict=True)) == {**dict.fromkeys(names, 3), "outgrown": 4, "resumed": 2}
     assert dict(zip(names, recorded, strict=True)) == {**dict.fromkeys(names, 1), "outgrown": 2}
+    assert waits == replays
 
 
 def test_what_a_recording_refuses_is_refused():

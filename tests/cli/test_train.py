@@ -88,7 +88,11 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
 
     monkeypatch.setattr("widenet.runs.training.build", interrupt)
     ended = widenet(*line)
-    assert (ended.status, ended.out, ended.err) == (130, "", "Stopped before the first checkpoint.\n")
+    assert (ended.status, ended.out, ended.err) == (
+        130,
+        "",
+        "Stopped before the first checkpoint, so that nothing is left. Begin with the same command.\n",
+    )
 
 
 def test_a_run_keeps_its_documents_with_every_default_written_out(world):
@@ -100,16 +104,14 @@ def test_a_run_keeps_its_documents_with_every_default_written_out(world):
 def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet, tmp_path):
     run = tmp_path / "run"
     ended = widenet("train", "--data", "data", "--out", run)
-    said = f"Nothing was said of network.json and training.json: the usual ones serve; {run} keeps them, to be copied and changed.\n"
+    said = f"No network.json and no training.json was named: what is usual is taken, and kept in {run} to be copied and changed.\n"
     assert ended.status == 0
     assert ended.err.startswith(said)
     assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"
     again = widenet("train", run / "network.json", run / "training.json", "--data", "data", "--out", tmp_path / "again")
     assert again.out.split()[-1] == ended.out.split()[-1]
-    assert "Nothing was said" not in again.err
-    assert widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third").err.startswith(
-        "Nothing was said of training.json:"
-    )
+    assert "was named" not in again.err
+    assert widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third").err.startswith("No training.json was named:")
 
 
 @pytest.mark.usefixtures("inside")

@@ -312,7 +312,7 @@ def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
 def test_the_last_line_may_have_so_many_bytes_and_no_more(tmp_path, monkeypatch, pack, end, line):
     monkeypatch.setattr(text, "_PIECE_BYTES", 3)
     path = tmp_path / "a.csv"
-    path.write_bytes(pack(f"the longest line\n1\r\n{line}{end}".encode()))
+    path.write_bytes(pack(f"the longest line\n12\r\n{line}{end}".encode()))
     text.TextFile(path).check_end(len(line))
     with pytest.raises(DataError, match="the last line must have at most"):
         text.TextFile(path).check_end(len(line) - 1)

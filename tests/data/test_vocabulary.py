@@ -43,9 +43,9 @@ def test_an_id_comes_before_titles_and_whole_titles_before_parts(vocabulary):
 
 
 def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
-    with pytest.raises(DataError, match=r"no id and no title matches 'The Towr'\. Nearest: The Tower"):
+    with pytest.raises(DataError, match=r"has the id or the title 'The Towr'\. Nearest: The Tower"):
         vocabulary.find("The Towr")
-    with pytest.raises(DataError, match="no title matches ''"):
+    with pytest.raises(DataError, match="the title ''"):
         vocabulary.find("")
 
 

@@ -274,7 +274,22 @@ def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own,
         images = torch.from_numpy(numbers(6, 2, 2, 2))
         wanted = functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1)).flatten(1).softmax(1).numpy()
         found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
-        assert np.allclose(next(iter(found.values())), wanted, atol=1e-6)
+        assert np.allclose(found["edges" if own else "shares"], wanted, atol=1e-6)
+
+
+def test_an_output_keeps_its_name_where_the_layer_that_it_takes_has_it(tmp_path):
+    layers = [
+        {**before_keras_3("InputLayer", "x", [], batch_input_shape=[None, 5]), "inbound_nodes": []},
+        before_keras_3("Dense", "code", ["x"], activation="tanh", use_bias=False),
+        before_keras_3("Dense", "end", ["code"], activation="linear", use_bias=False),
+        before_keras_3("Add", "both", ["end", "code"]),
+    ]
+    config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["both", 0, 0], ["code", 0, 0]]}
+    w1, w2 = numbers(5, 4), numbers(4, 4)
+    model = import_network(save_h5(tmp_path / "m.h5", "Functional", config, {"code": [w1], "end": [w2]}), tmp_path / "run")
+    found, code = scored(model, x=X), np.tanh(X @ w1)
+    assert np.allclose(found["code"], code, atol=1e-6)
+    assert np.allclose(next(found[name] for name in found if name != "code"), code @ w2 + code, atol=1e-6)
 
 
 BY_KERAS = """

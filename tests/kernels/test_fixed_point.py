@@ -97,6 +97,17 @@ def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnit
     assert torch.equal(sum_by(values[order], groups[order], 8), found)
 
 
+@pytest.mark.parametrize("num", [0, 1, 2, 500])
+def test_zeros_behind_the_values_change_no_bit_where_they_are_not_counted(num):
+    random = torch.Generator().manual_seed(3)
+    values = torch.randn(num, generator=random, dtype=torch.float64) * 10.0 ** torch.randint(-12, 1, (num,), generator=random)
+    groups = torch.randint(0, 7, (num,), generator=random)
+    padded = torch.cat([values, torch.zeros(4000, dtype=torch.float64)]), torch.cat([groups, torch.zeros(4000, dtype=torch.int64)])
+    expected = sum_by(values, groups, 8)
+    assert torch.equal(sum_by(*padded, 8, torch.tensor([num])), expected)
+    assert num < 500 or not torch.equal(sum_by(*padded, 8), expected)
+
+
 def test_an_undefined_number_makes_its_group_undefined_and_no_other():
     found = sum_by(torch.tensor([1.0, float("nan"), 2.0]), torch.tensor([0, 1, 0]), 3)
     assert found[1].isnan()

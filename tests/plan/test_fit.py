@@ -55,6 +55,20 @@ def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, opt
     assert with_room(replace(asked, device="cpu"), device_bytes) == replace(asked, device="cpu")
 
 
+def test_a_cuda_graph_has_memory_of_its_own_beside_that_of_other_steps():
+    eager = job(width=10**6)
+    recorded = replace(eager, cuda_graph=True)
+    needed, more = memory(replace(eager, kept_bytes=0)), memory(replace(recorded, kept_bytes=0))
+    assert (more.activations, more.workspace) == (2 * needed.activations, 2 * needed.workspace)
+    assert more.total == needed.total + needed.activations + needed.workspace
+    for device_bytes in (more.total, 20 * GB):
+        assert memory(with_room(recorded, device_bytes)).total <= device_bytes
+    with pytest.raises(CapacityError, match=r"Train without a CUDA graph\.$"):
+        check_fits(recorded, needed.total)
+    several = smallest(recorded, needed.total)
+    assert (several.num_processes, several.cuda_graph) == (2, False)
+
+
 def test_none_holds_what_every_process_must_have():
     assert smallest(job(), 10**9) is None
 

@@ -223,7 +223,7 @@ def test_values_change_the_answer_and_the_last_one_of_an_item_counts(titled):
 
 
 def test_what_recommend_cannot_answer_is_one_sentence(titled, folder):
-    with pytest.raises(DataError, match=r"no id and no title matches 'Hobitt'\. Nearest: The Hobbit"):
+    with pytest.raises(DataError, match=r"has the id or the title 'Hobitt'\. Nearest: The Hobbit"):
         titled.recommend(["Hobitt"])
     assert Model.load(folder / "titled-run").recommend(["i0"]) == titled.recommend(["i0"])
 

@@ -92,7 +92,7 @@ MISTAKES = {
         OptionError,
         r'that the network reads \(age, items, country\); got "contry"\. Did you mean "country"',
     ),
-    "an unknown category": ({"country": "XX"}, DataError, r"no id and no title matches 'XX'\. .* such as '0'"),
+    "an unknown category": ({"country": "XX"}, DataError, r"has the id or the title 'XX'\. .* such as '0'"),
     "a category that is a number": ({"country": 3}, OptionError, r'field "country" takes ids or titles, each as text; got 3\. Write \'3\''),
     "a number too few": ({"age": 0.5}, OptionError, r'field "age" takes 2 numbers; got 1'),
     "a number in quotes": ({"age": ["0.5", 1]}, DataError, r'field "age" takes finite numbers that a float32 can hold; got \'0\.5\''),

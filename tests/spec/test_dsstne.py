@@ -183,12 +183,13 @@ def test_boosts_go_where_dsstne_applies_them(function, acts):
 
 def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
     towers = [hidden(Name=name, Source="In") for name in ("Query", "Item")]
-    last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"]}
+    last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"], "DeltaNorm": 2}
     found = layers_of(config(*towers, last=last, ErrorFunction="L2Hinge"))
     name = found[-1]["name"]
     assert found[-2] == {"name": f"{name} pooled", "kind": "pooling", "function": "cosine", "source": ["Query", "Item"]}
     assert found[-1]["source"] == f"{name} pooled"
     assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (True, "linear", "l2_hinge")
+    assert found[-1]["delta_norm"] == 2
 
 
 def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightless_output():

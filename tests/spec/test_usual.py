@@ -19,6 +19,13 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
 
 def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
     for has_validation in (True, False):
-        training = usual_training(has_validation)
+        training = usual_training(has_validation, 4096)
         assert (training.evaluation is not None, training.keep) == (has_validation, "best" if has_validation else "last")
         assert TrainingSpec.parse(training.to_json()) == training
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch"), [(0, 8), (1, 8), (255, 8), (256, 16), (1000, 32), (1024, 64), (4095, 128), (4096, 256), (10**9, 256)]
+)
+def test_an_epoch_of_few_examples_has_at_least_16_batches_of_8_or_more(examples, batch):
+    assert usual_training(True, examples).batch_size == batch

@@ -12,7 +12,6 @@ from widenet.report.write import write_report
 from widenet.runs import Model, training
 from widenet.runs import train as run
 from widenet.training import arithmetic
-from widenet.training.machine import machine
 from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
@@ -25,14 +24,23 @@ def data(tmp_path_factory):
 
 
 def test_bits_move_only_with_the_version_of_the_arithmetic(data, tmp_path):
-    """Where bits are not known of this processor and torch, nothing can be told; the values are of one of each."""
-    known = GOLDEN[str(arithmetic.ARITHMETIC)]
-    processor, compiler = machine(data, torch.device("cpu"))["device"], "Numba" if is_compiled("cpu") else "torch alone"
-    here = f"{processor}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, {compiler}"
+    """Matrix products round as the processor's kind and caches have the library cut them: the values are of one processor and torch."""
+    known, here = GOLDEN[str(arithmetic.ARITHMETIC)], _here()
+    if here not in known:
+        pytest.skip(f"no golden values for {here}")
     models = {name: run(network, {**values, "epochs": 1}, data, tmp_path / name) for name, (network, values) in SETTINGS.items()}
     found = {name: model.fingerprint()[:16] for name, model in models.items()}
     remedy = "Raise ARITHMETIC, list the change in the changelog as Changed, and write this under the new version in golden.json"
-    assert found == known.get(here, found), f"{remedy}: {json.dumps({here: found}, indent=2)}"
+    assert found == known.get(here), f"{remedy}: {json.dumps({here: found}, indent=2)}"
+
+
+def _here() -> str:
+    """What the bits of a training on the CPU depend on, besides the arithmetic."""
+    lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines()]
+    facts = {name.strip(): value.strip() for name, _, value in lines}
+    processor = ", ".join(f"{name} {facts.get(name, 'unknown')}" for name in ("vendor_id", "cpu family", "model", "stepping", "cache size"))
+    compiler = "Numba" if is_compiled("cpu") else "torch alone"
+    return f"{processor}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, {compiler}"
 
 
 @pytest.fixture

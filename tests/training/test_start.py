@@ -96,7 +96,8 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
     for key, factors in net.damping.items():
         expected = [old.damping[key][OLD.index(one)] if one in OLD else fresh.damping[key][row] for row, one in enumerate(ids)]
         assert torch.equal(factors, torch.stack(expected))
-    lost = f"{len(set(ids) - set(OLD))} are new, and {len(set(OLD) - set(ids))} of that run are no more."
+    new, gone = len(set(ids) - set(OLD)), len(set(OLD) - set(ids))
+    lost = f"{new} are new{f' and {gone} of its features are gone' if gone else ''}."
     kept = f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with what they had there; '
     assert said == ([] if catalogue == "the same" else [kept + lost])
 

@@ -14,7 +14,8 @@ def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
-        typer.echo(f"  {field.name}: {field.width:,} {'numbers' if field.kind == 'dense' else 'features'}; {parts or 'dense'}")
+        what = f"{'number' if field.kind == 'dense' else 'feature'}{'s' * (field.width > 1)}"
+        typer.echo(f"  {field.name}: {field.width:,} {what}; {parts or 'dense'}")
     for fact, count in manifest.source.items() if made else ():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")

@@ -84,13 +84,15 @@ class Asked:
     delimiter: Annotated[str | None, Option(help="What separates the columns of CSV: up to 4 bytes, tab or space. Guessed.")] = None
     header: Annotated[bool | None, Option("--header/--no-header", help="Whether line 1 of CSV names the columns. Guessed.")] = None
     columns: Annotated[str | None, Option(help="Names for the columns of CSV without a header, such as user,item,value,time.")] = None
-    decimal: Annotated[str | None, Option(help="What stands before decimals in CSV: a point or a comma. A point.")] = None
+    decimal: Annotated[str | None, Option(help="What stands before decimals in CSV: a comma, or a point, which is meant if not given.")] = (
+        None
+    )
     skip_bad_lines: Annotated[int, Option(metavar="N", help="Leave out up to N lines that break a rule.")] = 0
     field: Annotated[str, Option(help="Name of the dataset's field.")] = "items"
     name: Annotated[str | None, Option(help="Name of the dataset; that of the first source if not given.")] = None
     memory: Annotated[
         str | None,
-        Option(help="What the whole process may take, such as 8GB; beyond it, disk is used. A quarter of what is left."),
+        Option(help="What the whole process may take, such as 8GB; beyond it, disk is used. A quarter of what is left, if not given."),
     ] = None
 
     def options(self, report: IngestReport) -> "Options":

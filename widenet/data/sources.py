@@ -130,13 +130,15 @@ class Sources:
                 numbers.add(number)
                 first = first or f"{source.name}: line {number}: {rule}"
                 if num_skipped + len(numbers) > most:
-                    raise DataError(f"{first} More than {most:,} lines are bad: mend them, or raise --skip-bad-lines.")
+                    raise DataError(
+                        f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: mend them, or raise --skip-bad-lines."
+                    )
             if numbers:
                 num_skipped += len(numbers)
                 copy = source.file.without(numbers, folder / f"{folder.name}-{place}")
                 self._read[place] = (replace(source, file=copy), columns)
         if first:
-            say(f"skipped {num_skipped:,} bad lines; the first: {first}")
+            say(f"skipped {num_skipped:,} bad line{'s' * (num_skipped > 1)}; the first: {first}")
         return num_skipped
 
 

@@ -106,7 +106,8 @@ class Vocabulary:
             return found
         near = self._nearest(text)
         remedy = f" Nearest: {'; '.join(near)}." if near else f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
-        raise DataError(f"{self.path.name}: no id and no title matches {text!r}.{remedy}")
+        field = self.path.name.partition(".")[0]
+        raise DataError(f'no feature of the field "{field}" has the id or the title {text!r}.{remedy}')
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:
         found: list[int] = []

@@ -54,6 +54,12 @@ class FoldedLayer:
         """The names of the layers that it takes its input from, and of those that it adds."""
         return [*self.weights, *(name for name in (self.pooled, self.taken) if name), *self.skip]
 
+    def call_source(self, before: str, after: str) -> None:
+        """Take a source by another name."""
+        self.weights = {after if name == before else name: weight for name, weight in self.weights.items()}
+        self.skip = [after if name == before else name for name in self.skip]
+        self.pooled, self.taken = (after if name == before else name for name in (self.pooled, self.taken))
+
     def add_weight(self, source: str, weight: np.ndarray) -> None:
         """Weights from a source, which may come twice."""
         self.weights[source] = self.weights[source] + weight if source in self.weights else weight

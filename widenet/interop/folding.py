@@ -29,6 +29,9 @@ from widenet.interop.operations import (
 )
 from widenet.plan.binding import Width
 
+_ALL_POSITIONS = 2**31 - 1
+"""The largest number that a document may say."""
+
 
 def folded(where: str, operations: Operations) -> Imported:
     """The network of some operations; raises DataError that names every operation without a counterpart."""
@@ -202,7 +205,13 @@ class _Folding:
         return layer
 
     def _taking(self, name: str, layer: FoldedLayer) -> FoldedLayer:
-        """An output that takes the units of a layer that cannot be one."""
+        """An output that takes the units of a layer that cannot be one, and the name if the layer has it."""
+        if layer.name == _plain(name):
+            inside = self._unique(f"{name} inside")
+            for user in self._layers():
+                user.call_source(layer.name, inside)
+            self.names.remove(layer.name)
+            layer.name = inside
         taking = FoldedLayer(self._unique(name), layer.shape, taken=layer.name)
         self.values[f"{name} as an output"] = [Piece(taking)]
         return taking
@@ -311,7 +320,7 @@ def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:
     more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
     if prod(layer.shape[1:]) > 1:
         more["shape"] = list(layer.shape)
-    if given.is_sequence and given.last is not None:
-        more["last"] = given.last
+    if given.is_sequence:
+        more["last"] = given.last or _ALL_POSITIONS
     found.layers.append({"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more})
     found.fields[layer.name] = Width(prod(layer.shape), "sequence" if given.is_sequence else "sparse" if given.is_sparse else "dense")

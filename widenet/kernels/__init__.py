@@ -1,6 +1,7 @@
 """The few hot operations: what lies between the vendor's matrix products."""
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient
+from widenet.kernels.cut import cut
 from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.kernels.order import stable_sort
 from widenet.kernels.pages import roomy
@@ -10,6 +11,7 @@ __all__ = [
     "RowGradient",
     "RunningTopK",
     "Touched",
+    "cut",
     "exact_sum",
     "gather_sum",
     "roomy",

@@ -72,7 +72,9 @@ def compiled_steps(element: Element, num_states: int) -> CompiledSteps | None:
         return None
     from numba.extending import register_jitable
 
-    advance: Any = register_jitable(named_for(_advance(register_jitable(element), num_states), getsource(element), str(num_states)))
+    advance: Any = register_jitable(inline="always")(
+        named_for(_advance(register_jitable(element), num_states), getsource(element), str(num_states))
+    )
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
     tile = compile_for(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
     rows = compile_for(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
@@ -91,21 +93,23 @@ def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
 
 
 def _advance(element: Any, num_states: int) -> Callable[..., None]:
-    """One step of a row of numbers, in place."""
+    """One step of a row of numbers, in place. Arrays are whole, for a view of a row would be counted in and out, which takes as long."""
 
-    def advance(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, fade: Any, penalties: Any, constants: Any) -> None:
+    def advance(
+        row: Any, weight_RH: Any, gradient_H: Any, first_RH: Any, second_RH: Any, fade: Any, penalties: Any, constants: Any
+    ) -> None:
         scale, l2, l1, keep, zero, one = penalties
-        for n in range(len(weight_N)):
-            weight, gradient = weight_N[n], scale * gradient_N[n]
+        for h in range(len(gradient_H)):
+            weight, gradient = weight_RH[row, h], scale * gradient_H[h]
             sign = (one if weight > zero else zero) - (one if weight < zero else zero)
             gradient = gradient + (l2 * weight if l2 > zero else zero) + l1 * sign
-            first = fade * first_N[n] if num_states > 0 else zero
-            second = fade * second_N[n] if num_states > 1 else zero
-            weight_N[n], first, second = element(keep * weight, gradient, first, second, constants)
+            first = fade * first_RH[row, h] if num_states > 0 else zero
+            second = fade * second_RH[row, h] if num_states > 1 else zero
+            weight_RH[row, h], first, second = element(keep * weight, gradient, first, second, constants)
             if num_states > 0:
-                first_N[n] = first
+                first_RH[row, h] = first
             if num_states > 1:
-                second_N[n] = second
+                second_RH[row, h] = second
 
     return advance
 
@@ -114,7 +118,9 @@ def _tile(advance: Any) -> Callable[..., None]:
     """See `CompiledSteps.tile`."""
 
     def tile(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any) -> None:
-        advance(weight_N, gradient_N, first_N, second_N, penalties[5], penalties, constants)
+        whole, row = (1, len(weight_N)), np.uint64(0)
+        weight_1N, first_1N, second_1N = weight_N.reshape(whole), first_N.reshape(whole), second_N.reshape(whole)
+        advance(row, weight_1N, gradient_N, first_1N, second_1N, penalties[5], penalties, constants)
 
     return tile
 
@@ -171,8 +177,9 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
         constants: Any,
     ) -> None:
         gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
+        scale, l2, l1, keep, zero, one = penalties
         for u in range(len(rows_U)):
-            row = rows_U[u]
+            row = np.uint64(rows_U[u])  # without a sign, so that nobody asks whether it counts from the end
             if u + _ROWS_AHEAD < len(rows_U):
                 later = rows_U[u + _ROWS_AHEAD]
                 for h in range(0, len(gradient_H), _CACHE_LINE):
@@ -181,16 +188,17 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
                         _fetch(first_RH, later, h)
                     if num_states > 1:
                         _fetch(second_RH, later, h)
-            gradient_H[:] = penalties[4]
+            for h in range(len(gradient_H)):
+                gradient_H[h] = zero
             for z in range(indptr[u], indptr[u + 1]):
-                example_H = gradient_EH[examples_Z[z]]
+                example = np.uint64(examples_Z[z])
                 if len(values_Z):
                     value = values_Z[z]
                     for h in range(len(gradient_H)):
-                        gradient_H[h] += value * example_H[h]
+                        gradient_H[h] += value * gradient_EH[example, h]
                 else:
                     for h in range(len(gradient_H)):
-                        gradient_H[h] += example_H[h]
-            advance(weight_RH[row], gradient_H, first_RH[row], second_RH[row], fade_U[u], penalties, constants)
+                        gradient_H[h] += gradient_EH[example, h]
+            advance(row, weight_RH, gradient_H, first_RH, second_RH, fade_U[u], (scale, l2, l1, keep, zero, one), constants)
 
     return rows

@@ -87,7 +87,7 @@ def placed(prepared: Prepared, weights_E: Tensor | None, place: Place) -> tuple[
 
     def entries(part: ByUnit) -> ByUnit:
         examples_Z, units_Z = place(part.examples_Z, 0), place(part.units_Z, _BEYOND)
-        return ByUnit(examples_Z, units_Z, place(part.values_or_ones(), 0), part.host_Z)
+        return ByUnit(examples_Z, units_Z, place(part.values_or_ones(), 0), part.host_Z[:0])
 
     def targets(asked: object) -> Targets:
         assert isinstance(asked, Targets)

@@ -5,26 +5,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import stable_sort
+from widenet.kernels import cut, stable_sort
 from widenet.plan.shards import Shards
-from widenet.sparse import SparseBatch, indptr_of
+from widenet.sparse import SparseBatch
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
     """The batch cut by units: for every shard its entries, in storage order, with units counted from the shard's start."""
-    starts = torch.tensor([shards.start(shard) for shard in range(1, shards.count)], dtype=batch.indices.dtype, device=batch.indices.device)
-    shard_Z = torch.bucketize(batch.indices, starts, right=True)
-    order_Z = stable_sort(shard_Z)[1]
-    num = batch.num_examples
-    counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=shards.count * num)
-    bounds = indptr_of(counts)
+    bounds, units_Z, order_Z = cut(batch, [shards.start(shard) for shard in range(shards.count)])
+    values_Z = None if batch.values is None else batch.values[order_Z]
+    num, parts = batch.num_examples, []
     edges = bounds[:: max(num, 1)].tolist() if num else [0] * (shards.count + 1)
-    parts = []
     for shard in range(shards.count):
-        chosen = order_Z[edges[shard] : edges[shard + 1]]
-        values = None if batch.values is None else batch.values[chosen]
+        span = slice(edges[shard], edges[shard + 1])
         indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
-        parts.append(SparseBatch(indptr, batch.indices[chosen] - shards.start(shard), values))
+        parts.append(SparseBatch(indptr, units_Z[span], None if values_Z is None else values_Z[span]))
     return parts
 
 

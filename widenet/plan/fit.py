@@ -27,7 +27,8 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
     for num_shards in [job.training.shards, *more]:
         training = job.training.model_copy(update={"shards": num_shards})
         for num_processes in divisors_of(num_shards):
-            candidate = with_room(replace(job, training=training, num_processes=num_processes), device_bytes)
+            recorded = job.cuda_graph and num_processes == 1
+            candidate = with_room(replace(job, training=training, num_processes=num_processes, cuda_graph=recorded), device_bytes)
             if memory(candidate).total <= device_bytes:
                 return candidate
     return None
@@ -69,6 +70,9 @@ def mostly(needed: Memory) -> str:
 
 
 def _remedy(job: Job, device_bytes: int) -> str:
+    eager = with_room(replace(job, cuda_graph=False), device_bytes)
+    if job.cuda_graph and memory(eager).total <= device_bytes:
+        return "Train without a CUDA graph."
     fitting = smallest(job, device_bytes)
     if fitting is None:
         return f"{_cheaper(job)}: no number of devices up to {MOST_SHARDS} holds it."

@@ -39,7 +39,7 @@ def documents(network: object, training: object, dataset: Dataset, kept: Path | 
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     asked = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
-    return network_spec, usual_training(len(asked) == 1 and bool(asked[0].num_entries.get("validation")))
+    return network_spec, usual_training(len(asked) == 1 and bool(asked[0].num_entries.get("validation")), dataset.num_examples)
 
 
 def _usual_network(dataset: Dataset) -> NetworkSpec:

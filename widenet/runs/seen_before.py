@@ -1,6 +1,7 @@
 """What a run has trained on of what a dataset holds out; so too the runs with whose weights it began."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
@@ -22,27 +23,36 @@ def held_of(run: RunDirectory, data: Dataset) -> Held:
 def seen_before(run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
     """A sentence where a run, or one with whose weights it began, was trained on something that a dataset holds out; none otherwise.
 
-    examples: the digest of the run's own examples; None where it has none. Where the dataset of a training is gone or another by now,
-    the sentence says that nobody can tell.
+    examples: the digest of the run's own examples; None where it has none. Where the dataset of a training, or the run itself, is gone
+    or another by now, the sentence says that nobody can tell. Of dense fields nothing is held out.
     """
+    held = [(field, part) for field, part in held if data.field(field).kind != "dense"]
+    if not held:
+        return []
     found = [] if examples is None else _said(str(run.path), run, examples, data, held)
-    for each, its_examples in _starts(run):
-        found += _said(f"{each.path}, with whose weights {run.path} began,", each, its_examples, data, held)
+    for path, start in _starts(run):
+        if start is None:
+            gone = f"{path}, with whose weights {run.path} began, is not at hand"
+            found.append(f"{gone}: what {data.path} holds out may have been trained on.")
+            continue
+        each, its_examples = start
+        if its_examples is not None:
+            found += _said(f"{path}, with whose weights {run.path} began,", each, its_examples, data, held)
     return found
 
 
-def _starts(run: RunDirectory) -> Iterator[tuple[RunDirectory, object]]:
-    """The runs with whose weights a run began, each with the digest of its examples, as far back as they are there."""
+def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, object] | None]]:
+    """Where the runs are with whose weights a run began, each with the digest of its examples; the last is None if it is gone."""
     seen = {run.path.resolve()}
-    while run.start is not None and run.start not in seen:
-        seen.add(run.start)
+    while (path := run.start) is not None and path not in seen:
+        seen.add(path)
         try:
-            run = RunDirectory.open(run.start)
-            examples = Checkpoint.open(run.path / "model").facts.get("examples")
+            run = RunDirectory.open(path)
+            examples = Checkpoint.open(path / "model").facts.get("examples")
         except (WidenetError, OSError):
+            yield path, None
             return
-        if examples is not None:
-            yield run, examples
+        yield path, (run, examples)
 
 
 def _said(name: str, run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:

@@ -40,7 +40,8 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     for name, origin in known.items():
         num_known = int((origin >= 0).sum())
         if num_known < len(origin) or before.fields[name].width > num_known:
-            rest = f"{len(origin) - num_known:,} are new, and {before.fields[name].width - num_known:,} of that run are no more"
+            counts = {"are new": len(origin) - num_known, "of its features are gone": before.fields[name].width - num_known}
+            rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
             say(f'{run.start}: {num_known:,} features of field "{name}" begin with what they had there; {rest}.')
 
 
@@ -87,7 +88,7 @@ def _field_of(spec: NetworkSpec, weight: Weight) -> str:
 
 def _input_field(spec: NetworkSpec, weight: Weight) -> str:
     """The field of the sparse input that a weight meets."""
-    met = spec.layer(str(weight.input))
+    met = None if weight.input is None else spec.layer(weight.input)
     assert isinstance(met, InputLayer)
     return met.field
 

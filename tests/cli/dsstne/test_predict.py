@@ -10,6 +10,7 @@ import pytest
 from tests.cli.dsstne.test_train import PREDICT, TRAIN, write_project
 from tests.cli.test_processes import TORCHRUN, ended, started
 from widenet.interop.dsstne import predict
+from widenet.plan.tiles import SEARCHED_CELLS
 from widenet.predict import rows, top_k
 
 logits = top_k.Tiles.logits
@@ -66,7 +67,7 @@ def test_two_processes_train_and_predict_what_one_does(how, place):
 @pytest.mark.usefixtures("place")
 def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
     monkeypatch.setattr(predict, "_VALUES_A_BLOCK", 1)
-    monkeypatch.setitem(top_k._TILE_CELLS, "cpu", 1)
+    monkeypatch.setitem(SEARCHED_CELLS, "cpu", 1)
     monkeypatch.setattr(rows, "_RECOMMENDATIONS_A_BLOCK", 1)
     met = []
     monkeypatch.setattr(top_k.Tiles, "logits", lambda self, *tile: met.append(logits(self, *tile)) or met[-1])

@@ -60,7 +60,7 @@ SOURCES = {
     'beyond float32': ("a.csv", RATED.format("1e39"), "--value rating", 'line 2: column "rating" must be a number; got "1e39". Fix or remove the row.'),
     'no number': ("a.csv", RATED.format(""), "--value rating", 'line 2: column "rating" must be a number. Fix or remove the row.'),
     'no time': ("a.csv", "user,item,at\nu1,1,yesterday\n", "--time at", 'line 2: column "at" must be a number or a timestamp; got "yesterday". Fix or remove the row.'),
-    'more bad lines than may be skipped': ("a.csv", RATED.format("x") + "u2,1,y\nu3,1,1\n", "--value rating --skip-bad-lines 1", 'line 2: column "rating" must be a number; got "x". Fix or remove the row. More than 1 lines are bad: mend them, or raise --skip-bad-lines.'),
+    'more bad lines than may be skipped': ("a.csv", RATED.format("x") + "u2,1,y\nu3,1,1\n", "--value rating --skip-bad-lines 1", 'line 2: column "rating" must be a number; got "x". Fix or remove the row. More than 1 line is bad: mend them, or raise --skip-bad-lines.'),
     'a column that is not there': ("a.csv", "user,item\nu1,1\n", "--user usr", 'column "usr" does not exist; it has user, item. Did you mean "user"? Choose with --user.'),
     'one column for two roles': ("a.csv", "user,item\nu1,1\n", "--item user", 'column "user" cannot be both user and item. Name another with --item.'),
     'too few names': ("a.csv", "u1,1,5\n", "--columns user,item", 'line 1: must have the columns user, item; got 3. Correct --columns.'),

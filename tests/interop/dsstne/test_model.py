@@ -285,6 +285,10 @@ def broken(path, layers, change):
         (lambda file: file.delncattr("layers"), "must hold a trained network; attribute 'layers' is missing."),
         (lambda file: file.delncattr("layer1_name"), "attribute 'layer1_name' must be a text; it is missing."),
         (lambda file: file.setncattr("layer1_name", "Input"), "the names of layers must differ; 'Input' stands twice."),
+        (
+            lambda file: file.setncattr("layer1_dimensions", np.uint32(5)),
+            "attribute 'layer1_dimensions' must be a whole number from 1 to 4; got 5.",
+        ),
         (lambda file: file.setncattr("layer1_kind", np.uint32(4)), "attribute 'layer1_kind' must be a code below 4; got 4."),
         (lambda file: file.setncattr("layer1_activation", np.uint32(13)), "attribute 'layer1_activation' must be a code below 13; got 13."),
         (lambda file: file.setncattr("layer1_Nx", np.uint32(5)), "variable 'weight0_bias' must hold 5 numbers; its shape is [6]."),
@@ -320,3 +324,14 @@ def test_weights_that_no_memory_holds_are_refused_before_they_are_read(tmp_path,
     write_model(tmp_path / "x.nc", layers, connected(1, layers))
     with pytest.raises(DataError, match=r"variable 'weight0_weights' holds 60 values, for which 400 B of free memory are too few"):
         import_model(tmp_path / "x.nc", tmp_path / "run")
+
+
+def test_a_sparse_input_of_several_dimensions_is_flat(tmp_path):
+    layers = autoencoder()
+    layers[0]["more"] = {"Ny": 5, "dimensions": 2}
+    layers[0]["units"] = 2
+    connections = connected(1, autoencoder())
+    model = import_model(write_model(tmp_path / "x.nc", layers, connections), tmp_path / "run")
+    rows = random_rows(2, 3, 10)
+    truth = forward(autoencoder(), connections, {"Input": rows})["Output"]
+    np.testing.assert_allclose(scores(model, {"Input": rows}), truth, rtol=2e-5, atol=2e-6)

@@ -111,12 +111,12 @@ def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch)
     export_model(model, tmp_path / "whole.nc")
     fetched, fetch = [], LocalExchange.fetch
     monkeypatch.setattr(LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given))
-    monkeypatch.setattr(connections, "_NUMBERS_A_BLOCK", 11)
+    monkeypatch.setattr(connections, "_NUMBERS_A_BLOCK", 5)
     export_model(model, tmp_path / "small.nc")
     with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
         assert set(whole) == set(small)
         assert all(np.array_equal(whole[name][()], small[name][()]) for name in whole)
-    assert max(fetched) <= 11
+    assert max(fetched) <= 5
 
 
 def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):

@@ -1,11 +1,17 @@
 """A step of training a DSSTNE network, against DSSTNE's formulas written out in float64."""
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from tests.interop.dsstne.files import dense_set, sparse_set
 from tests.model.twin import CPU, Real, dense, entries_of, random_batch, snapshot, sparse
+from widenet.data.dataset import Dataset
+from widenet.interop.dsstne.data import import_data
+from widenet.interop.dsstne.train import network_of
 
 P, BETA, DROP, NOISE, ALPHA, L2, L1 = 0.2, 0.05, 0.4, 0.3, 0.5, 0.01, 0.002
 MARGIN = {"oneTarget": 0.6, "zeroTarget": 0.4, "oneScale": 1.5, "zeroScale": 0.7}
@@ -150,3 +156,13 @@ def test_a_step_is_the_one_that_dsstnes_formulas_give(hidden, function, output, 
         largest = (expected[key] - before[key]).abs().max().item()
         assert largest > 0
         torch.testing.assert_close(after, expected[key], rtol=0, atol=1e-5 * max(largest, 0.1), msg=lambda text, key=key: f"{key}: {text}")
+
+
+@pytest.mark.parametrize(("flags", "shape"), [(["Sparse"], None), ([], (1, 2, 4))])
+def test_a_dense_input_has_the_dimensions_of_its_data_and_a_sparse_one_is_flat(flags, shape, netcdf, tmp_path):
+    rows = [[1, 5], [7]]
+    given = sparse_set(0, "in", rows, sides=(4, 2)) if flags else dense_set(0, "in", np.ones((2, 8)), sides=(4, 2))
+    import_data([netcdf("x.nc", given, sparse_set(1, "out", rows))], tmp_path / "data", targets=["out"])
+    layers = [{"DataSet": "in", "N": "auto"}, {"N": 3}, {"DataSet": "out", "N": "auto"}]
+    network, _ = network_of({"Layers": layers}, Path("config.json"), Dataset.open(tmp_path / "data").manifest)
+    assert network.inputs[0].shape == shape

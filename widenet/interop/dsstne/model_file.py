@@ -159,19 +159,18 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
     kind, form = file.choice(f"{prefix}kind", LAYER_KINDS), file.choice(f"{prefix}type", TYPES, "FullyConnected")
     attributes = file.whole(f"{prefix}attributes", default=0)
     sides = tuple(file.whole(f"{prefix}{side}", least=1, default=1) for side in SIDES)
-    sides = sides[
-        : file.whole(f"{prefix}dimensions", least=1, default=1 + max(place for place in range(4) if place == 0 or sides[place] > 1))
-    ]
+    told = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
+    sides = sides[: file.whole(f"{prefix}dimensions", least=1, default=told, most=len(SIDES))]
     layer: dict[str, Any] = {"Name": file.text(f"{prefix}name"), "Kind": kind, "Type": form, "Sparse": bool(attributes & SPARSE)}
     if kind in ("Input", "Output"):
         layer["DataSet"] = file.text(f"{prefix}dataSet", "") or layer["Name"]
     layer["pDropout"] = file.number(f"{prefix}pDropout", 0.0)
     if kind == "Input":
-        return layer | {"N": list(sides)}, sides
+        return layer | {"N": [prod(sides)] if layer["Sparse"] else list(sides)}, sides
     for key, name in (("Source", "source"), ("Skip", "skip")):
         layer[key] = [file.text(f"{prefix}{name}{number}") for number in range(file.whole(f"{prefix}{name}s", default=0))]
     if form != "FullyConnected":
-        axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1)
+        axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1, most=3)
         layer["Kernel"] = [file.whole(f"{prefix}kernel{axis}", least=1) for axis in "XYZ"[:axes]]
         layer["KernelStride"] = [file.whole(f"{prefix}kernelStride{axis}", least=1) for axis in "XYZ"[:axes]]
     if form == "Pooling":

@@ -31,6 +31,8 @@ _DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueE
 """What the library raises of a damaged file; ValueError of names that are no UTF-8."""
 _LITTLE_BYTES = 2**28
 """So many are read without a look at the memory that is free."""
+_FIRST_BYTES = 4096
+"""More than NetCDF writes when it makes a file."""
 
 
 def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
@@ -59,13 +61,13 @@ class NetcdfFile:
         except _DAMAGE as error:
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {AGAIN}") from error
 
-    def whole(self, name: str, least: int = 0, default: int | None = None) -> int:
-        """A whole number of at least `least`; the default where it is missing, if there is one."""
+    def whole(self, name: str, least: int = 0, default: int | None = None, most: float = np.inf) -> int:
+        """A whole number of at least `least` and at most `most`; the default where it is missing, if there is one."""
         if default is not None and not self.has(name):
             return default
-        rule = f"a whole number of at least {least}"
+        rule = f"a whole number of at least {least}" if most == np.inf else f"a whole number from {least} to {most}"
         found = self._attribute(name, rule)
-        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or found < least:
+        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or not least <= found <= most:
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {found}. {AGAIN}")
         return int(found)
 

@@ -147,7 +147,7 @@ def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
         raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check the path.")
     paths = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
     for path in paths:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", newline="\n") as file:
             try:
                 for line in file:
                     sample, tab, rest = line.rstrip("\r\n").partition("\t")

@@ -106,8 +106,9 @@ def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset
 
 
 def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """The same network, its inputs of "auto" units given the dimensions of their data sets where those have several."""
-    sets: Any = manifest.source.get(FACTS) or {}
+    """The same network, its dense inputs given the dimensions of their data sets where those have several."""
+    known: Any = manifest.source.get(FACTS) or {}
+    sets = {name: facts for name, facts in known.items() if name in manifest.fields and manifest.fields[name].kind == "dense"}
     found = lowered(values, "network")
     layers = found["layers"] if isinstance(found["layers"], list) else [found["layers"]]
     spelled = []

@@ -141,9 +141,9 @@ def _asked(found: Settings, name: str, units: int | str, activation: Any, whole:
 def _output_in_two(found: Settings, form: str, spoken: dict[str, Any], whole: Whole) -> list[dict[str, Any]]:
     """A layer that gives bare units, and an output that takes them as they are; of what pools DSSTNE computes no activation."""
     name, activation = spoken["name"], "linear" if form == "pooling" else _activation(found, whole)
-    units = "auto" if form == "convolution" else _units(found)
+    units, own = "auto" if form == "convolution" else _units(found), dict[str, float]()
     if form == "pooling":
-        before = {"name": f"{name} pooled"} | _pooling(found, whole)
+        before, own = {"name": f"{name} pooled"} | _pooling(found, whole), _limit(found, "DeltaNorm", "delta_norm")
     elif form == "convolution":
         before = {"name": f"{name} convolved"} | _convolution(found) | _bare(found, whole)
     else:
@@ -151,7 +151,7 @@ def _output_in_two(found: Settings, form: str, spoken: dict[str, Any], whole: Wh
             raise found.wrong("N", "of an output with Skip must be a number")
         before = {"name": f"{name} summed", "units": units} | _bare(found, whole)
     taken = {"source": before["name"], "bias": False, "weightless": True}
-    return [spoken | before, _asked(found, name, units, activation, whole) | taken]
+    return [spoken | before, _asked(found, name, units, activation, whole) | own | taken]
 
 
 def _bare(found: Settings, whole: Whole) -> dict[str, Any]:
@@ -255,15 +255,19 @@ def _learnt(found: Settings, whole: Whole) -> dict[str, Any]:
     spoken["initializer"] = _initializer(scheme, scale, whole.dialect)
     if given.number("Bias", 0):
         spoken["bias_start"] = given.number("Bias", 0)
-    for key, name in (("WeightNorm", "weight_norm"), ("DeltaNorm", "delta_norm")):
-        if found.number(key, 0, 0):
-            spoken[name] = found.number(key, 0)
+    spoken |= _limit(found, "WeightNorm", "weight_norm") | _limit(found, "DeltaNorm", "delta_norm")
     shared = found.raw("SharedWeights")
     if isinstance(shared, list) and len(shared) > 1:
         spoken["weights"] = [_share(each, f"{found.place}.SharedWeights[{number}]") for number, each in enumerate(shared)]
     elif shared:
         spoken["weights"] = _share(shared[0] if isinstance(shared, list) else shared, f"{found.place}.SharedWeights")
     return spoken
+
+
+def _limit(found: Settings, key: str, name: str) -> dict[str, float]:
+    """A largest length by its name here; 0 is none."""
+    length = found.number(key, 0, 0)
+    return {name: length} if length else {}
 
 
 def _share(given: Any, place: str) -> dict[str, Any]:
