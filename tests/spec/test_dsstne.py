@@ -390,3 +390,10 @@ def test_a_file_with_comments_is_read_as_it_is(tmp_path):
     path.write_text("// DSSTNE\n" + json.dumps(config())[:-3], "utf-8")
     with pytest.raises(DocumentError, match=r"config.json: line 2, column"):
         NetworkSpec.read(path)
+
+
+def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
+    shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
+    towers = [hidden(N=7), hidden(Name="G", N=7, Source="H"), hidden(Name="F", N=7, Source="G", SharedWeights=[shared])]
+    found = layers_of(config(*towers, last={"Skip": "G", "N": 7, "Source": "F"}))
+    assert found[3]["weights"] == {"layer": "Out summed", "layer_source": "F", "source": "G", "transposed": False}

@@ -25,8 +25,6 @@ with optional("h5py", "dsstne"):
     from widenet.interop.hdf5 import outside
 
 AGAIN = "Write the file again."
-_FIRST_BYTES = 4096
-"""More than NetCDF writes when it makes a file."""
 _DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """What the library raises of a damaged file; ValueError of names that are no UTF-8."""
 _LITTLE_BYTES = 2**28

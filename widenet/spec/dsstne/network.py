@@ -108,8 +108,19 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
         raise found.wrong("Layers", "must be a list of layers")
     at = f"{where}: Layers"
     spoken = [said for index, one in enumerate(layers) for said in layer(one, index, len(layers), f"{at}[{index}]", whole)]
+    _share_of_parts(spoken)
     network = {"name": found.text("Name"), "dialect": dialect, "layers": spoken}
     return Translation(network, _training(found), tuple(whole.notes))
+
+
+def _share_of_parts(layers: list[dict[str, Any]]) -> None:
+    """Let layers that share the weights of an output in two parts share those of the part that has them."""
+    parts = {layer["name"]: layer["source"] for layer in layers if layer.get("weightless")}
+    for layer in layers:
+        shared = layer.get("weights", [])
+        for each in shared if isinstance(shared, list) else [shared]:
+            if each.get("layer") in parts:
+                each["layer"] = parts[each["layer"]]
 
 
 def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
