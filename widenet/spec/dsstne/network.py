@@ -115,9 +115,9 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
 
 def _share_of_parts(layers: list[dict[str, Any]]) -> None:
     """Let layers that share the weights of an output in two parts share those of the part that has them."""
-    parts = {layer["name"]: layer["source"] for layer in layers if layer.get("weightless")}
-    for layer in layers:
-        shared = layer.get("weights", [])
+    parts = {one["name"]: one["source"] for one in layers if one.get("weightless")}
+    for one in layers:
+        shared = one.get("weights", [])
         for each in shared if isinstance(shared, list) else [shared]:
             if each.get("layer") in parts:
                 each["layer"] = parts[each["layer"]]
