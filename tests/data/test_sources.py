@@ -275,3 +275,18 @@ def test_bad_lines_are_skipped_in_every_kind_of_text(tmp_path, source, digest, n
 def test_a_bad_line_of_sessions_does_not_rename_the_others(tmp_path, source):
     ingest(source("a.sessions", b"x\n\xff\ny\n"), tmp_path / "ds", skip_bad_lines=1)
     assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("option", [{"decimal": ","}, {"delimiter": ";"}, {"header": False}, {"columns": ["user", "item", "value"]}])
+def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
+    (tmp_path / "lines.jsonl").write_text(JSON)
+    with pytest.raises(OptionError, match=f"--{next(iter(option))} is for CSV; what is read is JSON lines. Remove it, or say --format csv"):
+        ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_is_said_of_csv_holds_for_the_csv_among_other_sources(tmp_path):
+    (tmp_path / "table.parquet").write_bytes(parquet())
+    (tmp_path / "rows.csv").write_text("user;item;value\n7;1;2,5\n")
+    made = ingest(tmp_path / "table.parquet", tmp_path / "data", heldout=tmp_path / "rows.csv", value="value", decimal=",")
+    assert made.num_examples == len(BY_USER) + 1

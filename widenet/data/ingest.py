@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol
 from widenet.arguments import typed
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.formats.memory import is_table
+from widenet.data.formats.source import Source
 from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import SideTables
 from widenet.data.silence import in_silence
-from widenet.data.sources import Sources, opened
+from widenet.data.sources import Sources, check_said, opened
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
@@ -111,10 +112,12 @@ class _Work:
 
     def _read(self, tables: Tables, scratch: Path) -> dict[Part, Sources]:
         """Open the sources of each part, read their names and check every row."""
-        options, read = self._options, dict[Part, Sources]()
+        options, found = self._options, dict[Part, list[Source]]()
         for part, given in self._given.items():
             (folder := scratch / f"sources-{part}").mkdir()
-            read[part] = Sources(opened(given, options.reading, folder), options.roles)
+            found[part] = opened(given, options.reading, folder)
+        check_said(options.reading, [source for sources in found.values() for source in sources])
+        read = {part: Sources(sources, options.roles) for part, sources in found.items()}
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
                 self._say(line)

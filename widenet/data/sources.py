@@ -11,6 +11,7 @@ import duckdb
 
 from widenet.data.formats import memory, sql, table
 from widenet.data.formats.columns import Columns, chosen, listed
+from widenet.data.formats.csv import Csv
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
 from widenet.errors import DataError, OptionError
@@ -165,7 +166,16 @@ def opened_one(given: Any, reading: Reading, folder: Path) -> Source:
     source, *others = opened([given], reading, folder)
     if others:
         raise OptionError(f"{given} must mean one file; it means {len(others) + 1:,}. Name one.")
+    check_said(reading, [source])
     return source
+
+
+def check_said(reading: Reading, sources: Sequence[Source]) -> None:
+    """Raise OptionError where something is said of CSV, and none of the sources is."""
+    if reading.said_of_csv and not any(isinstance(source, Csv) for source in sources):
+        kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
+        remedy = f"Remove it, or say {reading.option('format')} csv."
+        raise OptionError(f"{reading.said_of_csv[0]} is for CSV; what is read is {kinds}. {remedy}")
 
 
 def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:

@@ -92,8 +92,12 @@ class Reading:
     @property
     def said(self) -> list[str]:
         """The options that were given."""
-        given: dict[str, object] = {"format": self.format, "delimiter": self.delimiter, "header": self.has_header}
-        given |= {"columns": self.columns, "decimal": self.decimal}
+        return ([] if self.format is None else [self.option("format")]) + self.said_of_csv
+
+    @property
+    def said_of_csv(self) -> list[str]:
+        """Those of them that only CSV has."""
+        given = {"delimiter": self.delimiter, "header": self.has_header, "columns": self.columns, "decimal": self.decimal}
         return [self.option(name) for name, value in given.items() if value is not None]
 
     def option(self, name: str) -> str:
