@@ -92,6 +92,11 @@ def test_a_dataset_gives_widths_and_entries(plan, world):
         (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items=9_".'),
         (["--width", "items=9", "--device-memory", "much"], "--device-memory must be an amount of bytes above 0, such as 141GB;"),
         (["--width", "items=9", "--processes", "3"], "the number of processes must divide the 2 shards; got 3. Use one of 1, 2."),
+        (["--width", "items=9", "--cuda-graph"], "A CUDA graph of a training's steps is asked for, but it does not run on a CUDA device."),
+        (
+            ["--width", "items=9", "--device", "cuda", "--processes", "2", "--cuda-graph"],
+            "A CUDA graph of a training's steps is asked for, but it runs in several processes.",
+        ),
         (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
     ],
 )

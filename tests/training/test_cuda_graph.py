@@ -32,8 +32,8 @@ def job(layers, training=(), **more):
 
 
 REFUSED = {
-    "it does not run on a CUDA device": ([INPUT, TASTE, OUTPUT], {}, {"device": "cpu"}),
-    "it runs in several processes": ([INPUT, TASTE, OUTPUT], {}, {"num_processes": 2}),
+    "it does not run on a CUDA device": ([INPUT, TASTE, OUTPUT], {}, {"device": "cpu", "cuda_graph": True}),
+    "it runs in several processes": ([INPUT, TASTE, OUTPUT], {}, {"num_processes": 2, "cuda_graph": True}),
     '"gradient_norm_limit" asks for the length of each gradient': ([INPUT, TASTE, OUTPUT], {"gradient_norm_limit": 1.0}),
     '"brake" asks for the loss before each step': ([INPUT, TASTE, OUTPUT], {"brake": True}),
     'under "momentum" weights move that a batch does not touch': ([INPUT, TASTE, OUTPUT], {"optimizer": "momentum"}),

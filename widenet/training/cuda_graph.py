@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from widenet.errors import OptionError
 from widenet.kernels.devices import has_triton
 from widenet.model.draws import Draws
 from widenet.model.losses import loss_of
@@ -13,7 +12,7 @@ from widenet.model.network import Network
 from widenet.model.packing import Packed, Packer
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
-from widenet.plan.job import Job
+from widenet.plan.job import Job, not_recorded
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer, Trunk
 from widenet.training.optimizers import Optimizer
@@ -22,20 +21,18 @@ from widenet.transfer import sent
 
 
 def check_recordable(job: Job) -> None:
-    """Raise OptionError where the steps of a training cannot be recorded."""
+    """Raise OptionError where the steps of a training cannot be recorded; `Job.of` has asked where it runs."""
     rule = Optimizer(job.training.optimizer, job.training.l1, job.training.l2, job.network.dialect)
     obstacle = next(_obstacles(job, rule), None)
     if obstacle is not None:
-        raise OptionError(f"A CUDA graph of a training's steps is asked for, but {obstacle}. Train without it.")
+        raise not_recorded(obstacle)
 
 
 def _obstacles(job: Job, rule: Optimizer) -> Iterator[str]:
     """What of a training no graph can hold: what the host must know within a step, and random numbers, which it draws."""
     training, penalty = job.training, " with l2" if rule.kind == "sgd" else ""
     found = {
-        "it does not run on a CUDA device": job.device != "cuda",
         "Triton cannot be imported": not has_triton(),
-        "it runs in several processes": job.num_processes > 1,
         '"gradient_norm_limit" asks for the length of each gradient': training.gradient_norm_limit is not None,
         '"brake" asks for the loss before each step': training.brake,
         f'under "{rule.kind}"{penalty} weights move that a batch does not touch': rule.idle_weights_move,
