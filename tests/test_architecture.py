@@ -196,8 +196,10 @@ def is_late(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
 
 
-@pytest.mark.parametrize("module", ["widenet", "widenet.plan.narrow", "widenet.spec.network", "widenet.spec.training", "widenet.cli"])
-def test_documents_and_the_command_line_do_not_load_torch(module):
+@pytest.mark.parametrize(
+    "module", ["widenet", "widenet.plan.narrow", "widenet.spec.network", "widenet.spec.training", "widenet.cli", "widenet.data.held_users"]
+)
+def test_documents_splits_and_the_command_line_do_not_load_torch(module):
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 

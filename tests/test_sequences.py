@@ -137,6 +137,10 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
         split(lists, tmp_path / "ds", heldout=0.1)
     with pytest.raises(DataError, match="--heldout-last can only divide a sequence field; 'items' is sparse"):
         split(tmp_path / "sets", tmp_path / "ds", heldout_last=1)
+    with pytest.raises(
+        DataError, match=r"--validation-last 1 must set something aside; it takes none of 4 entries.* Give another number, or"
+    ):
+        split(lists, tmp_path / "ds", heldout_last=3, validation_last=1)
     with pytest.raises(OptionError, match="are no shares, as --heldout"):
         split(lists, tmp_path / "ds", heldout_last=1, validation=0.1)
     with pytest.raises(OptionError, match="must be at least 0; got -1"):

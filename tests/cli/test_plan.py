@@ -80,16 +80,26 @@ def test_a_dataset_gives_widths_and_entries(plan, world):
 
 
 @pytest.mark.parametrize(
+    ("text", "width"), [("1e3", 1000), ("1.5E3", 1500), ("1_000", 1000), ("1e9", 10**9), ("4294967296", 2**32)], ids=str
+)
+def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
+    found = json.loads(plan("--width", f"items={text}", "--device-memory", "9EB", "--json").out)
+    assert found["weights"]["next"]["rows"] == width
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "plan needs either --data DIR or --width FIELD=N."),
         (["--data", "data", "--width", "items=9"], "--width must not stand beside --data: the dataset knows the widths. Leave one out."),
-        (["--width", "items"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items".'),
-        (["--width", "items=0"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items=0".'),
+        (["--width", "items"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items".'),
+        (["--width", "items=0"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=0".'),
+        (["--width", "items=4294967297"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=4294967297".'),
+        (["--width", "items=1.5e0"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=1.5e0".'),
         (["--width", "itms=9"], '--width must name a field that the network reads; got "itms". Did you mean "items"?'),
         (["--width", "items=9", "--width", "books=9"], '--width must name a field that the network reads; got "books". Known: items.'),
         (["--width", "items=9", "--width", "items=8"], "--width must name each of items once; got items, items."),
-        (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 2,147,483,647; got "items=9_".'),
+        (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=9_".'),
         (["--width", "items=9", "--device-memory", "much"], "--device-memory must be an amount of bytes above 0, such as 141GB;"),
         (["--width", "items=9", "--processes", "3"], "the number of processes must divide the 2 shards; got 3. Use one of 1, 2."),
         (["--width", "items=9", "--cuda-graph"], "A CUDA graph of a training's steps is asked for, but it does not run on a CUDA device."),

@@ -90,6 +90,9 @@ def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path)
         FitError, match=r"no heldout part, only train\. Set one aside with `widenet data split .*ds --out DIR --heldout 0\.1`"
     ):
         dataset.rows("items", slice(None), "heldout")
+    named = dataset_from_lists(tmp_path / "named", [[0], [1]], field="labels")
+    with pytest.raises(FitError, match=r"named --out DIR --validation 0\.1 --field labels`"):
+        named.rows("labels", slice(None), "validation")
     with pytest.raises(FitError, match="'age' must be sparse here; it is dense"):
         dataset.counts("age")
     with pytest.raises(FitError, match="'items' must be dense here; it is sparse"):

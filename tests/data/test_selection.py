@@ -132,7 +132,16 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
         ({"since": "2024-05-01"}, "--since needs --time. Name the time's column."),
         ({"heldout_last": 1}, "--heldout-last needs --time. Name the time's column."),
         ({"since": "May", "time": "time"}, "--since must be a number, or a date or time such as 2024-05-01; got 'May'."),
+        ({"since": "nan", "time": "time"}, "--since must be a number, or a date or time such as 2024-05-01; got 'nan'."),
         ({"since": 3, "until": 3, "time": "time"}, "--since must be before --until; got 3 and 3."),
+        (
+            {"since": "2024-05-01", "until": "1672531200", "time": "time"},
+            "--since must be before --until; got 2024-05-01 and 1672531200.",
+        ),
+        (
+            {"heldout_since": "2024-01-01", "validation_since": "2025-01-01", "time": "time"},
+            "--validation-since must be before --heldout-since; got 2025-01-01 and 2024-01-01.",
+        ),
         ({"min_user_items": -1}, "--min-user-items must be at least 0; got -1."),
         ({"heldout_last": -1, "time": "time"}, "--heldout-last must be at least 0; got -1."),
         (

@@ -11,6 +11,7 @@ from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 
 LOG = "user,item,shop\nb,x,north\na,x,south\na,y,north\nc,z,\na,z,south\nd,x,east\n"
+FIELD_TWICE = '{} must make a field of another name; "{}" is that of {}. Choose another.'
 USERS = "id,country,tag,age,income,counts\na,at,3,30,1.5,2\nb,de,20,40,-2,0.5\nc,de,,50,0,1\nq,fr,7,1,1,1\n"
 
 
@@ -59,6 +60,40 @@ def test_a_column_of_the_interactions_gives_each_user_what_it_held(tmp_path, log
     assert dataset.vocabulary("shop").counts.tolist() == [2, 1, 1]
 
 
+@pytest.mark.parametrize("users", ["ab", "12"], ids=["names", "numbers"])
+def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source, users):
+    good, bad = ("{},7,caf\u00e9\n{},8,bar\n".format(*users).encode(), f"{users[0]},9,Caf\u00e9\n".encode("latin-1"))
+    log = source("log.csv", b"user,item,desk\n" + good + bad * 2)
+    rule = f"{log}: line 4: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
+    with pytest.raises(DataError) as raised:
+        ingest(log, tmp_path / "ds", sparse={"desk": "desk"})
+    assert str(raised.value) == rule
+    with pytest.raises(DataError) as raised:
+        ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=1)
+    assert str(raised.value) == f"{rule} More than 1 line is bad: mend them, or raise --skip-bad-lines."
+    dataset = ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=2)
+    assert names_of(dataset, "desk") == [["caf\u00e9"], ["bar"]]
+    assert (dataset.counts("items").sum(), dataset.manifest.source["train_lines_skipped"]) == (2, 2)
+
+
+def told(run):
+    """The sentence that a run of an ingest ends in, and the phases that it told before."""
+    phases = []
+    with pytest.raises((DataError, OptionError)) as raised:
+        run(phases.append)
+    return str(raised.value), phases
+
+
+def test_a_column_that_is_not_there_or_holds_texts_is_told_before_the_rows_are_read(tmp_path, log, source):
+    users = source("users.csv", "id,band,age\nq,,x\na,young,3\nb,old,4\n")
+    for options, message in (
+        ({"sparse": {"x": "where"}}, f'{log}: column "where" does not exist; it has user, item, shop. Correct its name.'),
+        ({"users": users, "dense": {"x": ["band"]}}, f"{users}: column \"band\" must be a number; user 'a' has young. Fix the row."),
+    ):
+        assert told(lambda say, options=options: ingest(log, tmp_path / "ds", on_progress=say, **options)) == (message, [])
+    assert ingest(log, tmp_path / "ds", users=users, dense={"x": ["age"]}).dense("x", slice(0, 2)).tolist() == [[3], [4]]
+
+
 def test_columns_may_have_any_name(tmp_path, source, log):
     users = source("users.csv", 'name,example,user,"a ""q"""\nx,1,a,7\n')
     options = {"sparse": {"n": "name", "e": "example"}, "dense": {"q": ['a "q"', "example"]}}
@@ -101,7 +136,6 @@ def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
         (USERS, {"dense": {"x": ["tag"]}}, "users.csv: column \"tag\" must be a number; user 'c' has nothing. Fix the row."),
         (USERS, {"weight": "income"}, "users.csv: column \"income\" must be a number of at least 0; user 'b' has -2. Fix the row."),
         (USERS + "b,at,1,1,1,1\n", {"weight": "counts"}, "users.csv: a user must have one row where --dense or --weight is asked for; 'b'"),
-        (USERS, {"sparse": {"items": "country"}}, "the names of fields must differ; 'items' stands twice. Rename one."),
         ("id,country\na,\n", {"sparse": {"x": "country"}}, 'column "country" must hold a category for somebody; it is empty.'),
         ("id,country\na\n", {"sparse": {"x": "country"}}, "users.csv: line 2: must have 2 columns; got 1."),
     ],
@@ -116,6 +150,8 @@ def test_wrong_users_are_refused(tmp_path, log, source, text, options, message):
     ("options", "message"),
     [
         ({"dense": {"x": ["age"]}}, "--dense needs --users. Name the file of users."),
+        ({"sparse": {"items": "shop"}}, FIELD_TWICE.format("--sparse", "items", "the interactions (--field)")),
+        ({"sparse": {"a": "shop"}, "dense": {"a": ["day"]}, "users": "u.csv"}, FIELD_TWICE.format("--dense", "a", "--sparse")),
         ({"weight": "w"}, "--weight needs --users. Name the file of users."),
         ({"users_header": True}, "--users-header needs --users. Name the file of users."),
         (

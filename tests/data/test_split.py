@@ -30,7 +30,7 @@ def lists_of(dataset, part="train"):
     return [row.tolist() for row in np.split(batch.indices.numpy(), batch.indptr[1:-1].numpy())]
 
 
-@pytest.mark.parametrize(("heldout", "validation"), [(0.2, 0.0), (0.0, 0.3), (0.2, 0.1), (0.6, 0.39), (0.98, 0.01)])
+@pytest.mark.parametrize(("heldout", "validation"), [(0.2, 0.0), (0.0, 0.3), (0.2, 0.1), (0.6, 0.39), (0.94, 0.05)])
 def test_each_row_gives_its_share_and_keeps_at_least_one(tmp_path, whole, heldout, validation):
     split(whole.path, tmp_path / "ds", heldout=heldout, validation=validation, seed=1)
     dataset = Dataset.open(tmp_path / "ds")
@@ -105,6 +105,24 @@ def test_a_part_is_split_off_once(tmp_path, whole):
 def test_a_wrong_share_is_refused(tmp_path, whole, shares, message):
     with pytest.raises(OptionError, match=message):
         split(whole.path, tmp_path / "ds", **shares)
+
+
+@pytest.mark.parametrize(
+    ("shares", "option"),
+    [
+        ({"validation": 0.1}, "--validation 0.1"),
+        ({"heldout": 0.1, "validation": 0.5}, "--heldout 0.1"),
+        ({"heldout": 0.75, "validation": 0.2}, "--validation 0.2"),
+    ],
+)
+def test_a_part_that_would_be_empty_is_refused(tmp_path, shares, option):
+    few = dataset_from_lists(tmp_path / "few", [[0, 1, 2, 3], [1], []])
+    with pytest.raises(DataError) as raised:
+        split(few, tmp_path / "ds", **shares)
+    rule = f"{few.path}: {option} must set something aside; it takes none of 4 entries, the most that an example has, of which one stays."
+    assert str(raised.value) == f"{rule} Give a larger share, or leave it out."
+    assert not (tmp_path / "ds").exists()
+    assert split(few, tmp_path / "ds", heldout=0.25).counts("items", "heldout").sum() == 1
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**23])

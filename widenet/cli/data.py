@@ -74,4 +74,5 @@ def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The datas
 
     manifest = Manifest.read(source)
     manifest.verify(source)
-    show(source, manifest)
+    show(source, manifest, made=False)
+    typer.echo("Every checksum and every rule holds.")

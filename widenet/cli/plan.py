@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from widenet.spec.network import NetworkSpec
 
 _DOES_NOT_FIT = 1
+_NUMBER = re.compile(r"[0-9]+(_[0-9]+)*|[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}")
 
 
 class _Kind(StrEnum):
@@ -97,7 +99,10 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict
 
 
 def _width(text: str) -> tuple[str, int]:
+    from widenet.data.manifest import MAX_WIDTH
+
     name, _, number = text.rpartition("=")
-    if not name or not re.fullmatch(r"[0-9]+(_[0-9]+)*", number) or not 1 <= int(number) < 2**31:
-        raise OptionError(f'--width must be FIELD=N with N from 1 to {2**31 - 1:,}; got "{text}".')
-    return name, int(number)
+    width = Decimal(number if _NUMBER.fullmatch(number) else 0)
+    if not name or not 1 <= width <= MAX_WIDTH or width != int(width):
+        raise OptionError(f'--width must be FIELD=N with N from 1 to {MAX_WIDTH:,}; got "{text}".')
+    return name, int(width)

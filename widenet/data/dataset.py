@@ -5,12 +5,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from torch import Tensor
 
 from widenet.arguments import typed
 from widenet.data.manifest import Field, Manifest, Part, column, value_column
@@ -19,7 +18,11 @@ from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, did_you_mean
 from widenet.pictures.html import tag
-from widenet.sparse import SparseBatch
+
+if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
+    from torch import Tensor
+
+    from widenet.sparse import SparseBatch
 
 _INT32_WIDTHS = 2**31
 _ROWS_PER_COUNT = 16_384
@@ -90,7 +93,7 @@ class Dataset:
             raise DataError(f"{self.path}: field {name!r} does not exist.{did_you_mean(name, self.fields)}")
         return self.fields[name]
 
-    def rows(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> SparseBatch | Tensor:
+    def rows(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch | Tensor":
         """One field of some examples, in the order asked.
 
         rows: int64 [E], each in [0, num_examples), or a slice.
@@ -100,8 +103,12 @@ class Dataset:
         """
         return self.dense(field, rows) if self.field(field).kind == "dense" else self.sparse(field, rows, part)
 
-    def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> SparseBatch:
+    def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch":
         """As `rows`, for a sparse field or a sequence; raises FitError for a dense one."""
+        import torch
+
+        from widenet.sparse import SparseBatch
+
         known = self._sparse_field(field, part)
         wanted = self._wanted(rows)
         entries, indptr = self._entries(known, part, wanted)
@@ -111,15 +118,19 @@ class Dataset:
             values = torch.from_numpy(self._lists[value_column(field, part)].gather(wanted)[0].view(np.float32))
         return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
 
-    def dense(self, field: str, rows: np.ndarray | slice) -> Tensor:
+    def dense(self, field: str, rows: np.ndarray | slice) -> "Tensor":
         """As `rows`, for a dense field: float32 [E, width]; raises FitError for a sparse one."""
+        import torch
+
         known = self.field(field)
         if known.kind != "dense":
             raise FitError(f"{self.path}: field {field!r} must be dense here; it is {known.kind}.")
         return torch.from_numpy(self._dense[field].gather(self._wanted(rows), known.width))
 
-    def weights(self, rows: np.ndarray | slice) -> Tensor | None:
+    def weights(self, rows: np.ndarray | slice) -> "Tensor | None":
         """How much each example counts in the loss, float32 [E]; None when the dataset has no weights."""
+        import torch
+
         if not self.manifest.has_weights:
             return None
         return torch.from_numpy(self._dense["weight"].gather(self._wanted(rows), 1)[:, 0])
@@ -171,7 +182,8 @@ class Dataset:
         if part not in field.parts:
             have = ", ".join(field.parts)
             option = f"--{part}-last 1" if field.kind == "sequence" else f"--{part} 0.1"
-            remedy = f"Set one aside with `widenet data split {self.path} --out DIR {option}`."
+            of_field = "" if name == "items" else f" --field {name}"
+            remedy = f"Set one aside with `widenet data split {self.path} --out DIR {option}{of_field}`."
             raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
         return field
 

@@ -11,7 +11,7 @@ from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
-from widenet.data.split import LARGEST_SEED, check_divisible, split
+from widenet.data.split import LARGEST_SEED, check_divisible, check_moves, split
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 
@@ -35,7 +35,7 @@ def split_users(
     heldout: the share of their entries that `users_out` has as its heldout part; the rest is its train part, which an
         evaluation gives the network. validation: the share of the others' entries that `out` has as its validation part.
     Shares of entries are those of `split`. Vocabularies have all features in the same order, with the counts of each dataset.
-    Raises DataError for a directory that exists, OptionError for a wrong share or seed.
+    Raises DataError for a directory that exists or a part that would be empty, OptionError for a wrong share or seed.
     """
     out, users_out = Path(out), Path(users_out)
     if not 0 < users < 1:
@@ -53,7 +53,10 @@ def split_users(
             )
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     check_divisible(dataset.path, dataset.field(field), "sparse", ("heldout", "validation") if validation else ("heldout",))
-    held = _held(dataset, field, users, seed)
+    held, lengths = _held(dataset, field, users, seed), dataset.entry_counts(field, slice(None))
+    check_moves(dataset.path, dataset.field(field), lengths[held], {"heldout": heldout})
+    if validation:
+        check_moves(dataset.path, dataset.field(field), lengths[~held], {"validation": validation})
     facts = {"users": users, "seed": seed}
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:

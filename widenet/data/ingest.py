@@ -88,13 +88,13 @@ class _Work:
         made = {"train", *selection.divided, *(part for part, given in self._given.items() if given)}
         parts = tuple(part for part in PARTS if part in made)
         titles, users = options.naming.opened(scratch), options.side.opened(scratch)  # mistakes in them are told before the work
-        read = self._read(tables, scratch)
+        read = self._read(tables, scratch, options.side.of_interactions(users, selection))
         self._say("numbering examples and features")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             titles.read(tables)
-        side = SideTables(tables, options.side, users, read["train"], selection)
+        side = SideTables(tables, options.side, users, read["train"], selection.known_only)
         self._say("writing")
         entries = {part: SortedEntries(merging.entries(part)) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
@@ -110,25 +110,30 @@ class _Work:
             source={"sources": list(read["train"].short_names), "min_value": options.min_value, **tables.facts},
         )
 
-    def _read(self, tables: Tables, scratch: Path) -> dict[Part, Sources]:
-        """Open the sources of each part, read their names and check every row."""
+    def _read(self, tables: Tables, scratch: Path, beside: list[str]) -> dict[Part, Sources]:
+        """Open the sources of each part, read their names and check every row. beside: columns of the train part that are read later."""
         options, found = self._options, dict[Part, list[Source]]()
         for part, given in self._given.items():
             (folder := scratch / f"sources-{part}").mkdir()
             found[part] = opened(given, options.reading, folder)
         check_said(options.reading, [source for sources in found.values() for source in sources])
         read = {part: Sources(sources, options.roles) for part, sources in found.items()}
+        for column in beside:
+            read["train"].check_column(column)
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
                 self._say(line)
+            further = beside if part == "train" else []
             try:
                 tables.read(part, sources)
+                tables.read_beside(sources, further)
             except DataError:
                 folder, most = scratch / f"sources-{part}", options.skip_bad_lines
                 num_skipped = most and sources.skip_bad_lines(most, folder, self._say)
                 if not num_skipped:
                     raise
                 tables.read(part, sources)
+                tables.read_beside(sources, further)
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
         return read
 

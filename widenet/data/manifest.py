@@ -13,6 +13,7 @@ from widenet.pictures.html import Html, table
 
 FORMAT_VERSION = 1
 FILE_NAME = "dataset.json"
+MAX_WIDTH = 2**32
 
 Count = Annotated[int, Limits(ge=0)]
 FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
@@ -41,7 +42,7 @@ class Field(_Frozen):
 
     name: str
     kind: Literal["sparse", "dense", "sequence"]
-    width: Annotated[int, Limits(ge=1, le=2**32)]
+    width: Annotated[int, Limits(ge=1, le=MAX_WIDTH)]
     """Number of features (sparse, sequence) or of numbers in a row (dense)."""
     num_entries: dict[Part, Count]
     """Stored entries of each part that exists, over all examples."""

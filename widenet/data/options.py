@@ -12,7 +12,7 @@ from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
 from widenet.data.manifest import Part
 from widenet.data.rules import check_field_name
-from widenet.data.selection import Duplicates, Moment, Selection, is_date, moment
+from widenet.data.selection import Duplicates, Moment, Selection, check_order, is_date, moment
 from widenet.data.side_fields import SideFields
 from widenet.data.sources import Roles
 from widenet.data.tables import OnRows
@@ -85,6 +85,8 @@ class Options:
         """Which interactions are kept and set aside."""
         last: dict[Part, int | None] = {"heldout": self.heldout_last, "validation": self.validation_last}
         start: dict[Part, Moment | None] = {"heldout": self.heldout_since, "validation": self.validation_since}
+        check_order("--since", self.since, "--until", self.until)
+        check_order("--validation-since", self.validation_since, "--heldout-since", self.heldout_since)
         moments = {"--since": self.since, "--until": self.until, **{f"--{part}-since": given for part, given in start.items()}}
         return Selection(
             self.duplicates or ("max" if self.time is None else "last"),
@@ -166,7 +168,13 @@ def check(options: Options) -> None:
     if options.skip_bad_lines < 0:
         raise OptionError(f"--skip-bad-lines must be at least 0; got {options.skip_bad_lines}.")
     options.known.check(options.field)
-    _ = options.reading, options.side, options.naming, options.limits  # each checks what it is made of
+    _ = options.reading, options.naming, options.limits  # each checks what it is made of
+    taken = {options.field: "the interactions (--field)"}
+    for option, names in (("--sparse", options.side.sparse), ("--dense", options.side.dense)):
+        for name in names:
+            if name in taken:
+                raise OptionError(f'{option} must make a field of another name; "{name}" is that of {taken[name]}. Choose another.')
+            taken[name] = option
 
 
 def _reading(

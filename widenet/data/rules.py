@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widenet.data.manifest import Field, Part, column, value_column
+from widenet.data.manifest import MAX_WIDTH, Field, Part, column, value_column
 from widenet.errors import DataError
 
-MAX_WIDTH = 2**32
 LONGEST_NAME_BYTES = 100
 
 _TAKEN_NAMES = ("id", "weight")

@@ -51,8 +51,6 @@ class Selection:
             )
         if self.min_value is not None and not math.isfinite(self.min_value):
             raise OptionError(f"--min-value must be a finite number; got {self.min_value}.")
-        if not self.since < self.until:
-            raise OptionError(f"--since must be before --until; got {self.since:g} and {self.until:g}.")
         least = {"--min-user-items": self.min_user_items, "--min-item-users": self.min_item_users}
         for option, number in {**least, **{f"--{part}-last": number for part, number in self.last.items()}}.items():
             if number < 0:
@@ -109,11 +107,19 @@ def moment(option: str, given: Moment | None, absent: float) -> float:
     if given is None:
         return absent
     try:
-        return float(given)
+        number = float(given)
     except ValueError:
-        pass
+        number = math.nan
+    if not math.isnan(number):
+        return number
     try:
         read = datetime.fromisoformat(str(given))
     except ValueError:
         raise OptionError(f"{option} must be a number, or a date or time such as 2024-05-01; got {given!r}.") from None
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+
+
+def check_order(first: str, given: Moment | None, second: str, then: Moment | None) -> None:
+    """Raise OptionError unless the moment of the first option, if both are given, is before that of the second."""
+    if given is not None and then is not None and not moment(first, given, 0) < moment(second, then, 0):
+        raise OptionError(f"{first} must be before {second}; got {given} and {then}.")

@@ -19,6 +19,7 @@ from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError
 
 _ENTRIES = "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY example, feature"
+_FIRST_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,17 @@ class SideFields:
         for column in self.numbers:
             if column not in source.columns:
                 raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+            _check_first_rows(source, key, column)
         return OpenedUsers(source, key)
+
+    def of_interactions(self, users: "OpenedUsers | None", selection: Selection) -> list[str]:
+        """The columns of the interactions that sparse fields are made of; raises OptionError where times keep some from training."""
+        found = {name: column for name, column in self.sparse.items() if users is None or column not in users.source.columns}
+        for name in found:
+            for option in selection.splits_by_time:
+                rule = f"is of the interactions, and would also tell of those that {option} leaves out"
+                raise OptionError(f"--sparse {name} {rule}. Give it in a file of --users.")
+        return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -70,12 +81,32 @@ class OpenedUsers:
     key: str
 
 
+def _check_first_rows(source: Source, key: str, column: str) -> None:
+    """Raise DataError for a column of numbers of which the first rows hold texts alone, before the work that ends in the same sentence."""
+    with duckdb.connect() as database:
+        name, cell = (f"CAST({sql.name(each)} AS VARCHAR)" for each in (key, column))
+        read = f"SELECT {name}, {cell}, {sql.number(cell, source.decimal)} FROM {source.scan(database)} LIMIT {_FIRST_ROWS}"
+        try:
+            rows = [row for row in database.execute(read).fetchall() if row[1]]
+        except duckdb.Error:
+            return  # which line it is, the reading says
+    if rows and all(number is None for _, _, number in rows):
+        user, text, _ = rows[0]
+        raise _no_number(source, column, "a number", user, text)
+
+
+def _no_number(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
+    """What is said of a cell that must be a number."""
+    remedy = remedy_for(cell, "--users-decimal", source.decimal) or "Fix the row."
+    return DataError(f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}. {remedy}')
+
+
 class SideTables:
     """The tables of side fields for the examples that stay; raises DataError for a column or a cell that breaks a rule."""
 
-    def __init__(self, tables: Tables, asked: SideFields, users: OpenedUsers | None, interactions: Sources, selection: Selection) -> None:
+    def __init__(self, tables: Tables, asked: SideFields, users: OpenedUsers | None, interactions: Sources, known_only: bool) -> None:
         self._tables, self._asked = tables, asked
-        self._connection, self._known_only = tables.connection, selection.known_only
+        self._connection, self._known_only = tables.connection, known_only
         self._connection.execute(
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example FROM examples"
         )
@@ -86,9 +117,6 @@ class SideTables:
             if users is not None and column in users.source.columns:
                 rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             else:
-                for option in selection.splits_by_time:
-                    rule = f"is of the interactions, and would also tell of those that {option} leaves out"
-                    raise OptionError(f"--sparse {name} {rule}. Give it in a file of --users.")
                 rows = interactions.categories(self._connection, column)
             self._make_field(name, f"side_{place}", rows, column)
 
@@ -122,8 +150,7 @@ class SideTables:
             first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
                 rule = "a number of at least 0" if column == self._asked.weight else "a number"
-                remedy = remedy_for(cell, "--users-decimal", self._decimal) or "Fix the row."
-                raise DataError(f'{source.name}: column "{column}" must be {rule}; user {name!r} has {cell or "nothing"}. {remedy}')
+                raise _no_number(source, column, rule, name, cell)
 
     def _number(self, column: str) -> str:
         """The SQL of a column of users as a number."""

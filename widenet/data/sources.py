@@ -65,6 +65,12 @@ class Sources:
         self.numbers = roles.numbers
         self._read = [(source, roles.columns(source)) for source in sources]
 
+    def check_column(self, column: str) -> None:
+        """Raise DataError unless every source has a column."""
+        for source, _ in self._read:
+            if column not in source.columns:
+                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL query of `user`, `item`, `value`, `time`, one row an interaction; NULL where a cell breaks a rule.
 
@@ -73,11 +79,9 @@ class Sources:
         return " UNION ALL ".join(f"({source.interactions(connection, columns)})" for source, columns in self._read) or _NOTHING
 
     def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
-        """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty; raises DataError."""
+        """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty."""
         queries = []
         for source, columns in self._read:
-            if column not in source.columns:
-                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
             user, category = (f"nullif(CAST({sql.name(each)} AS VARCHAR), '')" for each in (columns.user, column))
             queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")
         return " UNION ALL ".join(queries)

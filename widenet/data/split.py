@@ -48,7 +48,7 @@ def split(
         validation. Of a short sequence the heldout part gets them first.
     seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
     The vocabulary's counts are those of the entries that stay; the order of features does not change.
-    Raises DataError when the part exists already, OptionError for a wrong share, number or seed.
+    Raises DataError when the part exists already or would be empty, OptionError for a wrong share, number or seed.
     """
     asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
     ends: dict[Part, int] = {"heldout": heldout_last, "validation": validation_last}
@@ -59,6 +59,7 @@ def split(
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
     check_divisible(dataset.path, known, "sequence" if any(ends.values()) else "sparse", shares)
+    check_moves(dataset.path, known, dataset.entry_counts(field, slice(None)), shares)
     parts = tuple(part for part in PARTS if part in known.parts or part in shares)
     layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
     layouts = [replace(layout, parts=parts) if layout.name == field else layout for layout in layouts]
@@ -89,6 +90,24 @@ def check_divisible(source: Path | str, field: Field, kind: Literal["sparse", "s
     for part in parts:
         if part in field.parts:
             raise DataError(f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was made from.")
+
+
+def check_moves(source: Path | str, field: Field, lengths: np.ndarray, shares: Mapping[Part, float]) -> None:
+    """Raise DataError where a part would get none of the entries of examples, lengths int64 [N]. shares: of a sequence, numbers."""
+    left = lengths
+    for part, share in shares.items():
+        moves = _moves(lengths, left, share) if field.kind == "sparse" else np.minimum(int(share), np.maximum(left - 1, 0))
+        if not moves.any():
+            option, remedy = (f"--{part}", "Give a larger share") if field.kind == "sparse" else (f"--{part}-last", "Give another number")
+            none = f"it takes none of {lengths.max(initial=0):,} entries, the most that an example has, of which one stays"
+            raise DataError(f"{source}: {option} {share:g} must set something aside; {none}. {remedy}, or leave it out.")
+        left = left - moves
+
+
+def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
+    """How many entries of each example a share takes, int64 [N]. left: of `lengths`, what no other share has taken."""
+    moves: np.ndarray = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
+    return moves
 
 
 def _check_asked(asked: Mapping[Part, float], ends: Mapping[Part, int]) -> None:
@@ -158,7 +177,7 @@ def _owners(
     owners = np.zeros(len(entries), dtype=np.int64)
     left = lengths.copy()
     for number, (part, share) in enumerate(shares.items(), start=1):
-        moves = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
+        moves = _moves(lengths, left, share)
         candidates = np.flatnonzero(owners == 0)
         keys = _random_keys(seed, f"split/{part}", rows[candidates], entries[candidates])
         by_key = ascending(keys)

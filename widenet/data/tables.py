@@ -13,9 +13,8 @@ import pyarrow as pa
 from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
-from widenet.data.manifest import Facts, Part
+from widenet.data.manifest import MAX_WIDTH, Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
-from widenet.data.rules import MAX_WIDTH
 from widenet.data.sources import Sources
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError
@@ -99,6 +98,7 @@ class Tables:
     def read(self, part: Part, sources: Sources) -> None:
         """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
         self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")
+        self._plain.pop(part, None)
         if self._read_plain(part, sources):
             return
         with _reading(sources):
@@ -109,6 +109,12 @@ class Tables:
             raise sources.mistake("a cell breaks the rule of its column")
         if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):
             raise sources.mistake("an id holds the character NUL")
+
+    def read_beside(self, sources: Sources, columns: Iterable[str]) -> None:
+        """Read further columns of the sources, which `read` passes over; raises DataError for the first line that cannot be read."""
+        with _reading(sources):
+            for column in columns:
+                self.count(f"SELECT count(category) FROM ({sources.categories(self.connection, column)})")
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
         """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""

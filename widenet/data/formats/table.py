@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widenet.data.formats import adjacency, csv, dsstne, jsonl, npz, parquet, sessions
+from widenet.data.formats.foreign import foreign_kind
 from widenet.data.formats.source import Format, Reading, Source
 from widenet.data.formats.text import COMPRESSED, TextFile
 from widenet.errors import DataError, OptionError, did_you_mean
@@ -19,7 +20,9 @@ FORMATS: dict[str, Format] = {
     "npz": npz,
 }
 
-_MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "npz"}
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
+_ZIP_HEADER_BYTES = 64
+"""More than come before the end of the name of a matrix's first array."""
 _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
@@ -45,7 +48,11 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
         raise DataError(f"{name}: must be a file, for it is read more than once; it is a pipe or a device. Give - and pipe it in.")
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
-    return FORMATS[reading.format or _by_suffix(path) or _by_content(path, name, reading)].opened(path, name, reading)
+    found = reading.format or _by_suffix(path) or _by_magic(path)
+    if (found is None or FORMATS[found].IS_TEXT) and (foreign := foreign_kind(TextFile(path), reading.whose)):
+        kind, remedy = foreign
+        raise DataError(f"{name}: must be one of {', '.join(FORMATS)}; it looks like {kind}. {remedy}")
+    return FORMATS[found or _by_content(path, name, reading)].opened(path, name, reading)
 
 
 def _by_suffix(path: Path) -> str | None:
@@ -56,11 +63,15 @@ def _by_suffix(path: Path) -> str | None:
     return next((name for name, known in FORMATS.items() if plain.endswith(known.SUFFIXES) and (known.IS_TEXT or not is_compressed)), None)
 
 
-def _by_content(path: Path, name: str, reading: Reading) -> str:
+def _by_magic(path: Path) -> str | None:
     with path.open("rb") as file:
-        magic = file.read(4)
-    if magic in _MAGIC:
-        return _MAGIC[magic]
+        head = file.read(_ZIP_HEADER_BYTES)
+    if head.startswith(_PARQUET):
+        return "parquet"
+    return "npz" if head.startswith(_ZIP) and b".npy" in head else None
+
+
+def _by_content(path: Path, name: str, reading: Reading) -> str:
     if reading.delimiter or reading.columns or reading.has_header is not None:
         return "csv"
     lines, say = TextFile(path).sample(), reading.option("format")

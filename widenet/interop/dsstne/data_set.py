@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.data.rules import MAX_WIDTH
+from widenet.data.manifest import MAX_WIDTH
 from widenet.errors import DataError
 from widenet.interop.dsstne.netcdf import AGAIN, Column, NetcdfFile, as_floats
 

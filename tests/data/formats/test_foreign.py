@@ -1,0 +1,95 @@
+"""Files that are no text: each is named, whatever it is called, and texts are left alone."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from widenet.data.formats.source import Reading
+from widenet.data.formats.table import opened
+from widenet.errors import DataError
+
+TEXT = "".join(f"u{row},i{row * 7}\n" for row in range(400)).encode()
+TABLE = pa.table({"user": ["a", "b"], "item": ["x", "y"]})
+
+
+def written(write):
+    """The bytes that a function writes into a file."""
+    sink = io.BytesIO()
+    write(sink)
+    return sink.getvalue()
+
+
+def arrow(sink):
+    with pa.ipc.new_file(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+
+
+def zipped(sink):
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("ratings.csv", TEXT)
+
+
+def tarred(sink):
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        member = tarfile.TarInfo("ratings.csv")
+        member.size = len(TEXT)
+        archive.addfile(member, io.BytesIO(TEXT))
+
+
+FOREIGN = {
+    "page": (b"\n<!DOCTYPE html>\n<html><body>Sign in, please</body></html>\n", "an HTML page. Fetch the file itself"),
+    "plain page": (b"<HTML lang='en'>\n<body>404</body>\n", "an HTML page. Fetch the file itself"),
+    "XHTML": (b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- 1 -->\n<html>\n", "an HTML page. Fetch the file itself"),
+    "compressed page": (gzip.compress(b"<html>\n"), "an HTML page. Fetch the file itself"),
+    "Arrow": (written(arrow), "an Arrow file. Write it as Parquet or CSV."),
+    "zip": (written(zipped), "a zip archive or a spreadsheet. Unpack it"),
+    "tar": (written(tarred), "a tar archive. Unpack it"),
+    "compressed tar": (gzip.compress(written(tarred)), "a tar archive. Unpack it"),
+    "twice compressed": (gzip.compress(gzip.compress(TEXT)), "text that gzip compressed twice. Unpack it"),
+    "xz": (lzma.compress(TEXT), "a file of xz. Unpack it"),
+    "bzip2": (bz2.compress(TEXT), "a file of bzip2. Unpack it"),
+    "NumPy": (written(lambda sink: np.save(sink, np.arange(300))), "an array of NumPy. Write it as Parquet or CSV."),
+    "binary": (b"\x01\0\xff\xfe" * 9, "a binary file. Write it as Parquet or CSV."),
+}
+
+
+@pytest.mark.parametrize("name", ["ratings", "ratings.csv", "ratings.jsonl", "ratings.adj"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_that_is_no_text_is_refused_by_what_it_looks_like(kind, name, source):
+    content, said = FOREIGN[kind]
+    path = source(name, content)
+    with pytest.raises(DataError) as raised:
+        opened(path)
+    rule = "must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; it looks like"
+    assert str(raised.value).startswith(f"{path}: {rule} {said}")
+
+
+def test_a_parquet_file_called_csv_is_refused_with_its_format(tmp_path):
+    path = tmp_path / "users.csv"
+    pq.write_table(TABLE, path)
+    with pytest.raises(DataError, match=r"it looks like a Parquet file\. Say --users-format parquet\.$"):
+        opened(path, Reading(whose="users-"))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("BZh91AY,x\nCDF,y\n", "Csv"),
+        ("ARROW1 x y\n", "Adjacency"),
+        ("<html,x\n", "Csv"),
+        ("htmlia <html>\n", "Adjacency"),
+        ("é" * 300 + " x\n", "Adjacency"),
+        ("x" + "é" * 300 + " x\n", "Adjacency"),
+        ("user,item\nu,café\n".encode("latin-1"), "Csv"),
+    ],
+)
+def test_texts_are_read_as_before(content, kind, source):
+    assert type(opened(source("a", content))).__name__ == kind
