@@ -54,6 +54,14 @@ def test_a_wrong_argument_is_named_with_its_rule_and_value(given, message):
     assert isinstance(raised.value, TypeError)
 
 
+def test_an_option_of_the_command_line_is_said_as_python_has_it():
+    said = r"Model\.recommend: include_seen is not an argument\. Write exclude_seen=False\. See `help\(widenet\.Model\.recommend\)`\."
+    with pytest.raises(ArgumentError, match=said):
+        widenet.Model.recommend(None, ["The Hobbit"], include_seen=True)
+    with pytest.raises(ArgumentError, match=r"include_seen is not an argument\. Known: place, names"):
+        work("x", include_seen=True)
+
+
 def test_a_missing_argument_is_named():
     with pytest.raises(ArgumentError, match=r"work: missing a required argument: 'place'\. See"):
         work()

@@ -81,7 +81,7 @@ def test_an_output_is_chosen_by_name(data):
     assert evaluate(network, data, ks=[1], output="second")["recall@1"] == pytest.approx((0 + 0 + 1) / 3)
     with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: first, second\."):
         evaluate(network, data, ks=[1])
-    with pytest.raises(FitError, match=r'The network has none called "third"\. Name one of its outputs: first, second\.'):
+    with pytest.raises(FitError, match=r'The network has no output called "third"\. Name one of its outputs: first, second\.'):
         evaluate(network, data, ks=[1], output="third")
 
 

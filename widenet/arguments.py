@@ -23,6 +23,9 @@ _KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
 }
 """What stands for the plain types, and what they are called: one, and several."""
 
+_OPTIONS = {"include_seen": "exclude_seen=False"}
+"""What arguments say in place of options that the command line has."""
+
 _LONGEST_SHOWN = 60
 
 
@@ -57,8 +60,14 @@ def _given(place: str, known: inspect.Signature, args: Sequence[Any], kwargs: Ma
         return known.bind(*args, **kwargs).arguments
     except TypeError as error:
         unknown = next((name for name in kwargs if name not in known.parameters), None)
-        reason = f"{error}." if unknown is None else f"{unknown} is not an argument.{did_you_mean(unknown, known.parameters)}"
+        reason = f"{error}." if unknown is None else f"{unknown} is not an argument.{_instead(unknown, known.parameters)}"
         raise ArgumentError(f"{place}: {reason} See `help(widenet.{place})`.") from None
+
+
+def _instead(unknown: str, known: Iterable[str]) -> str:
+    """A sentence with what may have been meant by an unknown argument; begins with a space."""
+    said = _OPTIONS.get(unknown, "")
+    return f" Write {said}." if said.partition("=")[0] in known else did_you_mean(unknown, known)
 
 
 def _allows(annotation: Any, value: Any) -> bool:

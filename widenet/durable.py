@@ -38,7 +38,7 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
 def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Where to write files that take the places of `paths` when the block ends, once all are on disk, in order; all vanish when it fails.
 
-    Raises OSError that names one of `paths`.
+    A file that cannot take its place then leaves those before it in theirs. Raises OSError that names one of `paths`.
     """
     beside = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths]
     try:

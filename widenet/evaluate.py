@@ -11,7 +11,7 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
 from widenet.metrics import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.rows import Histories, had, rows_a_block
+from widenet.predict.rows import Histories, had, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 
@@ -43,7 +43,7 @@ def evaluate(
         raise FitError(f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".')
     metrics = RankingMetrics(ks, dataset.counts(field))
     longest = min(max(ks), network.outputs[name].width)
-    histories = Histories(network, dataset, lambda known: _known_parts(dataset, known, part))
+    histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("evaluation")
     for rows, truth in _truths(dataset, field, part, longest):
@@ -69,7 +69,7 @@ def output_name(network: Network, asked: str | None) -> str:
     if asked is None and len(names) == 1:
         return names[0]
     if asked not in names:
-        got = "has several" if asked is None else f'has none called "{asked}"'
+        got = "has several" if asked is None else f'has no output called "{asked}"'
         raise FitError(f"The network {got}. Name one of its outputs: {', '.join(names)}.")
     return asked
 
@@ -81,14 +81,6 @@ def check_part(part: str) -> None:
         raise OptionError(f"part must be one of {', '.join(set_aside)}; got {part!r}. The train part is what the network learned from.")
 
 
-def _known_parts(dataset: Dataset, field: str, part: Part) -> list[Part]:
-    """What examples are known to have: for the final evaluation everything else, for choosing between trainings the training part."""
-    known: list[Part] = ["train"]
-    if part == "heldout" and "validation" in dataset.field(field).parts:
-        known.append("validation")
-    return known
-
-
 def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS) -> Metrics:
     """The metrics of recommending everybody the most popular items that they have not had: what a model must beat."""
     check_part(part)
@@ -97,7 +89,7 @@ def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks
     ranking = np.argsort(-counts, kind="stable")
     longest = min(max(ks), len(counts))
     for rows, truth in _truths(dataset, field, part, longest):
-        seen = had(dataset, field, rows, _known_parts(dataset, field, part))
+        seen = had(dataset, field, rows, known_parts(dataset, field, part))
         indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
         candidates = ranking[: longest + int(np.diff(indptr).max())]
         top = np.full((len(rows), longest), -1, dtype=np.int64)

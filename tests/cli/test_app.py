@@ -160,7 +160,7 @@ MISTAKES = {
     "evaluate data --data data": "data is not a run",
     "evaluate run --data run": "run: a dataset must hold dataset.json",
     "evaluate run --data whole": "has no heldout part, only train",
-    "evaluate run --data data --output nxt": 'The network has none called "nxt". Name one of its outputs: next.',
+    "evaluate run --data data --output nxt": 'The network has no output called "nxt". Name one of its outputs: next.',
     "evaluate run --data data --device gpu": 'device must be "cpu" or "cuda"; got "gpu"',
     "predict run --data data --out OUT.cvs": 'the extension must be one of .parquet, .csv, .jsonl, .dsstne; got ".cvs"',
     "predict run --data data --out OUT --format xml": '"xml" is not a known format of recommendations.',

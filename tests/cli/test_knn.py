@@ -1,6 +1,8 @@
 """`widenet knn`: what the library finds, as text."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from widenet.cli.lines import lines_to
 from widenet.knn.neighbours import Neighbours
 from widenet.runs import Model
 
@@ -102,3 +105,9 @@ def test_standard_output_that_is_full_is_one_sentence():
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device. Check the path and the disk.\n")
+
+
+def test_what_fails_beside_writing_is_not_said_of_standard_output():
+    with pytest.raises(OSError, match="Input/output error") as raised, lines_to(None):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    assert raised.value.filename is None

@@ -67,6 +67,19 @@ def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix
     assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], **precision)
 
 
+def test_predict_for_a_part_writes_what_its_evaluation_ranks(widenet, model, tmp_path):
+    out = tmp_path / "out.csv"
+    ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 3, "--part", "validation")
+    assert (ended.status, ended.err) == (0, "")
+    data = Dataset.open("data")
+    users = data.ids(slice(None))
+    batch = data.sparse("items", slice(None), "validation")
+    true = list(zip((users[row] for row in batch.example_of_entry()), data.vocabulary("items").ids(batch.indices.numpy()), strict=True))
+    shown = {row[:2] for row in rows_of(out)}
+    shares = [np.mean([each in shown for each in true if each[0] == user]) for user in dict.fromkeys(user for user, _ in true)]
+    assert np.mean(shares) == pytest.approx(model.evaluate("data", "validation", ks=[3])["recall@3"], rel=0, abs=1e-12)
+
+
 @pytest.mark.usefixtures("inside")
 def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
     (tmp_path / "never").write_text("0\n1\n")

@@ -91,7 +91,7 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
     assert (ended.status, ended.out, ended.err) == (
         130,
         "",
-        "Stopped before the first checkpoint, so that nothing is left. Begin with the same command.\n",
+        "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same command.\n",
     )
 
 
@@ -104,7 +104,7 @@ def test_a_run_keeps_its_documents_with_every_default_written_out(world):
 def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet, tmp_path):
     run = tmp_path / "run"
     ended = widenet("train", "--data", "data", "--out", run)
-    said = f"No network.json and no training.json was named: what is usual is taken, and kept in {run} to be copied and changed.\n"
+    said = f"No network.json and no training.json was named: what is usual is taken; {run} keeps it once the training begins.\n"
     assert ended.status == 0
     assert ended.err.startswith(said)
     assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"

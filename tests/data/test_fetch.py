@@ -63,8 +63,8 @@ def local(name, web):
 @pytest.mark.parametrize("name", fetch.published())
 def test_each_becomes_a_dataset_with_its_titles_and_parts(name, web, tmp_path):
     data, said = local(name, web), []
-    fetch.fetch(data, tmp_path / "out", say=said.append)
-    dataset = Dataset.open(tmp_path / "out")
+    dataset = fetch.fetch(data, tmp_path / "out", say=said.append)
+    assert dataset.digest == Dataset.open(tmp_path / "out").digest
     names = dataset.vocabulary("items")
     assert dataset.ids(slice(None)) == ["1", "2"]
     assert names.ids([0]) == ["10"]

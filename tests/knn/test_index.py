@@ -1,5 +1,7 @@
 """Approximate indexes: faiss reads them, their recall is what faiss finds, and one collection gives one index."""
 
+import resource
+
 import faiss
 import numpy as np
 import pytest
@@ -46,6 +48,18 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(OptionError, match="an index is built by one process"):
         export_index(Neighbours.of_model, tmp_path / "index")
+
+
+def test_both_files_appear_or_neither(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # room for the keys, and not for the index
+    try:
+        with pytest.raises(OSError, match="File too large") as raised:
+            export_index(Neighbours.of(VECTORS), tmp_path / "index", "hnsw", 5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert raised.value.filename == str(tmp_path / "index")
+    assert not list(tmp_path.iterdir())
 
 
 def test_vectors_are_laid_out_some_at_a_time(monkeypatch, tmp_path):

@@ -69,9 +69,9 @@ READERS = {
 }
 
 MISTAKES = [
-    ("never", "a\nzz\n", "filter.csv: .* the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
-    ("never_for", "user,item\nann,zz\n", "filter.csv: .* the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
-    ("weights", "item,weight\nzz,1\n", "filter.csv: .* the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
+    ("never", "a\nzz\n", "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
+    ("never_for", "user,item\nann,zz\n", "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it"),
+    ("weights", "item,weight\nzz,1\n", "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it"),
     ("never_for", "usr,item\nann,a\n", 'filter.csv: column "user" is missing; the first line has usr, item. Add it.'),
     ("never_for", "", 'filter.csv: column "user" is missing; the first line has nothing. Add it.'),
     ("weights", "item,wait\na,1\n", 'filter.csv: column "weight" is missing; the first line has item, wait. Add it.'),

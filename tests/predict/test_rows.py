@@ -147,6 +147,27 @@ def test_nobody_is_shown_what_was_set_aside_of_his_own(model, tmp_path):
     assert set(map(len, items_of(model.predict(split, k=WIDTH, exclude_seen=False)).values())) == {WIDTH}
 
 
+def recall(blocks, truth, k):
+    """The mean share of each user's true items among the first k, as somebody would compute it who has the file and the truth."""
+    found = items_of(blocks)
+    return np.mean([len(true & set(found[user][:k])) / len(true) for user, true in truth.items() if true])
+
+
+@pytest.mark.parametrize("part", ["validation", "heldout"])
+def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(part, model, tmp_path):
+    random = np.random.default_rng(3)
+    shuffled = [random.permutation(WIDTH).tolist() for _ in ROWS]
+    parts = {"validation": [items[3:5] for items in shuffled], "heldout": [items[5 : 5 + row % 3] for row, items in enumerate(shuffled)]}
+    split = dataset_from_lists(tmp_path / "data", [items[:3] for items in shuffled], ids=USERS, item_ids=IDS, **parts)
+    truth = {user: {IDS[item] for item in items} for user, items in zip(USERS, parts[part], strict=True)}
+    found = recall(model.predict(split, k=4, part=part), truth, 4)
+    assert found == pytest.approx(model.evaluate(split, part, ks=[4])["recall@4"], rel=0, abs=1e-12)
+    assert 0 < found < 1
+    assert recall(model.predict(split, k=4), truth, 4) == 0
+    with pytest.raises(OptionError, match="part must be one of validation, heldout; got 'train'"):
+        model.predict(split, part="train")
+
+
 def test_users_of_a_filter_that_the_dataset_does_not_have_are_told_once_at_the_end(model, data, tmp_path):
     (tmp_path / "never_for").write_text("user,item\nu0,i7\nnobody,i1\nu40,i1\n")
     said = []

@@ -42,7 +42,7 @@ def test_the_same_run_gives_the_same_file_whoever_asks(reported, run, tmp_path):
     texts = {
         read(write_report(run, tmp_path / "a.html")),
         read(write_report(str(run), str(tmp_path / "new" / "b.html"), reported / "data")),
-        read(write_report(Model.load(run), tmp_path / "a.html", Dataset.open(reported / "data"))),
+        read(write_report(Model.load(run), tmp_path / "c.html", Dataset.open(reported / "data"))),
     }
     assert len(texts) == 1
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["b.html"]
@@ -82,6 +82,10 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
         write_report([])
     with pytest.raises(CheckpointError, match="is not a run"):
         write_report(tmp_path)
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(OptionError, match=r"mine exists already\. Choose another --out, or remove it first\."):
+        write_report(reported / "run", tmp_path / "mine")
+    assert read(tmp_path / "mine") == "mine"
     shutil.copytree(reported / "data", tmp_path / "data")
     manifest = json.loads((tmp_path / "data" / "dataset.json").read_text())
     manifest["fields"]["items"]["width"] += 1

@@ -49,6 +49,13 @@ def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, 
         assert found == model.recommend(fields={**fields, "items": [str(item) for item in ROWS[user]]}, k=5)
 
 
+def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_path):
+    titles, country = [f"Book {item}" for item in range(NUM_ITEMS)], {"country": [[user % 2] for user in range(len(ROWS))]}
+    other = dataset_from_lists(tmp_path / "other", ROWS, width=NUM_ITEMS, titles=titles, sparse=country)
+    with pytest.raises(FitError, match=r'other has no field "age", which .* Ingest it with --users FILE --dense age=COLUMN\.'):
+        model.recommend_for("0", other)
+
+
 def test_a_country_alone_is_enough_for_somebody_without_items(data, tmp_path):
     model = train(network(INPUTS[2:]), TRAINING, data, tmp_path / "run")
     assert items(model.recommend(fields={"country": "0"}, k=4)) == {0}

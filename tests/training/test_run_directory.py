@@ -216,7 +216,10 @@ def test_only_one_training_at_a_time_holds_the_directory(run):
     [
         ({"titles": ["A", "B", "C", "D"]}, "it has 4 features for 3"),
         ({"item_ids": ["2", "1", "0"]}, "it has other features, or in another order"),
-        ({"field": "books", "titles": ["A", "B", "C"]}, 'has no field "items", which'),
+        (
+            {"field": "books", "titles": ["A", "B", "C"]},
+            r'has no field "items", which .* was trained on\. Ingest it with --field items, or --users FILE --sparse items=COLUMN\.',
+        ),
     ],
 )
 def test_a_dataset_of_other_features_is_refused(options, message, tmp_path, run, data):

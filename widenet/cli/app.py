@@ -73,6 +73,13 @@ for name, command in (
     app.command(name, short_help=_SAID[name])(command)
 
 _INTERRUPTED = 130
+_RULES = {
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+}
+"""What an option must be, by the kind of mistake."""
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line, of which it shows only one kind by name."""
@@ -168,12 +175,25 @@ def _show_usage(error: Any) -> None:
         error.show()
         return
     command = error.ctx.command_path if error.ctx is not None else "widenet"
-    problem = " ".join(error.format_message().replace("Value error, ", "").split())
+    problem = " ".join((_of_value(error) or error.format_message().replace("Value error, ", "")).split())
     problem = problem if problem.endswith((".", "?")) else f"{problem}."
     if (choice := _CHOICE.search(problem)) is not None:
         near = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2]))
         problem += near if near.startswith(" Did") else ""
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
+
+
+def _of_value(error: Any) -> str | None:
+    """What an option must be, and what it is; None where something else is wrong."""
+    mistakes = getattr(error.__cause__, "errors", None)
+    if mistakes is None:
+        return None
+    first = mistakes()[0]
+    rule = _RULES.get(first["type"])
+    if rule is None:
+        return None
+    got = first["input"] if "ctx" in first else repr(first["input"])
+    return f"{error.param.opts[0]} must be {rule.format(**first.get('ctx', {}))}; got {got}."
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

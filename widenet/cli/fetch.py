@@ -35,5 +35,5 @@ def fetch(
         if not typer.confirm("Do you accept it?", err=True):
             raise OptionError(f"the licence of {name} was not accepted; nothing was read.")
     with IngestReport() as report:
-        manifest = run(data, out, say=report.phase, on_bytes=report.bytes, on_rows=report.rows)
-    show(out, manifest)
+        made = run(data, out, say=report.phase, on_bytes=report.bytes, on_rows=report.rows)
+    show(out, made.manifest)

@@ -106,11 +106,11 @@ def search(
         for _ in collection.search_all(asked, k, LARGEST_BLOCK):
             pass
         return
-    with lines_to(out) as written:
+    with lines_to(out) as write:
         for keys, neighbours, scores in collection.search_all(asked, k, LARGEST_BLOCK):
             for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
                 found = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
-                written.write(json.dumps({"key": key, "neighbours": found}, ensure_ascii=False) + "\n")
+                write(json.dumps({"key": key, "neighbours": found}, ensure_ascii=False) + "\n")
 
 
 @app.command("export")

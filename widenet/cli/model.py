@@ -57,6 +57,9 @@ def predict(
     out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")],
     k: Annotated[int, typer.Option("-k", "--k", help="Recommendations for each user, up to the whole catalogue.", min=1)] = 100,
     file_format: Annotated[str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")] = None,
+    part: Annotated[
+        _Part | None, typer.Option(help="Recommend as evaluate does on this part: nothing of it, or of what comes after it, is known.")
+    ] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
     never: Annotated[Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")] = None,
@@ -69,7 +72,8 @@ def predict(
 ) -> None:
     """Write the best items for every user of a dataset: user, item, score, rank.
 
-    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear.
+    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear. To compare with a part that
+    was set aside, name it as --part.
     """
     from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
@@ -79,10 +83,12 @@ def predict(
 
     run_in_processes(context, processes, device)
     model, dataset = Model.load(run, device), Dataset.open(data)
-    warn(model.ignored(dataset) + model.caveats())
     filters = {"never": never, "never_for": never_for, "weights": weights}
     speak = partial(typer.echo, err=True)
-    blocks = model.predict(dataset, k, output=output, exclude_seen=not include_seen, say=speak, **filters)
+    blocks = model.predict(
+        dataset, k, output=output, exclude_seen=not include_seen, say=speak, part=None if part is None else part.value, **filters
+    )
+    warn(model.ignored(dataset) + (model.caveats() if part is None else model.caveats(dataset, part.value, output)))
     if not is_leader():
         for _ in blocks:
             pass

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; several are compared.")],
-    out: Annotated[Path | None, typer.Option(help="The file to write; RUN/report.html, or ./report.html for several runs.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new file to write; RUN/report.html, or ./report.html for several runs.")] = None,
     data: Annotated[Path | None, typer.Option(help="The dataset directory; where the training had it, if not given.")] = None,
 ) -> None:
     """Write an HTML page about a run, or one that compares several: curves, network, data, recommendations, time, documents."""

@@ -50,7 +50,7 @@ def train(
         typer.echo(note, err=True)
     usual = " and no ".join(name for name, given in (("network.json", network), ("training.json", training)) if given is None)
     if usual and not resume and not quiet and is_leader():
-        typer.echo(f"No {usual} was named: what is usual is taken, and kept in {out} to be copied and changed.", err=True)
+        typer.echo(f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.", err=True)
     evaluation = documents[1].evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
@@ -83,7 +83,7 @@ def _say_what_follows(problem: str | None, written: Path | None, data: Path, out
 def _say_how_to_go_on(named: list[Path | None], data: Path, out: Path, processes: int | None, device: str | None, cuda_graph: bool) -> None:
     """What an interrupted training has left, and the command that goes on; its report, without recommendations."""
     if not (out / "checkpoints" / "latest").exists():
-        typer.echo("Stopped before the first checkpoint, so that nothing is left. Begin with the same command.", err=True)
+        typer.echo("Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same command.", err=True)
         return
     again = ["widenet", "train", *(str(path) for path in named if path is not None), "--data", str(data), "--out", str(out)]
     again += [] if processes is None else ["--processes", str(processes)]

@@ -109,7 +109,7 @@ class Dataset:
 
         from widenet.sparse import SparseBatch
 
-        known = self._sparse_field(field, part)
+        known = self.sparse_field(field, part)
         wanted = self._wanted(rows)
         entries, indptr = self._entries(known, part, wanted)
         indices = entries.view(np.int32) if known.width <= _INT32_WIDTHS else entries.astype(np.int64)
@@ -152,12 +152,12 @@ class Dataset:
 
     def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
         """Stored entries of some examples, int64 [E]; reads no entry."""
-        self._sparse_field(field, part)
+        self.sparse_field(field, part)
         return self._lists[column(field, part)].extents(self._wanted(rows))[2]
 
     def counts(self, field: str, part: Part = "train") -> np.ndarray:
         """Interactions of each feature over all examples, int64 [width]."""
-        counts = np.zeros(self._sparse_field(field, part).width, dtype=np.int64)
+        counts = np.zeros(self.sparse_field(field, part).width, dtype=np.int64)
         for start in range(0, self.num_examples, _ROWS_PER_COUNT):
             entries, _ = self._entries(self.fields[field], part, self._wanted(slice(start, start + _ROWS_PER_COUNT)))
             np.add.at(counts, entries, 1)
@@ -175,7 +175,8 @@ class Dataset:
         for file in self._files:
             yield from file.batches
 
-    def _sparse_field(self, name: str, part: Part) -> Field:
+    def sparse_field(self, name: str, part: Part) -> Field:
+        """The description of a sparse field or a sequence that has a part; raises DataError for an unknown one, FitError for another."""
         field = self.field(name)
         if field.kind == "dense":
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from widenet.data.dataset import Dataset
 from widenet.data.download import OnBytes, download
 from widenet.data.ingest import ingest_with
-from widenet.data.manifest import Manifest
 from widenet.data.options import Options
 from widenet.data.tables import OnRows
 from widenet.errors import DataError, OptionError, did_you_mean
@@ -66,8 +66,8 @@ def fetch(
     say: Callable[[str], None],
     on_bytes: OnBytes | None = None,
     on_rows: OnRows | None = None,
-) -> Manifest:
-    """Publish the dataset of published data, whose licence somebody has accepted; raises DataError, OptionError.
+) -> Dataset:
+    """Publish the dataset of published data, whose licence somebody has accepted; gives it, opened. Raises DataError, OptionError.
 
     say: is told what happens, and which files could not be checked. on_bytes, on_rows: as in `download` and `ingest`.
     """
@@ -88,7 +88,8 @@ def fetch(
             options["heldout"] = found[data.heldout]
         if data.titles:
             options["titles"] = _titles(found[data.titles["file"]], data.titles, Path(scratch) / "titles.csv")
-        return ingest_with(found[data.interactions], out, Options(name=data.name, on_progress=say, on_rows=on_rows, **options))
+        ingest_with(found[data.interactions], out, Options(name=data.name, on_progress=say, on_rows=on_rows, **options))
+    return Dataset.open(out)
 
 
 def _found(files: list[Path], name: str, scratch: Path) -> Path:

@@ -76,16 +76,21 @@ class Vocabulary:
 
     def index_of(self, ids: Sequence[str]) -> np.ndarray:
         """The indices of some ids, int64 [len(ids)]; raises DataError naming the first unknown id."""
+        places = self.places_of(ids)
+        unknown = np.flatnonzero(places < 0)
+        if len(unknown):
+            raise DataError(f"{self.path}: the id {ids[unknown[0]]!r} is not in the vocabulary of {len(self):,} features.")
+        return places
+
+    def places_of(self, ids: Sequence[str]) -> np.ndarray:
+        """As `index_of`, with -1 for an unknown id."""
         asked = pa.array(dict.fromkeys(ids), type=pa.string())
         index_of: dict[str, int] = {}
         for start, names in self._chunks("id"):
             place = pc.index_in(names, value_set=asked)
             found = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
             index_of.update((str(name), start + int(row)) for row, name in zip(found, names.take(_arrow(found)).to_pylist(), strict=True))
-        for name in ids:
-            if name not in index_of:
-                raise DataError(f"{self.path}: the id {name!r} is not in the vocabulary of {len(self):,} features.")
-        return np.array([index_of[name] for name in ids], dtype=np.int64)
+        return np.array([index_of.get(name, -1) for name in ids], dtype=np.int64)
 
     def indices_of(self, other: "Vocabulary") -> np.ndarray:
         """The index here of each feature of another vocabulary, int64 [its features]; -1 for those whose id is not here."""

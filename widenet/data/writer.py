@@ -1,5 +1,7 @@
 """Write a dataset directory from record batches, and publish it whole or not at all."""
 
+import errno
+import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +24,8 @@ ENTRIES_PER_BATCH = 2**22
 VOCABULARY_ROWS_PER_BATCH = 2**20
 BYTES_PER_FILE = 4 * 2**30
 """A file is closed at the first record batch that makes it larger, so that the division depends on the content alone."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 VOCABULARY_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("count", pa.int64())])
 
@@ -79,7 +83,7 @@ def vocabulary_file(name: str) -> str:
 def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A new folder beside `out` that becomes `out` when the block ends, and vanishes when it fails.
 
-    Raises DataError when `out` exists, unless `overwrite`.
+    Raises DataError when `out` exists, unless `overwrite`; OSError, which names `out` where there is no room for it.
     """
     if out.exists() and not overwrite:
         raise DataError(f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it first.")
@@ -90,9 +94,12 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         yield folder
         force_all_to_disk(folder)
         put_in_place(folder, out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        if error.filename is None and error.errno in _NO_ROOM:  # a write that fails names no file, and Arrow has words of its own
+            error.filename, error.strerror = str(out), os.strerror(error.errno)
         raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_dataset(

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.durable import appearing
+from widenet.durable import appearing_together
 from widenet.errors import DataError, OptionError
 from widenet.knn.neighbours import Neighbours, checked
 from widenet.metrics import checked_k
@@ -45,6 +45,8 @@ class Exported:
 
 def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10) -> Exported:
     """Write an index that faiss reads, and `out`.keys with the keys by position, one a line, neither of which may exist yet; measure it.
+
+    Both files appear, or neither.
 
     For "cosine" the index holds directions, and takes queries of length 1; positions and order of scores are those of `search`.
     It is built in one thread, so that the same vectors give the same index. Raises DataError, OptionError.
@@ -126,7 +128,12 @@ def _keys_path(out: Path) -> Path:
 
 
 def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
-    """Both files, each whole or not at all."""
-    for path, data in ((_keys_path(out), "".join(f"{name}\n" for name in names).encode()), (out, faiss.serialize_index(index).tobytes())):
-        with appearing(path) as file:
-            file.write(data)
+    """Both files, or none. Raises OSError that names one of them."""
+    files = {_keys_path(out): "".join(f"{name}\n" for name in names).encode(), out: faiss.serialize_index(index).tobytes()}
+    with appearing_together(list(files)) as places:
+        for place, data in zip(places, files.values(), strict=True):
+            try:
+                place.write_bytes(data)
+            except OSError as error:
+                error.filename = str(place)  # a write that fails names no file
+                raise

@@ -16,9 +16,9 @@ from widenet.sparse import SparseBatch
 
 def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
     """bool [width]: the items of a file with one id a line, which nobody is shown. Raises DataError for an unknown id."""
-    ids = [line for _, (line,) in _rows(path, ("item",), header=False)]
+    rows = _rows(path, ("item",), header=False)
     banned = torch.zeros(width, dtype=torch.bool)
-    banned[_indices(path, vocabulary, ids)] = True
+    banned[_indices(path, vocabulary, [(line, item) for line, (item,) in rows])] = True
     return banned
 
 
@@ -30,7 +30,7 @@ def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
     rows = list(_rows(path, ("item", "weight"), header=True))
     numbers = [_number(path, line, weight) for line, (_, weight) in rows]
     weights = torch.ones(width)
-    weights[_indices(path, vocabulary, [item for _, (item, _) in rows])] = torch.tensor(numbers, dtype=torch.float32)
+    weights[_indices(path, vocabulary, [(line, item) for line, (item, _) in rows])] = torch.tensor(numbers, dtype=torch.float32)
     return weights
 
 
@@ -39,10 +39,10 @@ class PerUser:
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
         self._path = path
-        rows = [row for _, row in _rows(path, ("user", "item"), header=True)]
-        units = _indices(path, vocabulary, [item for _, item in rows])
+        rows = list(_rows(path, ("user", "item"), header=True))
+        units = _indices(path, vocabulary, [(line, item) for line, (_, item) in rows])
         self.units: dict[str, list[int]] = {}
-        for (user, _), unit in zip(rows, units.tolist(), strict=True):
+        for (_, (user, _)), unit in zip(rows, units.tolist(), strict=True):
             self.units.setdefault(user, []).append(unit)
         self._waiting = set(self.units)
 
@@ -100,8 +100,12 @@ def _number(path: Path, line: int, text: str) -> float:
     return number
 
 
-def _indices(path: Path, vocabulary: Vocabulary, ids: Sequence[str]) -> np.ndarray:
-    try:
-        return vocabulary.index_of(ids)
-    except DataError as error:
-        raise DataError(f"{path}: {error} Remove it from the file.") from None
+def _indices(path: Path, vocabulary: Vocabulary, items: Sequence[tuple[int, str]]) -> np.ndarray:
+    """The units of items, each of which has its line before it."""
+    units = vocabulary.places_of([item for _, item in items])
+    unknown = np.flatnonzero(units < 0)
+    if len(unknown):
+        line, item = items[unknown[0]]
+        rule = f"the id {item!r} is not in the vocabulary of {len(vocabulary):,} features"
+        raise DataError(f"{path}: line {line}: {rule}. Remove it from the file.")
+    return units

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import Part
+from widenet.data.manifest import PARTS, Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.model.network import Network
 from widenet.predict.filters import PerUser, joined
@@ -30,6 +30,12 @@ def had(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -
     for part in parts[1:]:
         found = joined(found, dataset.sparse(field, rows, part))
     return found
+
+
+def known_parts(dataset: Dataset, field: str, part: Part | None) -> Sequence[Part]:
+    """What examples are known to have of a field: all; where a part is asked for, what comes before it."""
+    before = PARTS if part is None else PARTS[: PARTS.index(part)]
+    return [known for known in before if known in dataset.field(field).parts]
 
 
 def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch | Tensor:
@@ -104,15 +110,17 @@ def recommendations(
     say: Callable[[str], None] | None = None,
     chosen: range | None = None,
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
+    part: Part | None = None,
 ) -> Iterator[Block]:
     """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
 
     chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of one chosen row.
     names: the output's items. allowed, never_for: further filters.
-    exclude_seen: leave out what the example is known to have, in whatever part.
+    part: a part that is asked for, as an evaluation asks: of it and of what comes after it nothing is known. None: everything is known.
+    exclude_seen: leave out what the example is known to have.
     say: told, after the last block, which users of `never_for` the dataset does not have.
     """
-    histories = Histories(network, dataset, lambda name: dataset.field(name).parts, instead)
+    histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
     step = rows_a_block(min(k, network.outputs[output].width))
     chosen = range(dataset.num_examples) if chosen is None else chosen

@@ -27,7 +27,8 @@ def write_report(
 ) -> Path:
     """Write one HTML file about a run, or about several beside each other; gives its path.
 
-    runs: a run directory or its model, or several directories. out: the file; None: report.html in the run, or, of several runs, here.
+    runs: a run directory or its model, or several directories. out: the file, which must not exist; None: report.html in the run, or,
+        of several runs, here, in place of an earlier one.
     data: the dataset, for its facts and examples of recommendations; None: where the training had it, if that is the same dataset still.
     recommendations: of one run, ask its network what it recommends; without, no weights are read.
     Several runs are compared by their logs and documents alone. Of a model in a group, every process must ask; one writes.
@@ -40,6 +41,8 @@ def write_report(
         paths = [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(path) for path in runs]
     if not paths:
         raise OptionError("a report needs a run; got none. Name a run directory.")
+    if out is not None and _is_taken(Path(out), model):
+        raise OptionError(f"{out} exists already. Choose another --out, or remove it first.")
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
         subjects = [_alone(paths[0], model, data, recommendations)]
@@ -49,6 +52,11 @@ def write_report(
     if model is None or model.network.exchange.leads:
         _write(target, page(subjects))
     return target
+
+
+def _is_taken(out: Path, model: Model | None) -> bool:
+    """Whether something is there; of a model in a group, every process asks before one writes."""
+    return out.exists() if model is None else bool(model.network.exchange.collect(out.exists(), "report")[0])
 
 
 def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool) -> Subject:

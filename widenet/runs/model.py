@@ -12,7 +12,7 @@ from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import FitError
-from widenet.evaluate import DEFAULT_KS, evaluate, output_name
+from widenet.evaluate import DEFAULT_KS, check_part, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
@@ -227,10 +227,13 @@ class Model:
         never_for: str | Path | None = None,
         weights: str | Path | None = None,
         say: Callable[[str], None] | None = None,
+        part: Part | None = None,
     ) -> Iterator[Block]:
         """The k best items for every example of a dataset, block by block, in its order.
 
         exclude_seen: leave out what an example is known to have: its training part, and what was set aside for validation or the end.
+        part: a part that was set aside, to be compared with what is recommended: the network sees, and exclude_seen leaves out, only what
+            `evaluate` has it see and leaves out. None: all that is known counts.
         never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
         weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0 either; 0: never shown.
         say: told after the last block how many users of never_for the dataset does not have.
@@ -240,6 +243,9 @@ class Model:
         self.run.check_dataset(dataset)
         name = output_name(self.network, output)
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
+        if part is not None:
+            check_part(part)
+            dataset.sparse_field(self.network.outputs[name].spec.field, part)
         width, device = self.network.outputs[name].width, self.network.device
         activation = self.network.outputs[name].spec.activation.kind
         if weights is not None and activation in SIGNED:
@@ -249,7 +255,7 @@ class Model:
             weight_L=None if weights is None else read_weights(path_of("weights", weights), names, width).to(device),
         )
         personal = None if never_for is None else PerUser(path_of("never_for", never_for), names)
-        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal, say))
+        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal, say, part=part))
 
 
 def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:

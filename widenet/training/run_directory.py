@@ -26,6 +26,13 @@ from widenet.training.run_path import LAUNCH, START, busy, check_finished, check
 
 _BLOCK = 65_536
 
+_OPTIONS = {
+    "sparse": "--field {0}, or --users FILE --sparse {0}=COLUMN",
+    "dense": "--users FILE --dense {0}=COLUMN",
+    "sequence": "--sequence --field {0}",
+}
+"""By which options `widenet data ingest` makes a field of a kind."""
+
 
 @dataclass(frozen=True)
 class FieldRecord:
@@ -118,7 +125,8 @@ class RunDirectory:
         """Raise FitError where a dataset is not of this run's fields and vocabularies."""
         for name, record in self.fields.items():
             if name not in dataset.fields:
-                raise FitError(f'{dataset.path} has no field "{name}", which {self.path} was trained on.')
+                rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
+                raise FitError(f"{rule}. Ingest it with {_OPTIONS[record.kind].format(name)}.")
             found = _record(dataset, name)
             if (found.kind, found.width, found.vocabulary_digest) != (record.kind, record.width, record.vocabulary_digest):
                 reason = (

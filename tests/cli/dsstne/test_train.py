@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import netCDF4
@@ -111,8 +112,12 @@ def test_a_finished_network_is_not_overwritten_and_a_training_cut_short_goes_on(
     whole = Path("gl.nc").read_bytes()
     Path("gl.nc").unlink()
     resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
-    assert (resumed.status, "gl.nc.run holds a training that was cut short; going on." in resumed.err) == (0, True)
+    assert (resumed.status, "gl.nc.run holds a training that has ended; gl.nc is written again." in resumed.err) == (0, True)
     assert len(Path("gl.nc").read_bytes()) == len(whole)
+    Path("gl.nc").unlink()
+    shutil.rmtree("gl.nc.run/model")
+    resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
+    assert (resumed.status, "gl.nc.run holds a training that was cut short; going on." in resumed.err) == (0, True)
     assert not list(Path().glob(".gl.nc.*"))
 
 

@@ -124,3 +124,11 @@ def test_a_full_disk_leaves_no_half_written_dataset(tmp_path):
     assert ended.stderr.splitlines()[-1].startswith("widenet: ")
     assert "File too large" in ended.stderr.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["likes.csv"]
+
+
+def test_a_full_disk_is_said_of_the_dataset_that_was_to_be_split(desk):
+    before, environment = sorted(desk.iterdir()), {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", LIMITED.format(size=FILE_BYTES), "data", "split", "whole", "--out", "split", "--heldout", "0.25"]
+    ended = subprocess.run(command, cwd=desk, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "widenet: split: File too large. Check the path and the disk.\n")
+    assert sorted(desk.iterdir()) == before

@@ -72,11 +72,11 @@ def knn_search(
         for _ in collection.search_all(queries, k, batch_size):
             pass
         return
-    with lines_to(output_file) as out:
+    with lines_to(output_file) as write:
         for number, (keys, neighbours, scores) in enumerate(collection.search_all(queries, k, batch_size), start=1):
             for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
                 found = vec_delim.join(neighbour(*each) for each in zip(own, own_scores, strict=True))
-                out.write(f"{key}{key_val_delim}{found}\n")
+                write(f"{key}{key_val_delim}{found}\n")
             if number % report_interval == 0:
                 rate = min(number * batch_size, len(queries)) / (perf_counter() - begun)
                 typer.echo(f"{number:,} batches; {rate:,.0f} queries a second.", err=True)

@@ -42,6 +42,6 @@ def translate(
     if out is None:
         typer.echo(text)
         return
-    with lines_to(out) as file:
-        file.write(text + "\n")
+    with lines_to(out) as write:
+        write(text + "\n")
     typer.echo(f"{out}: {len(document.layers)} layers.")

@@ -41,7 +41,8 @@ def export_data(
     all, if none is named: DSSTNE multiplies a sparse input by them too.
     features, samples: index files to write, of each field's features, or of those that all sparse fields have, and of the examples. Names
     also stand in the file itself, where they are not mere numbers.
-    Raises DataError, FitError, OptionError; then all files stay as they were.
+    Raises DataError, FitError, OptionError; then all files stay as they were. So they do after an OSError, unless a file that is whole
+    cannot take its place: index files before it have taken theirs.
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     for name in targets:

@@ -211,7 +211,7 @@ def _check_room(beside: Path, path: Path) -> None:
 def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> Iterator[Any]:
     """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it fails.
 
-    indexes: names of index files that are written when the block ends, and appear right before it, all or none.
+    indexes: names of index files that are written when the block ends, and appear right before it, once all are whole and on disk.
     """
     indexes = indexes or {}
     if not path.parent.is_dir():

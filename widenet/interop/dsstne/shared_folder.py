@@ -22,8 +22,10 @@ def joined() -> Exchange:
 def shared_folder(exchange: Exchange, out: Path, flag: str) -> Iterator[Path]:
     """One temporary folder for all processes, beside a file to be written; the process that leads makes and removes it.
 
-    Raises OptionError, which names the flag, where the file's folder does not exist.
+    Raises OptionError, which names the flag, where the file's folder does not exist, or the file is a folder itself.
     """
+    if out.is_dir():
+        raise OptionError(f"{flag} must be a file to write; {out} is a directory. Name a file in it.")
     if not out.parent.is_dir():
         raise OptionError(f"{flag} must be in a folder that exists; got {out}. Make {out.parent} first.")
     with ExitStack() as stack:

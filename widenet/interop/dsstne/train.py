@@ -64,7 +64,8 @@ def train(
         )
         goes_on = exchange.collect(run.exists(), "run")[0]
         if goes_on:
-            teller.say(f"{run} holds a training that was cut short; going on.")
+            state = f"has ended; {out} is written again" if (run / "model").exists() else "was cut short; going on"
+            teller.say(f"{run} holds a training that {state}.")
         elif initial is not None:
             check_training(network, training, dataset)
             write_initial(network, training, dataset, initial)
