@@ -1,16 +1,18 @@
 """Which trainings a CUDA graph can hold, and the sentence that says why another cannot."""
 
+from typing import get_args
+
 import pytest
 
-from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
+from widenet.model.losses import loss_of
 from widenet.plan.binding import Width
+from widenet.plan.graph import check_recordable
 from widenet.plan.job import Job
-from widenet.runs import train
+from widenet.spec.activations import PlainActivation
+from widenet.spec.losses import CROSS_ENTROPIES, Loss
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import cuda_graph
-from widenet.training.cuda_graph import check_recordable
 
 INPUT, TASTE = {"name": "in", "kind": "input", "field": "items"}, {"name": "taste", "units": 3}
 OUTPUT = {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"}
@@ -32,8 +34,6 @@ def job(layers, training=(), **more):
 
 
 REFUSED = {
-    "it does not run on a CUDA device": ([INPUT, TASTE, OUTPUT], {}, {"device": "cpu", "cuda_graph": True}),
-    "it runs in several processes": ([INPUT, TASTE, OUTPUT], {}, {"num_processes": 2, "cuda_graph": True}),
     '"gradient_norm_limit" asks for the length of each gradient': ([INPUT, TASTE, OUTPUT], {"gradient_norm_limit": 1.0}),
     '"brake" asks for the loss before each step': ([INPUT, TASTE, OUTPUT], {"brake": True}),
     'under "momentum" weights move that a batch does not touch': ([INPUT, TASTE, OUTPUT], {"optimizer": "momentum"}),
@@ -62,25 +62,28 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("obstacle", "asked"), REFUSED.items())
-def test_what_no_graph_can_hold_is_named(obstacle, asked, monkeypatch):
-    monkeypatch.setattr(cuda_graph, "has_triton", lambda: True)
-    documents, more = asked[:2], asked[2] if len(asked) > 2 else {}
+def test_what_no_graph_can_hold_is_named(obstacle, asked):
     with pytest.raises(OptionError) as raised:
-        check_recordable(job(*documents, **more))
+        check_recordable(job(*asked))
     assert str(raised.value) == f"A CUDA graph of a training's steps is asked for, but {obstacle}. Train without it."
 
 
+def test_a_cpu_has_none():
+    with pytest.raises(OptionError, match=r"but it does not run on a CUDA device\. Train without it\.$"):
+        check_recordable(job([INPUT, TASTE, OUTPUT], device="cpu"))
+
+
+def test_of_several_processes_the_remedy_is_one():
+    with pytest.raises(OptionError, match=r"but it runs in several processes\. Train without it, or with --processes 1\.$"):
+        check_recordable(job([INPUT, TASTE, OUTPUT], num_processes=2))
+
+
 @pytest.mark.parametrize("documents", TAKEN)
-def test_other_trainings_are_taken_where_triton_is(documents, monkeypatch):
-    monkeypatch.setattr(cuda_graph, "has_triton", lambda: True)
+def test_other_trainings_are_taken(documents):
     check_recordable(job(*documents))
-    monkeypatch.setattr(cuda_graph, "has_triton", lambda: False)
-    with pytest.raises(OptionError, match="Triton cannot be imported"):
-        check_recordable(job(*documents))
 
 
-def test_a_training_that_cannot_be_recorded_leaves_no_run(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0], [1]], width=3)
-    with pytest.raises(OptionError, match="it does not run on a CUDA device"):
-        train({"layers": [INPUT, TASTE, OUTPUT]}, {"epochs": 1}, data, tmp_path / "run", device="cpu", cuda_graph=True)
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize("loss", get_args(Loss))
+def test_cross_entropies_are_the_losses_whose_slopes_are_by_the_logit(loss):
+    (kind,) = get_args(loss.model_fields["kind"].annotation)
+    assert loss_of(loss(kind=kind), PlainActivation(kind="softmax")).slope_of_logit == (kind in CROSS_ENTROPIES)

@@ -32,7 +32,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, MIXED
 from widenet.training.begin import begun
 from widenet.training.check import check_training
-from widenet.training.cuda_graph import check_recordable
+from widenet.training.cuda_graph import check_recordable_here
 from widenet.training.interruption import interruption
 from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
@@ -134,7 +134,7 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
         cuda_graph=cuda_graph,
     )
     if cuda_graph:
-        check_recordable(job)
+        check_recordable_here(job)
     return job
 
 
