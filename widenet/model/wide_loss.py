@@ -151,7 +151,9 @@ class WideLoss:
 
     def _sweep(self, shard: int, takers: Takers | None) -> tuple[Tensor, Tensor]:
         loss: Tensor | float = 0.0
-        gradient_EH, biases = torch.zeros_like(self.direct_EH, dtype=torch.float32), []
+        gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
+        # In one piece: small ones that outlive their tile would keep the C library from giving the tile's memory to the next.
+        bias_R = torch.empty(self.output.weight.shards.size(shard), device=gradient_EH.device)
         for index, (start, stop) in enumerate(self.tiles[shard]):
             tile = self.tile(shard, index)
             tile_loss, delta_ET, bias_T = self._delta(shard, index, tile)
@@ -159,11 +161,11 @@ class WideLoss:
             tile.add_direct_gradient(gradient_EH, delta_ET)
             if takers is not None:
                 takers.weight(shard, start, stop, tile.weight_gradient(self.direct_EH, delta_ET))
-                biases.append(bias_T)
+                bias_R[start:stop] = bias_T
             elif self.keeps:
                 self.deltas[shard, index] = delta_ET, bias_T
-        if takers is not None and biases:
-            takers.bias(shard, torch.cat(biases))
+        if takers is not None and len(bias_R):
+            takers.bias(shard, bias_R)
         total = loss if isinstance(loss, Tensor) else torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
         return total, gradient_EH
 
