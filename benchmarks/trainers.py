@@ -45,8 +45,10 @@ def run(asked: argparse.Namespace) -> None:
         ours, theirs = (seconds_until(share * goal, found[name]) for name in names)
         ratio = "-" if ours is None or theirs is None else f"{theirs / ours:.2f}"
         table.rows.append([f"{share * goal:.4f} ({share:.0%})", *(_said(seconds) for seconds in (ours, theirs)), ratio])
-    best = (f"{name} {max(ndcg for _, ndcg in curves[0]):.4f} after {_said(_whole(curves))} s" for name, curves in found.items())
-    table.notes.append(f"Whole trainings: {', '.join(best)}. Median of {asked.rounds}; without evaluation.")
+    best = (f"{name} best NDCG@20 {max(ndcg for _, ndcg in curves[0]):.4f}, {_said(_whole(curves))} s" for name, curves in found.items())
+    table.notes.append(
+        f"Whole trainings: {'; '.join(best)}. NDCG of the first round; seconds are the median of {asked.rounds}, without evaluation."
+    )
     table.turns = {name: {"curves": curves} for name, curves in found.items()}
     print(table)
     publish("trainers", [table], asked.out)

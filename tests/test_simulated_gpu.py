@@ -20,6 +20,9 @@ from widenet import Model, dataset_from_lists
 from widenet.kernels import devices
 from widenet.knn.neighbours import Neighbours
 from widenet.model import compiled_tiles
+from widenet.model.sharding import split
+from widenet.plan.shards import Shards
+from widenet.sparse import SparseBatch
 from widenet.training import optimizers
 
 ROOT = Path(__file__).parent.parent
@@ -144,6 +147,14 @@ def test_replayed_steps_have_the_bits_of_eager_ones(tmp_path):
     assert dict(zip(names, replays, strict=True)) == {**dict.fromkeys(names, 3), "outgrown": 4, "resumed": 2}
     assert dict(zip(names, recorded, strict=True)) == {**dict.fromkeys(names, 1), "outgrown": 2}
     assert waits == replays
+
+
+def test_each_shard_has_its_part_of_a_batch_where_memory_is_read_fastest():
+    with simulated():
+        batch = SparseBatch.from_lists([[0, 3, 6], [1, 4], [2, 7, 8]], [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0, 7.0, 8.0]]).to("cuda")
+        parts = split(batch, Shards(9, 3))
+        assert [part.indices.tolist() for part in parts] == [[0, 1, 2], [0, 1], [0, 1, 2]]
+        assert {tensor.held.data_ptr() % 16 for part in parts for tensor in (part.indptr, part.indices, part.values)} == {0}
 
 
 def test_what_a_recording_refuses_is_refused():

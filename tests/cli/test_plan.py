@@ -105,7 +105,7 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
         (["--width", "items=9", "--cuda-graph"], "A CUDA graph of a training's steps is asked for, but it does not run on a CUDA device."),
         (
             ["--width", "items=9", "--device", "cuda", "--processes", "2", "--cuda-graph"],
-            "A CUDA graph of a training's steps is asked for, but it runs in several processes.",
+            "A CUDA graph of a training's steps is asked for, but it runs in several processes. Train without it, or with --processes 1.",
         ),
         (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
     ],
@@ -116,10 +116,18 @@ def test_mistakes_are_one_sentence(words, message, plan):
     assert ended.err.startswith(f"widenet: {message}")
 
 
-def test_it_loads_neither_torch_nor_arrow(inside):
+def test_it_refuses_a_graph_that_a_training_would_refuse(widenet, inside, tmp_path):
+    (tmp_path / "training.json").write_text('{"optimizer": "momentum", "shards": 2}')
+    ended = widenet("plan", inside / "network.json", tmp_path / "training.json", "--width", "items=9", "--device", "cuda", "--cuda-graph")
+    assert (ended.status, ended.out) == (2, "")
+    assert 'but under "momentum" weights move that a batch does not touch. Train without it.' in ended.err
+
+
+@pytest.mark.parametrize("more", [[], ["--device", "cuda", "--cuda-graph"]], ids=["eager", "recorded"])
+def test_it_loads_neither_torch_nor_arrow(more, inside):
     code = (
         "import sys; from widenet.cli import app\n"
-        "app(['plan', 'network.json', 'training.json', '--data', 'data'], standalone_mode=False)\n"
+        f"app({[*DOCUMENTS, '--data', 'data', *more]}, standalone_mode=False)\n"
         "sys.exit(str({'torch', 'pyarrow', 'numpy', 'duckdb'} & set(sys.modules)))"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=inside, capture_output=True, text=True, check=False)

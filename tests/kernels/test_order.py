@@ -22,6 +22,7 @@ def test_equal_keys_stay_in_their_order(number, most, dtype, numba, monkeypatch)
     assert torch.equal(sorted_Z, expected_Z.long())
     assert torch.equal(order_Z, expected_order_Z)
     assert torch.equal(keys_Z, before_Z)
+    assert [tensor.untyped_storage().nbytes() for tensor in (sorted_Z, order_Z)] == [8 * number] * 2
 
 
 @pytest.mark.parametrize("numba", [True, False])

@@ -1,5 +1,7 @@
 """Worker threads have one torch thread each, whatever the process had when they first worked; none is left alone with a failure."""
 
+from threading import Barrier
+
 import pytest
 import torch
 
@@ -22,6 +24,19 @@ def test_a_worker_keeps_to_one_torch_thread_even_if_it_first_works_outside():
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_what_was_found_comes_in_the_order_asked_for(threads):
     assert Workers(threads).run(lambda shard: 10 * shard, range(3, 6)) == [30, 40, 50]
+
+
+def test_of_several_failures_the_first_in_order_is_told_whoever_fails_sooner():
+    both_at_work = Barrier(2)
+
+    def work(shard):
+        both_at_work.wait()
+        raise ValueError(f"shard {shard}")
+
+    workers = Workers(2)
+    for _ in range(20):
+        with pytest.raises(ValueError, match="shard 3"):
+            workers.run(work, range(3, 5))
 
 
 def test_a_failure_is_told_when_all_that_had_begun_is_done():

@@ -45,6 +45,7 @@ def plan(
     """
     from widenet.cli.plan_table import plan_table
     from widenet.plan.evaluation import check_evaluation
+    from widenet.plan.graph import check_recordable
     from widenet.plan.job import Job
     from widenet.plan.machine import available_memory, available_threads
     from widenet.plan.numbers import bytes_of
@@ -60,6 +61,8 @@ def plan(
     kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
     threads = available_threads(processes) if kind == _Kind.cpu else 1
     job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads, cuda_graph=cuda_graph)
+    if cuda_graph:
+        check_recordable(job)
     available = None if kind == _Kind.cuda else available_memory()
     memory = bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
     found = report(job, memory, more=device_memory is not None)

@@ -19,9 +19,10 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
     if sort is None:
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
         return sorted_Z.long(), order_Z
-    keys, orders = torch.empty(2, len(keys_Z), dtype=torch.int64), torch.empty(2, len(keys_Z), dtype=torch.int64)
-    keys[0] = keys_Z
-    last = sort(keys.numpy(), orders.numpy())
+    # Tensors of their own, so that the half that is room to work in does not live as long as what is given.
+    keys = keys_Z.to(torch.int64, copy=True), torch.empty(len(keys_Z), dtype=torch.int64)
+    orders = torch.empty_like(keys[0]), torch.empty_like(keys[0])
+    last = sort(*(tensor.numpy() for pair in (keys, orders) for tensor in pair))
     return keys[last], orders[last]
 
 
@@ -58,15 +59,18 @@ def _group() -> Callable[..., int] | None:
 
 @made_once
 def _sort() -> Callable[..., int] | None:
-    """Sorts the first row of keys int64 [2, Z] and puts down where they stood; gives the row that holds both. None without Numba."""
+    """Sorts keys [Z] and puts down where they stood; None without Numba.
+
+    Takes the keys, as much room, and twice the room for where they stood, all int64 [Z]; gives which of each pair holds the result.
+    """
     if not can_compile():
         return None
 
-    def sort(keys: Any, orders: Any) -> int:
-        most, row = 0, 0
-        for z in range(keys.shape[1]):
-            orders[0, z] = z
-            most = max(most, keys[0, z])
+    def sort(keys_Z: Any, next_Z: Any, order_Z: Any, next_order_Z: Any) -> int:
+        most = 0
+        for z in range(len(keys_Z)):
+            order_Z[z] = z
+            most = max(most, keys_Z[z])
         bits = 1
         while most >> bits > 0:
             bits += 1
@@ -75,7 +79,6 @@ def _sort() -> Callable[..., int] | None:
         place_D = np.empty(1 << digit_bits, np.int64)
         for number in range(passes):
             shift, digit = number * digit_bits, (1 << digit_bits) - 1
-            keys_Z, order_Z, next_Z, next_order_Z = keys[row], orders[row], keys[1 - row], orders[1 - row]
             for d in range(len(place_D)):
                 place_D[d] = 0
             for z in range(len(keys_Z)):
@@ -88,7 +91,9 @@ def _sort() -> Callable[..., int] | None:
                 d = (keys_Z[z] >> shift) & digit
                 next_Z[place_D[d]], next_order_Z[place_D[d]] = keys_Z[z], order_Z[z]
                 place_D[d] += 1
-            row = 1 - row
-        return row
+            keys_Z, next_Z = next_Z, keys_Z
+            order_Z, next_order_Z = next_order_Z, order_Z
+        return passes % 2
 
-    return compile_for(sort, "int64(int64[:, ::1], int64[:, ::1])")
+    row = "int64[::1]"
+    return compile_for(sort, f"int64({row}, {row}, {row}, {row})")

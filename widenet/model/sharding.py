@@ -19,8 +19,14 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
     for shard in range(shards.count):
         span = slice(edges[shard], edges[shard + 1])
         indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
-        parts.append(SparseBatch(indptr, units_Z[span], None if values_Z is None else values_Z[span]))
+        parts.append(SparseBatch(indptr, _piece(units_Z, span), None if values_Z is None else _piece(values_Z, span)))
     return parts
+
+
+def _piece(whole_Z: Tensor, span: slice) -> Tensor:
+    """A span of a tensor; on a CPU the same memory, on a device its own, whose beginning is aligned: kernels are compiled for that."""
+    piece_Z = whole_Z[span]
+    return piece_Z if piece_Z.device.type == "cpu" else piece_Z.clone()
 
 
 @dataclass(frozen=True)

@@ -38,17 +38,22 @@ class Workers:
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """`work(number)` for every shard or block, in the order given; a single one in the calling thread.
 
-        Where one fails, those that others have begun are still done.
+        Where some fail, those that others have begun are still done, and what the first of them in order raised is raised, whatever the
+        threads did meanwhile. `work` must not call `run` of the same workers: it could wait for itself.
         """
         if self.pool is None or len(numbers) < 2:
             return [work(number) for number in numbers]
-        with_gradients, left, found = torch.is_grad_enabled(), iter(numbers), dict[int, T]()
+        with_gradients, left, found, failed = torch.is_grad_enabled(), iter(numbers), dict[int, T](), dict[int, Exception]()
 
         def some() -> None:
             with torch.set_grad_enabled(with_gradients):
                 try:
                     for number in left:  # a range's iterator, of which each number goes to one thread
-                        found[number] = work(number)
+                        try:
+                            found[number] = work(number)
+                        except Exception as error:
+                            failed[number] = error
+                            break
                 finally:
                     deque(left, maxlen=0)
 
@@ -60,4 +65,7 @@ class Workers:
             wait(others)
         for other in others:
             other.result()
+        for number in numbers:
+            if number in failed:
+                raise failed[number]
         return [found[number] for number in numbers]

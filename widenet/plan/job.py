@@ -60,16 +60,12 @@ class Job:
         """The job of two documents over a dataset's fields.
 
         num_examples: of the dataset; None: enough to fill a step. Raises FitError, and OptionError for a number of processes that does
-        not divide, or a CUDA graph where none can be.
+        not divide. Whether a CUDA graph can hold it, `graph.check_recordable` says.
         """
         found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind != "dense"}
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
         weights = weights_of(network, fields)
         check_processes(training.shards, num_processes)
-        if cuda_graph and device != "cuda":
-            raise not_recorded("it does not run on a CUDA device")
-        if cuda_graph and num_processes > 1:
-            raise not_recorded("it runs in several processes")
         return cls(network, training, weights, found, batch, num_processes, device, num_threads, kept_bytes, cuda_graph)
 
     def shards(self, weight: Weight) -> Shards:
@@ -126,11 +122,6 @@ def check_processes(num_shards: int, num_processes: int) -> None:
     if num_processes < 1 or num_shards % num_processes:
         divisors = ", ".join(str(number) for number in divisors_of(num_shards))
         raise OptionError(f"the number of processes must divide the {num_shards} shards; got {num_processes}. Use one of {divisors}.")
-
-
-def not_recorded(obstacle: str) -> OptionError:
-    """What to raise where the steps of a training cannot be recorded."""
-    return OptionError(f"A CUDA graph of a training's steps is asked for, but {obstacle}. Train without it.")
 
 
 def divisors_of(number: int) -> list[int]:

@@ -29,10 +29,10 @@ from widenet.runs.seen_before import held_of, seen_before
 from widenet.runs.unread import unread
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.arithmetic import ARITHMETIC
+from widenet.training.arithmetic import ARITHMETIC, MIXED
 from widenet.training.begin import begun
 from widenet.training.check import check_training
-from widenet.training.cuda_graph import check_recordable
+from widenet.training.cuda_graph import check_recordable_here
 from widenet.training.interruption import interruption
 from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
@@ -62,8 +62,8 @@ def train(
     network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on, or else the usual ones,
     which the run directory keeps. data: a dataset, or its directory.
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had; after a widenet of another
-    arithmetic to others, which the report is told. A group that torchrun has started again does so without being told, and begins anew
-    where there is no checkpoint yet.
+    arithmetic perhaps to others, which the report is told. A group that torchrun has started again does so without being told, and begins
+    anew where there is no checkpoint yet.
     start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
         begin as the seed has it.
     device: cpu or cuda; None: cuda where there is one.
@@ -134,7 +134,7 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
         cuda_graph=cuda_graph,
     )
     if cuda_graph:
-        check_recordable(job)
+        check_recordable_here(job)
     return job
 
 
@@ -178,6 +178,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
         if problem is not None:
             raise problem
         load_start(run, network, report.say)
+        _inherit_arithmetic(run, state, report)
         by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
@@ -191,11 +192,19 @@ def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> N
 
 def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
     """Note, and tell the report, where the next steps round in another way than those before."""
-    before, has_ended = state.arithmetic[-1], (run.path / "model").exists()
-    if before != ARITHMETIC and not has_ended:
+    before = state.arithmetic[-1]
+    if before != ARITHMETIC and not state.has_ended(run.training):
         state.arithmetic.append(ARITHMETIC)
         rule = f"{run.path} was begun with version {before} of the arithmetic; this widenet has version {ARITHMETIC}"
-        report.say(f"{rule}: from here on bits differ from an undisturbed training's, and its fingerprint compares with no other.")
+        report.say(f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint compares with no other.")
+
+
+def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
+    """Note, and tell the report, where the weights that a run begins with came of steps that may round in different ways."""
+    before = [] if run.start is None else Checkpoint.open(run.start / "model").facts.get("arithmetic", [])
+    if len(before) > 1:
+        state.arithmetic = before if before[-1] == ARITHMETIC else [*before, ARITHMETIC]
+        report.say(f"{run.start}: {MIXED[0].lower()}{MIXED[1:]}")
 
 
 def _finished(run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report) -> Model:

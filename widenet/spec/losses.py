@@ -90,6 +90,8 @@ class CosineContrastive(Spec):
 
 
 Loss = CrossEntropy | ScaledMarginalCrossEntropy | DataScaledMarginalCrossEntropy | L1 | L2 | Hinge | L2Hinge | CosineContrastive
+CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
+"""The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or a softmax."""
 LossField = named(
     Loss,
     "cross_entropy",

@@ -19,6 +19,8 @@ class OfOptimizers:
     """Names of its state tensors, each shaped like the weight and zero at first."""
     idles: ClassVar[bool] = False
     """Whether a weight or its state still moves in steps where its gradient is zero."""
+    idle_weights_move: ClassVar[bool] = False
+    """Whether the weight does."""
 
 
 class Sgd(Spec, OfOptimizers):
@@ -35,6 +37,7 @@ class Momentum(Spec, OfOptimizers):
 
     state: ClassVar[tuple[str, ...]] = ("velocity",)
     idles: ClassVar[bool] = True
+    idle_weights_move: ClassVar[bool] = True
 
     kind: Literal["momentum"]
     """Its name."""
@@ -49,6 +52,7 @@ class Nesterov(Spec, OfOptimizers):
 
     state: ClassVar[tuple[str, ...]] = ("velocity",)
     idles: ClassVar[bool] = True
+    idle_weights_move: ClassVar[bool] = True
 
     kind: Literal["nesterov"]
     """Its name."""

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from widenet.errors import did_you_mean
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
-from widenet.spec.losses import CrossEntropy
+from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy
 from widenet.spec.parts import Share
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.spatial_rules import check_spatial
 from widenet.spec.wiring import feeding, sources_of
-
-_MARGINAL = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 
 
 def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
@@ -34,7 +32,7 @@ def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
     activation, loss = layer.activation.kind, layer.loss.kind
-    if loss in _MARGINAL and activation not in ("sigmoid", "softmax"):
+    if loss in CROSS_ENTROPIES and activation not in ("sigmoid", "softmax"):
         raise ValueError(f'{place}.loss "{loss}" needs the activation "sigmoid" or "softmax"; got "{activation}".')
     if loss in ("hinge", "l2_hinge", "cosine_contrastive") and activation in ROW_WISE:
         raise ValueError(f'{place}.loss "{loss}" needs an activation of single units, such as "linear"; got "{activation}".')
@@ -77,7 +75,7 @@ def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
 
 def _check_sample(place: str, layer: OutputLayer) -> None:
     activation = layer.activation.kind
-    if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in _MARGINAL):
+    if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in CROSS_ENTROPIES):
         rule = "needs a cross-entropy, or an activation of single units"
         raise ValueError(f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample" or change one.')
     if layer.others == "ignore":

@@ -18,6 +18,7 @@ from widenet.model.network import Network
 from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
+from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
 from widenet.training.brake import Brake
 from widenet.training.cuda_graph import GraphSteps
@@ -64,6 +65,11 @@ class LoopState:
     def steps_made(self, steps_per_epoch: int) -> int:
         """Finished steps of the whole training, without those that the brake left out."""
         return self.epoch * steps_per_epoch + self.step - self.brake.left_out
+
+    def has_ended(self, training: TrainingSpec) -> bool:
+        """Whether no step is left: all epochs are finished, or evaluations have not been better for long enough."""
+        stop_after = None if training.evaluation is None else training.evaluation.stop_after
+        return self.epoch >= training.epochs or (stop_after is not None and self.waited >= stop_after)
 
     def add(self, loss: float, num_examples: int) -> None:
         """A step was made of so many examples."""
@@ -144,7 +150,7 @@ class Training:
             return self._run_epochs(board, interrupted)
 
     def _run_epochs(self, board: SummaryWriter | None, interrupted: Callable[[], bool]) -> bool:
-        while self.state.epoch < self.spec.epochs and not self._has_stopped_early():
+        while not self.state.has_ended(self.spec):
             if not self._run_epoch(interrupted):
                 self._check_weights()
                 self._checkpoint()
@@ -224,7 +230,7 @@ class Training:
         self.report.epoch(record)
         if self.after_epoch is not None:
             self.after_epoch(self.network, self.state.epoch)
-        if self._is_due(self.spec.checkpoints.every_epochs) or self._has_stopped_early():
+        if self._is_due(self.spec.checkpoints.every_epochs) or self.state.has_ended(self.spec):
             started = time.monotonic()
             self._checkpoint()
             saving += time.monotonic() - started
@@ -263,10 +269,6 @@ class Training:
                 self.run.save_model("best", self.network, {"epoch": state.epoch, "metrics": metrics})
         else:
             state.waited += 1
-
-    def _has_stopped_early(self) -> bool:
-        evaluation = self.spec.evaluation
-        return evaluation is not None and evaluation.stop_after is not None and self.state.waited >= evaluation.stop_after
 
     def _is_due(self, every: int) -> bool:
         return self.state.epoch % every == 0 or self.state.epoch == self.spec.epochs

@@ -8,8 +8,10 @@ from tests.interop.dsstne.test_model import convolved, scores
 from widenet import train
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError
+from widenet.interop.dsstne.layer_attributes import attributes_of_both
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
+from widenet.spec.network import NetworkSpec
 
 WINDOW = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
 POOL = {"type": 2, "kernelX": 2, "kernelY": 2, "kernelStrideX": 2, "kernelStrideY": 2, "kernelDimensions": 2}
@@ -100,3 +102,16 @@ def test_what_others_take_too_or_what_is_not_bare_is_refused(tmp_path):
     export_model(tmp_path / "bare", tmp_path / "x.nc")
     back = import_model(tmp_path / "x.nc", tmp_path / "back")
     assert [layer.kind for layer in back.run.network.layers] == ["input", "output"]
+
+
+@pytest.mark.parametrize(
+    ("taken", "own", "written"), [(0.5, 2.0, 0.5), (2.0, 0.5, 0.5), (None, 2.0, 2.0), (0.5, None, 0.5), (None, None, 0)]
+)
+def test_of_the_limits_of_both_the_smaller_is_written(taken, own, written):
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "same", "units": 4, "activation": "linear", "delta_norm": taken},
+        {"name": "out", "kind": "output", "field": "items", "bias": False, "weightless": True, "delta_norm": own},
+    ]
+    spec = NetworkSpec.of({"layers": layers})
+    assert attributes_of_both(spec, spec.outputs[0], spec.layer("same"), (4,))["deltaNorm"] == written

@@ -86,10 +86,11 @@ def _is_bare(source: Layer, output: OutputLayer) -> bool:
 
 
 def attributes_of_both(spec: NetworkSpec, output: OutputLayer, taken: Layer, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The attributes of an output that is one layer with what it takes, by name. shape: of the latter."""
+    """The attributes of an output that is one layer with what it takes, by name, with the smaller of their limits. shape: of the latter."""
     own = attributes_of(spec, output, shape, False)
     found = attributes_of(spec, taken, shape, False) | {name: own[name] for name in _OF_OUTPUT}
-    return found | ({"deltaNorm": own["deltaNorm"]} if output.delta_norm else {})
+    limits = [limit for limit in (own["deltaNorm"], found["deltaNorm"]) if limit]  # 0 is none
+    return found | ({"deltaNorm": min(limits)} if limits else {})
 
 
 def attributes_of(spec: NetworkSpec, layer: Layer, shape: tuple[int, ...], is_sparse: bool) -> dict[str, Any]:

@@ -54,8 +54,6 @@ class Formula(Protocol):
 class Idling(Formula, Protocol):
     """The arithmetic of an optimizer under which rows without a gradient move too: their state, and their weights where it says so."""
 
-    moves_weights: bool
-
     def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
 
@@ -76,6 +74,7 @@ class Optimizer:
         self.l1, self.l2 = l1, l2
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
+        self._rolls_on = spec.idle_weights_move
         self._shrinkage = Shrinkage(l2)
 
     @property
@@ -86,7 +85,7 @@ class Optimizer:
     @property
     def idle_weights_move(self) -> bool:
         """Whether that moves the weights too; see `model.rule.Rule`."""
-        return self._shrinks or (self.idling is not None and self.idling.moves_weights)
+        return self._shrinks or self._rolls_on
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Zeros for every state tensor."""

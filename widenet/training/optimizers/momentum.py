@@ -16,8 +16,6 @@ from widenet.transfer import sent
 class Velocity:
     """Momentum, and Nesterov's with its look ahead."""
 
-    moves_weights = True
-
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
         self._roads = Roads(momentum)

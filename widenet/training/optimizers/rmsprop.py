@@ -11,8 +11,6 @@ from widenet.training.optimizers import Numbers, guards, held, multiply_rows
 
 
 class _Rmsprop:
-    moves_weights = False
-
     def __init__(self, spec: Rmsprop, dialect: Dialect) -> None:
         self.spec = spec
         self.epsilon, self.floor = guards(spec.epsilon, dialect)

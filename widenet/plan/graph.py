@@ -1,0 +1,72 @@
+"""Which trainings a CUDA graph can hold, by their documents and where they run."""
+
+from collections.abc import Iterator
+
+from widenet.errors import OptionError
+from widenet.plan.job import Job
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer, Trunk
+from widenet.spec.losses import CROSS_ENTROPIES
+
+
+def check_recordable(job: Job) -> None:
+    """Raise OptionError where the steps of a training cannot be recorded, whatever the machine has installed."""
+    if job.device != "cuda":
+        raise not_recorded("it does not run on a CUDA device")
+    if job.num_processes > 1:
+        raise not_recorded("it runs in several processes", "Train without it, or with --processes 1.")
+    obstacle = next(_obstacles(job), None)
+    if obstacle is not None:
+        raise not_recorded(obstacle)
+
+
+def not_recorded(obstacle: str, remedy: str = "Train without it.") -> OptionError:
+    """What to raise where the steps of a training cannot be recorded."""
+    return OptionError(f"A CUDA graph of a training's steps is asked for, but {obstacle}. {remedy}")
+
+
+def _obstacles(job: Job) -> Iterator[str]:
+    """What of a training no graph can hold: what the host must know within a step, and random numbers, which it draws."""
+    training, kind = job.training, job.training.optimizer.kind
+    penalty = " with l2" if kind == "sgd" else ""
+    found = {
+        '"gradient_norm_limit" asks for the length of each gradient': training.gradient_norm_limit is not None,
+        '"brake" asks for the loss before each step': training.brake,
+        f'under "{kind}"{penalty} weights move that a batch does not touch': training.idle_weights_move,
+        "it reads a sequence": bool(job.weights.along),
+    }
+    yield from (obstacle for obstacle, is_there in found.items() if is_there)
+    yield from (f'layer "{layer.name}" {obstacle}' for layer in job.network.hidden for obstacle in _obstacles_of_hidden(job, layer))
+    yield from (f'output "{output.name}" {obstacle}' for output in job.network.outputs for obstacle in _obstacles_of(job, output))
+
+
+def _obstacles_of_hidden(job: Job, layer: Trunk) -> Iterator[str]:
+    if not isinstance(layer, HiddenLayer):
+        yield f"is a {layer.kind} layer"
+        return
+    if layer.dropout:
+        yield "has dropout, whose random numbers the host draws"
+    if layer.weight_norm is not None and _is_over_sparse(job, layer):
+        yield "has a weight_norm over a sparse input"
+
+
+def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
+    kind = output.activation.kind
+    closed = kind == "softmax" and output.loss.kind in CROSS_ENTROPIES
+    found = {
+        "is trained on a sample": output.sample is not None,
+        "is trained without its logits": job.drifts(output),
+        "shares its weights": job.weights.is_shared(output.name),
+        "stands on a sparse input": _is_over_sparse(job, output),
+        f'has the activation "{kind}" under "{output.loss.kind}"': kind in ROW_WISE and not closed,
+        "has dense targets": output.field not in job.entries and not closed,
+        'has "others": "ignore"': output.others == "ignore",
+        "has a delta_boost": output.delta_boost is not None,
+        "has a delta_norm": output.delta_norm is not None,
+    }
+    yield from (obstacle for obstacle, is_there in found.items() if is_there)
+
+
+def _is_over_sparse(job: Job, layer: HiddenLayer | OutputLayer) -> bool:
+    sources = (job.network.layer(source) for source in job.network.sources(layer))
+    return any(isinstance(source, InputLayer) and source.field in job.entries for source in sources)
