@@ -1,6 +1,9 @@
-"""Training steps: the same bits however many threads, and a known answer learned."""
+"""Training steps: the same bits however many threads, memory that does not grow with the width, and a known answer learned."""
 
 import hashlib
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -164,3 +167,33 @@ def test_on_a_checkerboard_every_user_is_offered_items_of_the_right_parity(docum
     for user, own in enumerate(seen):
         logits_UL[user, own] = -torch.inf
     assert (logits_UL.argmax(dim=1) % 2).tolist() == [user % 2 for user in range(num_users)]
+
+
+A_TRAINING = """
+import sys, torch
+from pathlib import Path
+from widenet import Network, Training, dataset_from_lists, train
+
+width = int(sys.argv[2])
+rows = [[example * 97 % width] for example in range(1024)]
+data = dataset_from_lists(Path(sys.argv[1]) / "data", rows, width=width)
+layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 2}]
+layers += [{"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"}]
+training = Training.of({"epochs": 1, "batch_size": 1024, "optimizer": "sgd", "shards": 1})
+model = train(Network.of({"layers": layers}), training, data, Path(sys.argv[1]) / "run", device="cpu")
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1000)
+"""
+
+
+def test_a_step_over_ten_times_as_many_units_takes_hardly_more(tmp_path):
+    """Each tile has 1 MB of logits: kept, or left unused between what outlives their tile, those of 300,000 units take 1.2 GB."""
+
+    def peak_megabytes(width):
+        folder = tmp_path / str(width)
+        folder.mkdir()
+        command = [sys.executable, "-c", A_TRAINING, str(folder), str(width)]
+        return int(
+            subprocess.run(command, cwd=Path(__file__).parent.parent.parent, capture_output=True, text=True, check=True).stdout.split()[-1]
+        )
+
+    assert peak_megabytes(300_000) - peak_megabytes(30_000) < 200

@@ -90,8 +90,6 @@ class CosineContrastive(Spec):
 
 
 Loss = CrossEntropy | ScaledMarginalCrossEntropy | DataScaledMarginalCrossEntropy | L1 | L2 | Hinge | L2Hinge | CosineContrastive
-CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
-"""The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or a softmax."""
 LossField = named(
     Loss,
     "cross_entropy",
@@ -103,3 +101,5 @@ LossField = named(
     "l2_hinge",
     "cosine_contrastive",
 )
+CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
+"""The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or a softmax."""
