@@ -1,0 +1,99 @@
+"""The processor's instruction sets that products and compiled code use: what the bits of a training on a CPU depend on."""
+
+import ctypes
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_CPUINFO = Path("/proc/cpuinfo")
+_ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_ONEDNN = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
+"""Instruction sets that make oneDNN choose other code, best first, by Linux's names."""
+
+
+def instruction_sets() -> dict[str, str]:
+    """Return the instruction sets that this process uses on its CPU, as plain text by library.
+
+    Equal answers in two processes mean equal bits, given equal library versions. The answers respect the environment variables that limit
+    a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, ONEDNN_MAX_CPU_ISA and NUMBA_CPU_NAME. Asking makes torch and MKL
+    settle on their instruction sets, so choose the bits of a training first.
+
+    Returns:
+        "processor": vendor, family, model, stepping and cache size, because MKL cuts products by them. "torch", "mkl", "onednn" and
+        "numba": the instruction set of each library; "none" if it is absent.
+    """
+    facts = _facts()
+    return {
+        "processor": " ".join(facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")),
+        "torch": torch.backends.cpu.get_cpu_capability(),
+        "mkl": _of_mkl(),
+        "onednn": _of_onednn(facts.get("flags", "").split()),
+        "numba": _of_numba(),
+    }
+
+
+@cache
+def _facts() -> dict[str, str]:
+    """What Linux says of the first processor, by name; elsewhere its kind."""
+    if not _CPUINFO.is_file():
+        return {"vendor_id": platform.machine()}
+    first = _CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    return dict(re.findall(r"^([^:\t]+?)\s*: *(.*)$", first, re.MULTILINE))
+
+
+class _Version(ctypes.Structure):
+    """MKL's MKLVersion."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("major", "minor", "update")),
+        *((name, ctypes.c_char_p) for name in ("product", "build", "processor", "platform")),
+    )
+
+
+def _of_mkl() -> str:
+    """MKL's own words for the instruction set that it has chosen."""
+    ask = mkl("get_version")
+    if ask is None:
+        return "none"
+    version = _Version()
+    ask(ctypes.byref(version))
+    return (version.processor or b"").decode()
+
+
+@cache
+def mkl(name: str) -> Any:
+    """A service function of the MKL within torch, such as "cbwr_set"; None if this torch has none. Calling one may fix MKL's settings."""
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return None
+    folder = Path(torch.__file__).parent / "lib"
+    for library in (*sorted(folder.glob("*torch_cpu.*")), "libmkl_rt.so.2"):
+        for symbol in (f"mkl_serv_{name}", f"mkl_{name}"):
+            try:
+                return getattr(ctypes.CDLL(str(library)), symbol)
+            except (OSError, AttributeError):
+                continue
+    return None
+
+
+def _of_onednn(flags: list[str]) -> str:
+    """The best instruction set that oneDNN may use: the processor's, and the limit that the environment sets."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return "none"
+    best = next((name for name in _ONEDNN if name in flags), platform.machine())
+    limit = next((os.environ[name].lower() for name in _ONEDNN_LIMITS if os.environ.get(name)), None)
+    return best if limit is None else f"{best}, at most {limit}"
+
+
+def _of_numba() -> str:
+    """The processor for which Numba compiles."""
+    try:
+        from llvmlite import binding
+        from numba.core import config
+    except ImportError:
+        return "none"
+    return str(getattr(config, "CPU_NAME", None) or binding.get_host_cpu_name())
