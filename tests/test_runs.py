@@ -272,7 +272,6 @@ def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
 def two_checkpoints(data, tmp_path):
     """A run cut short, with checkpoints after one epoch and after two steps of the next one."""
     network, training = SETTINGS["momentum"]
-    training = {**training, "checkpoints": {"keep_last": 3}}
     with pytest.raises(KeyboardInterrupt):
         train(network, training, data, tmp_path / "run", interrupted=After(STEPS + 2))
     return network, training, data, tmp_path / "run"

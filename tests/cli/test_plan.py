@@ -27,7 +27,7 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
         ["0", "0", "0-499,999,999", "0-499,999,999"],
         ["1", "1", "500,000,000-999,999,999", "500,000,000-999,999,999"],
     ]
-    assert "A checkpoint: 108 GB on disk." in lines
+    assert "A checkpoint: 108 GB on disk; a run keeps 2." in lines
     assert lines[-1] == (
         "Fits: a process needs 65.7 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 112 GB each."
     )

@@ -222,10 +222,10 @@ def test_a_disk_that_is_full_for_one_process_stops_all_and_leaves_the_last_check
 def test_a_shard_that_only_one_process_finds_damaged_stops_all(data, groups, tmp_path):
     out = tmp_path / "run"
     groups(2)(trained, "momentum", data, out, False, 5)
-    path = sorted((out / "checkpoints").glob("epoch-*/wide-*.shard-0007-of-0008.safetensors"))[0]
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(bytes(content))
+    for path in sorted((out / "checkpoints").glob("epoch-*/wide-00.shard-0007-of-0008.safetensors")):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(bytes(content))
     groups(2).start(trained, "momentum", data, out, True)
     first, second = groups(2).outcomes()
     assert type(first) is type(second) is CheckpointError

@@ -24,7 +24,7 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
         *_aligned(("each process", "bytes"), parts),
         "",
         f"{batch}. A step, each process: {amount(work['operations'], 'FLOP')}; {amount(work['sent_bytes'])} sent, as much received.",
-        f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk.",
+        f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk; a run keeps {job.training.checkpoints.keep_last}.",
     ]
     if assumed:
         lines.append(f"Assumed: {next(iter(job.entries.values())):g} stored entries an example and field. With --data they are counted.")

@@ -34,8 +34,8 @@ class Checkpoints(Spec):
 
     every_epochs: Count = 1
     """Epochs between two checkpoints; the end and an interruption always write one."""
-    keep_last: Count = 1
-    """How many of the newest checkpoints stay."""
+    keep_last: Count = 2
+    """How many of the newest checkpoints stay. With two, a training whose newest checkpoint is damaged resumes from the one before it."""
 
 
 class TrainingSpec(Document):
