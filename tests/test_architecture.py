@@ -19,6 +19,7 @@ LEVELS = [
     {"runs"},
     {"evaluate"},
     {"training", "predict", "knn"},
+    {"publication"},
     {"checkpoint"},
     {"parallel"},
     {"model"},

@@ -1,8 +1,7 @@
-"""Checkpoints: published whole or not at all, verified when read, independent of who computed which shard."""
+"""Checkpoints: what they hold, verified when read, independent of who computed which shard."""
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +14,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_leader
-from widenet.tensor_file import blocks, read_into, write
+from widenet.parallel.group import by_all
+from widenet.tensor_file import blocks, read_into
 
 FORMAT_VERSION = 1
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
 
 
@@ -41,16 +39,16 @@ class Checkpoint:
     def open(cls, path: Path) -> "Checkpoint":
         """The checkpoint in a directory; raises CheckpointError where its manifest is missing, damaged or newer."""
         try:
-            manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             version, files, facts = manifest["format_version"], manifest["files"], manifest["facts"]
         except FileNotFoundError:
-            raise CheckpointError(f"{path} is not a checkpoint: it has no {_MANIFEST}.") from None
+            raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path / _MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint.") from None
+            raise CheckpointError(f"{path / MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint.") from None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise CheckpointError(f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer widenet.")
-        if manifest.get("sha256") != _sha256_of_contents(files, facts):
-            raise CheckpointError(f"{path / _MANIFEST} is damaged: its checksum is not that of its contents. Use another checkpoint.")
+        if manifest.get("sha256") != sha256_of_contents(files, facts):
+            raise CheckpointError(f"{path / MANIFEST} is damaged: its checksum is not that of its contents. Use another checkpoint.")
         return cls(path, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -63,7 +61,7 @@ class Checkpoint:
             cut = f"{self.path} is cut into {max(shards)} shards, the network into {network.num_shards}"
             raise CheckpointError(f"{cut}: another number of shards makes another run. Use the training.json that it was begun with.")
         for name, tensors in _files_of(network):
-            self.fill(name, tensors if with_state else _without_state(tensors))
+            self.fill(name, tensors if with_state else weights_among(tensors))
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those that a file holds under their names."""
@@ -96,56 +94,6 @@ class Checkpoint:
         if digest != self.files[name]["sha256"]:
             raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
         return path
-
-
-def publish(path: Path, network: Network, facts: dict[str, Any], with_state: bool) -> Checkpoint:
-    """Write a network to a new directory: beside it first, forced to disk, then renamed.
-
-    facts: plain JSON values to keep beside the tensors. with_state: the optimizer's state too.
-    An earlier directory of that name is replaced.
-    """
-    exchange = network.exchange
-    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
-    files: dict[str, dict[str, Any]] = {}
-
-    def begin() -> None:
-        with writing(path):
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir(parents=True)
-
-    def finish() -> None:
-        with writing(path):
-            manifest = {"format_version": FORMAT_VERSION, "files": files, "facts": facts, "sha256": _sha256_of_contents(files, facts)}
-            (beside / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            force_to_disk(beside / _MANIFEST)
-            put_in_place(beside, path)
-
-    try:
-        by_leader(exchange, begin, "checkpoint")
-        files = _all_written(path, network, beside, with_state)
-        by_leader(exchange, finish, "checkpoint")
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return Checkpoint(path, files, facts)
-
-
-def _all_written(path: Path, network: Network, beside: Path, with_state: bool) -> dict[str, dict[str, Any]]:
-    """Write the files of every process; their sizes and checksums. Where one process fails, all raise its error."""
-    files: dict[str, dict[str, Any]] = {}
-    error: CheckpointError | None = None
-    try:
-        with writing(path):
-            for name, tensors in _own_files_of(network):
-                digest = write(beside / name, tensors if with_state else _without_state(tensors))
-                force_to_disk(beside / name)
-                files[name] = {"bytes": (beside / name).stat().st_size, "sha256": digest}
-    except CheckpointError as raised:
-        error = raised
-    for found, raised_there in network.exchange.collect((files, error), "checkpoint"):
-        if raised_there is not None:
-            raise raised_there
-        files = {**files, **found}
-    return dict(sorted(files.items()))
 
 
 @contextmanager
@@ -228,16 +176,16 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     yield TRUNK, tensors
 
 
-def _own_files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def own_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """The files that this process writes: those of its shards, and the trunk if it leads."""
     return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != TRUNK)
 
 
-def _without_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights among the tensors of a file."""
     return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
 
 
-def _sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
+def sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
     """What a manifest says of itself, so that no changed byte of it is believed."""
     return hashlib.sha256(json.dumps([files, facts], sort_keys=True).encode()).hexdigest()

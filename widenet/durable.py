@@ -62,14 +62,21 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
 def put_in_place(beside: Path, path: Path) -> None:
     """Give a finished directory, which is on disk, the name of an earlier one or a new name.
 
-    A crash leaves the earlier one, this one, or for a moment neither of that name but both beside it. Raises OSError.
+    A crash leaves the earlier one, this one, or for a moment neither of that name but both beside it. Raises OSError; the
+    earlier one then keeps its name, unless this one has it already.
     """
     force_to_disk(beside)
     old = path.with_name(f".{path.name}.old")
-    if path.exists():
+    replaces = path.exists()
+    if replaces:
         _remove(old)
         path.rename(old)
-    beside.rename(path)
+    try:
+        beside.rename(path)
+    except OSError:
+        if replaces:
+            old.rename(path)
+        raise
     force_to_disk(path.parent)
     _remove(old)
 

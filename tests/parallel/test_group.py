@@ -16,7 +16,7 @@ from torch import distributed
 
 from tests.parallel.workers import Group, exchange
 from tests.trainings import Heard
-from widenet import checkpoint
+from widenet import publication
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
@@ -190,7 +190,7 @@ def test_a_run_is_used_with_the_shards_that_it_was_trained_with_by_as_many_proce
 
 def trained_on_a_full_disk(name, data, out, full, good):
     """As `trained`, in a group of which one process cannot write a file after some good ones."""
-    save, left = checkpoint.write, [good]
+    save, left = publication.write, [good]
 
     def failing(path, tensors):
         left[0] -= 1
@@ -198,11 +198,11 @@ def trained_on_a_full_disk(name, data, out, full, good):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return save(path, tensors)
 
-    checkpoint.write = failing if distributed.get_rank() == full else save
+    publication.write = failing if distributed.get_rank() == full else save
     try:
         return trained(name, data, out)
     finally:
-        checkpoint.write = save
+        publication.write = save
 
 
 @pytest.mark.parametrize("full", [0, 1])

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, publish, recover, writing
+from widenet.checkpoint import Checkpoint, recover, writing
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing, force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
+from widenet.publication import publish
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_path import LAUNCH, START, busy, check_finished, check_free, drop_unfinished, locked, put

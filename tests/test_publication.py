@@ -1,0 +1,214 @@
+"""Publishing: a new checkpoint is there whole or the earlier one stays, whatever fails, waits or is killed meanwhile."""
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import time
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+from torch import distributed
+
+from tests.parallel.workers import Group, exchange
+from tests.test_checkpoint import network
+from widenet import durable, publication
+from widenet.checkpoint import Checkpoint, fingerprint, recover
+from widenet.errors import CheckpointError, GroupError
+from widenet.publication import publish
+
+SHARDS = 4
+POINTS = {"folder": 0, "file of 0": 0, "file of 1": 1, "manifest": 0, "first name": 0, "second name": 0, "names on disk": 0}
+"""The moments of a publication at which something may fail, and the process that is then at work."""
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return publish(tmp_path / "saved", network(), {"epoch": 1}, with_state=True).path
+
+
+def full_disk(path, _):
+    path.write_bytes(b"half of")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
+    monkeypatch.setattr(publication, "write", full_disk)
+    with pytest.raises(CheckpointError, match=r"saved cannot be written: No space left on device\. Free some space"):
+        publish(saved, network(seed=5), {}, with_state=True)
+    assert [path.name for path in saved.parent.iterdir()] == ["saved"]
+    again = network(seed=9)
+    Checkpoint.open(saved).load_into(again, with_state=True)
+    assert fingerprint(again) == fingerprint(network())
+
+
+def test_a_file_that_the_system_will_not_let_grow_is_one_sentence_too(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(CheckpointError, match=r"cannot be written: .*File too large"):
+            publish(tmp_path / "saved", network(), {}, with_state=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_of_a_checkpoint_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    synced, rename = [], Path.rename
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file))
+    seen = {}
+    monkeypatch.setattr(Path, "rename", lambda path, to: seen.update({path: ({*path.iterdir(), path}, list(synced))}) or rename(path, to))
+    publish(tmp_path / "saved", network(), {}, with_state=True)
+    ((there, forced),) = seen.values()
+    assert there <= set(forced)
+    assert len(there) == 1 + 1 + 1 + 3 * 3
+    assert synced[-1] == tmp_path
+
+
+class Point:
+    """Does something at one moment of a publication, in one process; in the others everything that touches files takes a while."""
+
+    def __init__(self, point, act, slow_seconds=0.01):
+        self.point, self.act, self.slow_seconds = point, act, slow_seconds
+        self.here = distributed.get_rank() == POINTS[point]
+        self.names = chain(("first name", "second name"), repeat("earlier name again"))
+        self.whole = {}
+
+    def passes(self, point):
+        if self.here and point == self.point:
+            self.act()
+        elif not self.here:
+            time.sleep(self.slow_seconds)
+
+    def __enter__(self):
+        mkdir, write_text, rename, rmtree = Path.mkdir, Path.write_text, Path.rename, shutil.rmtree
+        write, force = publication.write, durable.force_to_disk
+        self.replace(Path, "mkdir", lambda path, *how, **more: (self.passes("folder"), mkdir(path, *how, **more)))
+        self.replace(Path, "write_text", lambda path, *how, **more: (self.passes("manifest"), write_text(path, *how, **more)))
+        self.replace(Path, "rename", lambda path, to: (self.passes(next(self.names)), rename(path, to)))
+        self.replace(shutil, "rmtree", lambda path, **how: (self.passes("removal"), rmtree(path, **how)))
+        own = f"file of {distributed.get_rank()}"
+        self.replace(publication, "write", lambda path, tensors: (write(path, tensors), self.passes(own))[0])
+        self.replace(durable, "force_to_disk", lambda path: (path.name[0] == "." or self.passes("names on disk"), force(path))[1])
+
+    def replace(self, owner, name, value):
+        self.whole[owner, name] = getattr(owner, name)
+        setattr(owner, name, value)
+
+    def __exit__(self, *_):
+        for (owner, name), value in self.whole.items():
+            setattr(owner, name, value)
+
+
+def full():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def published(path, seed, point=None, act=None):
+    """Publish a network of a seed in every process of a group; its fingerprint."""
+    built = network(seed=seed, shards=SHARDS, exchange=exchange(SHARDS))
+    known = fingerprint(built)
+    if point is None:
+        publish(path, built, {}, with_state=True)
+    else:
+        with Point(point, act):
+            publish(path, built, {}, with_state=True)
+    return known
+
+
+def whole(path):
+    """The fingerprint of a checkpoint of which every file has been read."""
+    built = network(seed=99, shards=SHARDS)
+    Checkpoint.open(path).load_into(built, with_state=True)
+    return fingerprint(built)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with Group(2, tmp_path_factory.mktemp("pair")) as group:
+        yield group
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_failure_at_any_moment_leaves_one_whole_checkpoint_and_all_processes_say_why(point, pair, tmp_path):
+    path = tmp_path / "saved"
+    earlier, _ = pair(published, path, 1)
+    pair.start(published, path, 2, point, full)
+    first, second = pair.outcomes()
+    assert type(first) is type(second) is CheckpointError
+    assert str(first) == str(second) == f"{path} cannot be written: No space left on device. Free some space, or check its permissions."
+    later, _ = pair(published, tmp_path / "later", 2)
+    assert whole(path) == (later if point == "names on disk" else earlier)
+    recover(tmp_path)
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["later", "saved"]
+    assert pair(published, path, 3)[0] == whole(path)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_that_is_killed_at_any_moment_leaves_one_whole_checkpoint(point, tmp_path):
+    path = tmp_path / "run" / "saved"
+    earlier, later = published_alone(path, 1), published_alone(tmp_path / "later", 2)
+    with Group(2, tmp_path) as group:
+        group.start(published, path, 2, point, killed)
+        outcomes = group.outcomes()
+    assert {type(outcome) for outcome in outcomes} == {EOFError, GroupError}
+    recover(path.parent)
+    assert whole(path) == (later if point == "names on disk" else earlier)
+    assert [found.name for found in path.parent.iterdir()] == ["saved"]
+
+
+def published_alone(path, seed):
+    built = network(seed=seed, shards=SHARDS)
+    publish(path, built, {}, with_state=True)
+    return fingerprint(built)
+
+
+class LateRemoval:
+    """Lets `os.scandir` look into a folder only after the leader has renamed it, as a removal does that is held up there."""
+
+    def __init__(self, path, before):
+        self.path, self.before, self.scandir = path, before, os.scandir
+
+    def __call__(self, folder):
+        deadline = time.monotonic() + 10
+        while self.path.stat().st_ino == self.before and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return self.scandir(folder)
+
+
+def cut_off(path, seed):
+    """Publish in a group of which process 1 is ended by an error of its own just before the leader renames."""
+    built = network(seed=seed, shards=SHARDS, exchange=exchange(SHARDS))
+    if distributed.get_rank() == 0:
+        publish(path, built, {}, with_state=True)
+        return
+    gather = publication.Publication.gather
+
+    def gathered(self, written):
+        gather(self, written)
+        os.scandir = LateRemoval(path, path.stat().st_ino)
+        raise MemoryError
+
+    publication.Publication.gather = gathered
+    try:
+        publish(path, built, {}, with_state=True)
+    except MemoryError:
+        os._exit(0)
+
+
+def test_a_process_that_fails_alone_removes_nothing_of_what_the_leader_publishes(tmp_path):
+    path = tmp_path / "run" / "best"
+    published_alone(path, 1)
+    with Group(2, tmp_path) as group:
+        group.start(cut_off, path, 2)
+        group.outcomes()
+    assert whole(path) == published_alone(tmp_path / "later", 2)
+    recover(path.parent)
+    assert [found.name for found in path.parent.iterdir()] == ["best"]
