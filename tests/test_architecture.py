@@ -26,7 +26,7 @@ LEVELS = [
     {"data", "kernels", "metrics"},
     {"plan"},
     {"optional", "sparse", "spec"},
-    {"arguments"},
+    {"arguments", "regular_files"},
     {"durable", "errors", "pictures", "randomness", "tensor_file", "transfer"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
@@ -59,6 +59,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/cli/mistakes/test_fuzz.py",
     "tests/cli/mistakes/test_sources.py",
     "tests/model/test_central_differences.py",
+    "tests/fuzz/test_fuzz.py",
     "tests/test_architecture.py",
     "tests/test_benchmarks.py",
     "tests/test_docs.py",

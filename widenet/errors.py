@@ -48,6 +48,13 @@ class GroupError(WidenetError):
     status = 3
 
 
+def reason_of(error: BaseException) -> str:
+    """Return what a library says in an error, to stand within a sentence: its first line without the full stop."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)  # str() of a KeyError adds quotes
+    first = text.strip().partition("\n")[0].rstrip(" .:")
+    return first[:200] or type(error).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known name, or with all of them; begins with a space, ready to append."""
     names = list(known)

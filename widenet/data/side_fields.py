@@ -16,7 +16,7 @@ from widenet.data.selection import Selection
 from widenet.data.sources import Sources, mistake, opened_one
 from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, reason_of
 
 _ENTRIES = "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY example, feature"
 _FIRST_ROWS = 100
@@ -131,7 +131,7 @@ class SideTables:
                 f"FROM {source.scan(self._connection)} AS given JOIN example_rows ON {matched}"
             )
         except duckdb.Error as error:
-            raise mistake([(source, Columns(key, key))], str(error).split("\n", 1)[0].rstrip(".")) from error
+            raise mistake([(source, Columns(key, key))], reason_of(error)) from error
         self._check(source, key)
 
     def _check(self, source: Source, key: str) -> None:

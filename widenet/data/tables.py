@@ -17,7 +17,7 @@ from widenet.data.manifest import MAX_WIDTH, Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.sources import Sources
 from widenet.data.writer import ROWS_PER_BATCH
-from widenet.errors import DataError
+from widenet.errors import DataError, reason_of
 
 ROWS_PER_STREAM = 2**18
 
@@ -55,7 +55,7 @@ def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection
         with duckdb.connect(":memory:", config=config | ({"memory_limit": f"{limits.database}B"} if limits.database else {})) as connection:
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        raise DataError(f"{folder.parent}: no room for the work; {_first_line(error)}. Give more --memory, or free disk space.") from error
+        raise DataError(f"{folder.parent}: no room for the work; {reason_of(error)}. Give more --memory, or free disk space.") from error
     except RuntimeError as error:  # so DuckDB names Ctrl-C in a query, at times
         if str(error) != _INTERRUPTED:
             raise
@@ -292,8 +292,4 @@ def _reading(sources: Sources) -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
-        raise sources.mistake(_first_line(error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].rstrip(".")
+        raise sources.mistake(reason_of(error)) from error

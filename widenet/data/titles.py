@@ -11,7 +11,7 @@ from widenet.data.formats.columns import Columns, chosen
 from widenet.data.formats.source import Reading, Source
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, reason_of
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class OpenedTitles:
         try:
             tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")
         except duckdb.Error as error:
-            reason = str(error).split("\n", 1)[0].rstrip(".")
-            raise mistake([(source, Columns(key, text))], reason) from error
+            raise mistake([(source, Columns(key, text))], reason_of(error)) from error
         titled = tables.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL")
         if not titled:
             example = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from widenet.errors import DataError
+from widenet.errors import DataError, reason_of
 
 _DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """What values raise that are not there, or not of the kind that a format has in their place; RuntimeError is HDF5's."""
@@ -23,5 +23,4 @@ def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
         with np.errstate(all="ignore"):
             yield
     except damage as error:
-        reason = str(error).strip("'\" .\n").partition("\n")[0][:200] or type(error).__name__
-        raise DataError(f"{path} is no whole {kind}: {reason}. Save it again.") from None
+        raise DataError(f"{path} is no whole {kind}: {reason_of(error)}. Save it again.") from None

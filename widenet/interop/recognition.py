@@ -82,7 +82,7 @@ def _holds_keras(path: Path) -> bool:
 
         with h5py.File(path, "r") as file:
             return "model_config" in file.attrs or "layer_names" in file.attrs
-    except (ImportError, OSError, RuntimeError):
+    except (ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError):
         return path.suffix.lower() in (".h5", ".hdf5")
 
 

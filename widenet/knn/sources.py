@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import DataError, FitError, OptionError, reason_of
+from widenet.regular_files import bounded_lines, check_regular
 
 KEY, VECTOR = "key", "vector"
 """The columns of a Parquet file: texts, and lists of equally many numbers."""
@@ -79,7 +81,7 @@ class TextFile:
         self.path, self.key_delimiter, self.delimiter = path, key_delimiter, delimiter
         keys, starts = list[str](), [0]
         with _opened(path) as file:
-            for line in file:
+            for line in bounded_lines(file, path):
                 keys.append(self._parted(line, len(keys))[0])
                 starts.append(starts[-1] + len(line))
             self.keys, self.starts = pa.array(keys, pa.string()), np.array(starts)
@@ -210,9 +212,8 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
         _opened(path).close()
         try:
             return _array(str(path), np.load(path, mmap_mode="r"))
-        except (ValueError, EOFError) as error:
-            reason = str(error).rstrip(".")
-            raise DataError(f"{path}: must be a .npy file of numbers; {reason}. Write it by numpy.save.") from None
+        except (ValueError, EOFError, SyntaxError, TokenError, MemoryError) as error:
+            raise DataError(f"{path}: must be a .npy file of numbers; {reason_of(error)}. Write it by numpy.save.") from None
     if path.suffix.lower() == ".parquet":
         return _parquet(path)
     return TextFile(path, key_delimiter, delimiter)
@@ -226,7 +227,7 @@ def _parquet(path: Path) -> Source:
         lists = table[VECTOR].cast(pa.list_(pa.float32())).combine_chunks()
     except pa.ArrowException as error:
         wanted = f'columns "{KEY}", texts, and "{VECTOR}", lists of numbers'
-        raise DataError(f"{path}: must be a Parquet file with {wanted}; {str(error).splitlines()[0]}.") from None
+        raise DataError(f"{path}: must be a Parquet file with {wanted}; {reason_of(error)}.") from None
     sizes = np.diff(lists.offsets.to_numpy())
     if keys.null_count or lists.null_count or lists.flatten().null_count or len(set(sizes.tolist())) > 1:
         raise DataError(f"{path}: every row must have a key, and as many numbers as the first one; none may be missing.")
@@ -247,6 +248,7 @@ def _check_size(name: str, count: int, columns: int) -> None:
 
 
 def _opened(path: Path) -> Any:
+    check_regular(path)
     try:
         return path.open("rb")
     except OSError as error:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError
+from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
 
 
@@ -69,9 +70,10 @@ def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
 
 def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line numbers and the named columns of a CSV file; without a header the file has just these columns."""
+    check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
+            reader = csv.reader(bounded_lines(file, path))
             names: Mapping[str, int] = {name: place for place, name in enumerate(next(reader, []) if header else columns)}
             missing = [name for name in columns if name not in names]
             if missing:

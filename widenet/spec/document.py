@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from widenet.arguments import typed
 from widenet.errors import ArgumentError, DocumentError
+from widenet.regular_files import check_regular
 from widenet.spec.mistakes import first_mistake, shown
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 else:
     _Metaclass = type(BaseModel)
 
+_MOST_BYTES = 2**26
+"""Size of the largest document that is read, in bytes; others are no documents."""
 _SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The smallest magnitude that a float32 holds in full precision, and the largest."""
 
@@ -80,7 +83,10 @@ class Document(Spec, metaclass=_Spoken):
     @classmethod
     def read_values(cls, path: str | Path) -> Any:
         """The plain values in a JSON file, whether they are a document or not; raises DocumentError."""
+        check_regular(Path(path), DocumentError)
         try:
+            if Path(path).stat().st_size > _MOST_BYTES:
+                raise DocumentError(f"{path} must have at most {_MOST_BYTES:,} bytes; it is larger. Check the path.")
             text = Path(path).read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise DocumentError(f"{path}: no such file. Check the path.") from None

@@ -9,7 +9,8 @@ import duckdb
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
 from widenet.data.formats.source import Reading, TextSource
-from widenet.data.formats.text import LONGEST_LINE_BYTES, NO_NUL, NO_UTF8, TextFile
+from widenet.data.formats.text import NO_NUL, NO_UTF8, TextFile
+from widenet.regular_files import LONGEST_LINE_BYTES
 
 SUFFIXES: tuple[str, ...] = (".adj", ".adjacency")
 IS_TEXT = True

@@ -12,8 +12,9 @@ import duckdb
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, first_broken
 from widenet.data.formats.source import Reading, TextSource
-from widenet.data.formats.text import LONGEST_LINE_BYTES, NO_UTF8, TextFile
+from widenet.data.formats.text import NO_UTF8, TextFile
 from widenet.errors import DataError
+from widenet.regular_files import LONGEST_LINE_BYTES
 
 SUFFIXES: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
 IS_TEXT = True

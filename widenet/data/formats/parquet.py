@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, broken
 from widenet.data.formats.source import Reading, Source
-from widenet.errors import DataError
+from widenet.errors import DataError, reason_of
 
 SUFFIXES: tuple[str, ...] = (".parquet", ".pq")
 IS_TEXT = False
@@ -21,8 +21,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG00
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).rstrip(".")
-        raise DataError(f"{name}: must be a Parquet file; {reason}. Check the file, or name another --format.") from error
+        raise DataError(f"{name}: must be a Parquet file; {reason_of(error)}. Check the file, or name another --format.") from error
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
     return Parquet(name, "Parquet", columns, path=path)
 

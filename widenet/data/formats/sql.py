@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from widenet.data.formats.text import LONGEST_LINE_BYTES, TextFile
+from widenet.data.formats.text import TextFile
+from widenet.regular_files import LONGEST_LINE_BYTES
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
 

@@ -14,9 +14,9 @@ from typing import IO
 import pyarrow as pa
 
 from widenet.errors import DataError
+from widenet.regular_files import LONGEST_LINE_BYTES
 
 COMPRESSED = (".gz", ".zst", ".zstd")
-LONGEST_LINE_BYTES = 2**24
 NO_NUL = "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."
 NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
 

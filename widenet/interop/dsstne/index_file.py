@@ -4,15 +4,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from widenet.errors import DataError
+from widenet.regular_files import bounded_lines, check_regular
 
 
 def read_index(path: Path) -> dict[str, int]:
     """The index of each name, in the order of the file; raises DataError for a line that is malformed, or repeats a name."""
+    check_regular(path)
     if not path.is_file():
         raise DataError(f"{path}: must be an index file; {'it is a directory' if path.is_dir() else 'it does not exist'}. Check the path.")
     index_of: dict[str, int] = {}
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(bounded_lines(file, path), start=1):
             try:
                 name, tab, index = line.decode().rstrip("\r\n").rpartition("\t")
             except UnicodeDecodeError as error:

@@ -192,7 +192,7 @@ def _check_alone(path: Path) -> None:
     try:
         with h5py.File(path, "r") as file:
             name = outside(file)
-    except (OSError, RuntimeError, TypeError) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again.") from error
     if name is not None:
         raise DataError(f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}")

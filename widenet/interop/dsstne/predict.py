@@ -18,6 +18,7 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import Filter, top_k
 from widenet.predict.values import layer_values
+from widenet.regular_files import bounded_lines, check_regular
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 
@@ -143,13 +144,14 @@ def _filters(path: Path, index_of: Mapping[str, int]) -> dict[str, dict[int, flo
 
 def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
     """Sample, and by feature the factor that its value stands for, of every line of a file or of all files in a folder."""
+    check_regular(source)
     if not source.exists():
         raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check the path.")
     paths = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
     for path in paths:
         with path.open(encoding="utf-8", newline="\n") as file:
             try:
-                for line in file:
+                for line in bounded_lines(file, path):
                     sample, tab, rest = line.rstrip("\r\n").partition("\t")
                     if tab:
                         yield sample, {name: _factor(value) for name, _, value in (each.partition(",") for each in rest.split(":")) if name}

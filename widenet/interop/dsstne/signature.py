@@ -23,6 +23,8 @@ def begins_as_hdf5(path: Path) -> bool:
 
 
 def _head(path: Path) -> bytes:
+    if not path.is_file():
+        return b""
     try:
         with path.open("rb") as file:
             return file.read(8)

@@ -16,6 +16,7 @@ from widenet.interop.dsstne.data_set import Attribute
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.netcdf import writing
 from widenet.interop.dsstne.places import check_places
+from widenet.regular_files import bounded_lines
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as DSSTNE's layers were."""
@@ -86,7 +87,7 @@ class _Text:
     def read(self, path: Path) -> None:
         """Add the samples of a file."""
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(bounded_lines(file, path), start=1):
                 place = f"{path}: line {number}"
                 try:
                     self._add(line.decode().rstrip("\r\n"), place)
