@@ -71,7 +71,7 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
             raise FitError(f'{place.of(key)} must have one number for each of the {num} axes of "{name}"; got {len(value)}.')
     kernels, strides = (value if isinstance(value, tuple) else (value,) * num for value in (kernel, stride))
     paddings = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,) * num
-    axes = tuple(map(_axis, source[1:], kernels, strides, paddings))
+    axes = tuple(map(axis_of, source[1:], kernels, strides, paddings))
     for number, axis in enumerate(axes):
         if axis.positions < 1:
             rule = f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
@@ -79,7 +79,8 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
     return Windows(source[0], axes)
 
 
-def _axis(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
+def axis_of(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
+    """A window's way along one axis; its positions are less than one where it does not fit."""
     match padding:
         case "same":
             positions = -(-places // stride)

@@ -1,10 +1,15 @@
 """What the tests of DSSTNE's files share: NetCDF files written value by value, and read by another library."""
 
+import os
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
 
 from tests.interop.dsstne.files import write_netcdf
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -34,3 +39,12 @@ def hdf5():
             return attributes, {name: file[name][()] for name in file}
 
     return read
+
+
+@pytest.fixture(scope="session")
+def written():
+    """The folder of files that DSSTNE's own code wrote, and of what it says of them."""
+    folder = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "dsstne-written"
+    if not folder.is_dir():
+        pytest.skip(f"no files of DSSTNE at {folder}; set WIDENET_DATA")
+    return folder

@@ -13,6 +13,7 @@ from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.spatial import ConvolutionLayer
 
 _NUMBERS_A_BLOCK = 2**22
+_SIDES = ("width", "height", "length", "depth", "breadth")
 Numbers = NDArray[np.float32]
 Piece: TypeAlias = tuple[int, int, Numbers]
 """Some rows and columns of a matrix, float32, and the first of each."""
@@ -35,34 +36,37 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Connection:
-    """What lies between a source and a layer. weights: None where they are those of `owner`."""
+    """What lies between a source and a layer.
+
+    weights: None if they are those of `owner`. sides: width, height, length, depth and breadth of the weights, shared ones too. norm: the
+    largest length of a unit's weights; 0 for none.
+    """
 
     source: str
     layer: str
     weights: Matrix | None
     bias: Matrix
+    sides: tuple[int, ...]
+    norm: float = 0.0
     owner: tuple[str, str] | None = None
     transposed: bool = False
 
     @property
-    def matrices(self) -> dict[str, Matrix]:
-        """Its variables."""
-        return {"bias": self.bias} | ({} if self.weights is None else {"weights": self.weights})
+    def matrices(self) -> dict[str, tuple[str, Matrix]]:
+        """Its variables, each with the name of its dimension."""
+        return {"bias": ("biasDim", self.bias)} | ({} if self.weights is None else {"weights": ("weightDim", self.weights)})
 
     @property
     def attributes(self) -> dict[str, Any]:
         """What the file says of it."""
-        found = {"inputLayer": self.source, "outputLayer": self.layer, "bLocked": np.uint32(0), "norm": np.float32(0)}
+        found = {"inputLayer": self.source, "outputLayer": self.layer, "bLocked": np.uint32(0), "norm": np.float32(self.norm)}
+        found |= {side: np.uint64(length) for side, length in zip(_SIDES, self.sides, strict=True)}
         found["bShared"] = np.uint32(self.weights is None)
         if self.weights is None:
             assert self.owner is not None
-            return found | {
-                "sourceInputLayer": self.owner[0],
-                "sourceOutputLayer": self.owner[1],
-                "bTransposed": np.uint32(self.transposed),
-            }
-        sides = {"width": self.weights.num_columns, "height": self.weights.num_rows, "length": 1, "depth": 1, "breadth": 1}
-        return found | {side: np.uint64(length) for side, length in sides.items()}
+            shared = {"sourceInputLayer": self.owner[0], "sourceOutputLayer": self.owner[1]}
+            return found | shared | {"bTransposed": np.uint32(self.transposed)}
+        return found
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Block:
 def blocks_of(connections: Sequence[Connection]) -> Iterator[Block]:
     """All numbers of the connections; every process must take all."""
     for number, connection in enumerate(connections):
-        for name, matrix in connection.matrices.items():
+        for name, (_, matrix) in connection.matrices.items():
             for piece in matrix.pieces():
                 yield Block(f"weight{number}_{name}", matrix.num_columns, piece)
 
@@ -93,17 +97,27 @@ def blocks_of(connections: Sequence[Connection]) -> Iterator[Block]:
 def connections_of(network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer, names: Mapping[str, str]) -> Iterator[Connection]:
     """A layer's connections; its bias stands beside the first. names: what layers are called there, where otherwise than here."""
     sources, start, name = network.spec.sources(layer), 0, names.get(layer.name, layer.name)
+    norm = layer.weight_norm or 0.0
     for place, source in enumerate(sources):
         bias = _bias(network, layer, is_zero=place > 0)
         link = network.links[layer.name, "" if isinstance(layer, OutputLayer) else source]
-        owner = _owner(network, link)
+        owner, sides = _owner(network, link), _sides(network, layer, source)
         if owner not in (None, (source, layer.name)) and len(sources) * isinstance(layer, OutputLayer) <= 1:
             assert owner is not None
-            yield Connection(source, name, None, bias, (owner[0], names.get(owner[1], owner[1])), link.transposed)
+            yield Connection(source, name, None, bias, sides, norm, (owner[0], names.get(owner[1], owner[1])), link.transposed)
             continue
         stop = start + network.units[source]
-        yield Connection(source, name, _weights(network, layer, link, start, stop), bias)
+        yield Connection(source, name, _weights(network, layer, link, start, stop), bias, sides, norm)
         start = stop
+
+
+def _sides(network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str) -> tuple[int, ...]:
+    """The sizes of a connection's weights as DSSTNE lists them, five numbers: out, in, and a kernel's axes, slowest first."""
+    windows = network.windows.get((layer.name, source))
+    sides: tuple[int, ...] = (network.units[layer.name], network.units[source])
+    if windows is not None:
+        sides = (network.shapes[layer.name][0], windows.channels, *windows.kernel)
+    return *sides, *(1,) * (len(_SIDES) - len(sides))
 
 
 def _owner(network: Network, link: Link) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from widenet.errors import FitError, OptionError, did_you_mean
 from widenet.interop.dsstne.data import FACTS
 from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of
 from widenet.interop.dsstne.names import index_files, write_names
-from widenet.interop.dsstne.netcdf import writing
+from widenet.interop.dsstne.netcdf import as_characters, writing
 from widenet.interop.dsstne.places import check_places
 
 _KEPT = Attribute.COMPRESSED | Attribute.RECURRENT | Attribute.MUTABLE | Attribute.SPARSE_IGNORE_ZERO
@@ -80,7 +80,7 @@ class _Set:
 
     def begin(self, file: Any, number: int, num_examples: int) -> None:
         """Write its attributes, and make its dimensions and variables."""
-        file.setncattr(f"name{number}", column(self.field.name, self.part))
+        file.setncattr(f"name{number}", as_characters(column(self.field.name, self.part)))
         sides = dict(zip(("width", "height", "length"), self.dimensions, strict=False))
         whole = {"attributes": int(self.attributes), "kind": KINDS.index(self.kind), "dataType": TYPES.index(self.data_type)}
         for name, value in {**whole, "dimensions": len(sides), **sides}.items():

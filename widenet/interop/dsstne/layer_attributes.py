@@ -4,9 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from widenet.interop.dsstne.model_file import ACTIVATIONS, BATCH_NORMALIZATION, FUNCTIONS, LAYER_KINDS, SCHEMES, SIDES, SPARSE, TYPES
+from widenet.interop.dsstne.model_file import (
+    ACTIVATIONS,
+    BATCH_NORMALIZATION,
+    DENOISING,
+    FUNCTIONS,
+    LAYER_KINDS,
+    SCHEMES,
+    SIDES,
+    SPARSE,
+    TYPES,
+)
+from widenet.plan.windows import Shape, Windows
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.pooling import WINDOWED
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 LOSSES = {
@@ -50,8 +62,6 @@ def problems_of(spec: NetworkSpec, layer: Layer) -> list[str]:
         found.append(f"more than {_MOST_SOURCES} sources {name}")
     if isinstance(layer, OutputLayer) and layer.loss.kind not in LOSSES:
         found.append(f'"loss": "{layer.loss.kind}" {name}')
-    if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None and layer.padding != "dsstne":
-        found.append(f'"padding" other than "dsstne" {name}')
     if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
         if layer.activation.kind not in _ACTIVATIONS:
             found.append(f'"activation": "{layer.activation.kind}" {name}')
@@ -85,19 +95,45 @@ def _is_bare(source: Layer, output: OutputLayer) -> bool:
     return bool(plain and source.activation.kind == "linear")
 
 
-def attributes_of_both(spec: NetworkSpec, output: OutputLayer, taken: Layer, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The attributes of an output that is one layer with what it takes, by name, with the smaller of their limits. shape: of the latter."""
-    own = attributes_of(spec, output, shape, False)
-    found = attributes_of(spec, taken, shape, False) | {name: own[name] for name in _OF_OUTPUT}
+def is_placed(layer: Layer) -> bool:
+    """Whether a layer looks at channels and places of its sources, as convolutions and most functions of pooling do."""
+    return isinstance(layer, ConvolutionLayer) or (isinstance(layer, PoolingLayer) and layer.function.kind in (*WINDOWED, "lrn"))
+
+
+def padding_problems(layer: Layer, windows: Windows) -> list[str]:
+    """What cuDNN would compute otherwise of a layer's windows: it pads both ends of an axis alike, and goes as far as that lets it."""
+    assert isinstance(layer, ConvolutionLayer | PoolingLayer)
+    even = [(axis.places + 2 * axis.before - axis.kernel) // axis.stride + 1 == axis.positions for axis in windows.axes]
+    return [] if all(even) or layer.padding == "dsstne" else [f'"padding" that is not the same on both sides of layer "{layer.name}"']
+
+
+def attributes_of_both(
+    spec: NetworkSpec, output: OutputLayer, taken: Layer, shape: Shape, windows: Windows | None = None
+) -> dict[str, Any]:
+    """The attributes of an output that is one layer with what it takes, by name, with the smaller of their limits.
+
+    shape, windows: of the latter.
+    """
+    own = attributes_of(spec, output, shape)
+    found = attributes_of(spec, taken, shape, windows=windows) | {name: own[name] for name in _OF_OUTPUT}
     limits = [limit for limit in (own["deltaNorm"], found["deltaNorm"]) if limit]  # 0 is none
     return found | ({"deltaNorm": min(limits)} if limits else {})
 
 
-def attributes_of(spec: NetworkSpec, layer: Layer, shape: tuple[int, ...], is_sparse: bool) -> dict[str, Any]:
-    """The attributes of a layer, by name. shape: channels first, then axes, slowest first; (units,) of a flat layer."""
-    sides = [*shape[:0:-1], shape[0]]
+def attributes_of(
+    spec: NetworkSpec, layer: Layer, shape: Shape, *, windows: Windows | None = None, is_sparse: bool = False, has_places: bool = False
+) -> dict[str, Any]:
+    """The attributes of a layer, by name.
+
+    shape: channels first, then axes, slowest first; (units,) of a flat layer. windows: how a convolution or a pooling moves.
+    is_sparse: whether an input's data are. has_places: whether windows move over an input; DSSTNE gives axes to Convolutional ones.
+    """
+    sides = [*shape[:0:-1], shape[0]] if len(shape) > 1 or not has_places else [*shape, 1]
     whole = {"kind": _kind(layer), "Nx": 1, "Ny": 1, "Nz": 1, "Nw": 1, "dimensions": len(sides), "type": 0, "poolingfunction": 0}
     whole |= {"weightInit": 0, "activation": 0, "sources": 0, "skips": 0, "attributes": SPARSE * is_sparse, "kernelDimensions": 1}
+    if isinstance(layer, InputLayer):
+        whole["type"] = TYPES.index("Convolutional" if has_places else "FullyConnected")
+        whole["attributes"] |= DENOISING * (layer.denoise > 0)
     whole |= dict(zip(SIDES, sides, strict=False))
     whole |= {f"{what}{axis}": 0 if "Padding" in what else 1 for what in ("kernel", "kernelStride", "kernelPadding") for axis in "XYZ"}
     floats = dict.fromkeys(("pDropout", "biasInit", "weightNorm", "deltaNorm", "sparsenessPenalty_p", "sparsenessPenalty_beta"), 0.0)
@@ -114,7 +150,7 @@ def attributes_of(spec: NetworkSpec, layer: Layer, shape: tuple[int, ...], is_sp
             texts |= {f"{name}{place}": other for place, other in enumerate(others)}
             whole[f"{name}s"] = len(others)
     if isinstance(layer, ConvolutionLayer | PoolingLayer):
-        whole |= _window(layer, len(shape) - 1)
+        whole |= _window(layer, windows)
     if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
         _add_learnt(layer, whole, floats)
     return texts | {name: np.uint32(value) for name, value in whole.items()} | {name: np.float32(value) for name, value in floats.items()}
@@ -124,19 +160,16 @@ def _kind(layer: Layer) -> int:
     return LAYER_KINDS.index(layer.kind.capitalize() if isinstance(layer, InputLayer | OutputLayer) else "Hidden")
 
 
-def _window(layer: ConvolutionLayer | PoolingLayer, num_axes: int) -> dict[str, int]:
-    """Type, function, kernel and strides, x first."""
+def _window(layer: ConvolutionLayer | PoolingLayer, windows: Windows | None) -> dict[str, int]:
+    """Type, function, kernel, strides and padding, x first."""
     is_pooling = isinstance(layer, PoolingLayer)
     found = {"type": TYPES.index("Pooling" if is_pooling else "Convolutional")}
     if isinstance(layer, PoolingLayer):
         found["poolingfunction"] = FUNCTIONS.index(_FUNCTIONS[layer.function.kind])
-    if layer.kernel is None:
-        return found
-    strides = layer.kernel if layer.stride is None else layer.stride
-    for name, sizes in (("kernel", layer.kernel), ("kernelStride", strides)):
-        by_axis = sizes if isinstance(sizes, tuple) else (sizes,) * max(1, num_axes)
-        found |= {f"{name}{axis}": size for axis, size in zip("XYZ", by_axis[::-1], strict=False)}
-        found["kernelDimensions"] = len(by_axis)
+    if windows is not None:
+        found["kernelDimensions"] = len(windows.axes)
+        for name, axis in zip("XYZ", windows.axes[::-1], strict=False):
+            found |= {f"kernel{name}": axis.kernel, f"kernelStride{name}": axis.stride, f"kernelPadding{name}": axis.before}
     return found
 
 

@@ -51,6 +51,7 @@ def import_model(
     _say_shared(file, copied)
     found = translation(file.network, str(source))
     layers = found.network.pop("layers")
+    _pad(file, layers)
     for note in found.notes:
         tell(note)
     imported = Imported(
@@ -72,6 +73,15 @@ def import_model(
         }
         imported.fields = known
         return write_run(imported, Path(out), dataset)
+
+
+def _pad(file: ModelFile, layers: list[dict[str, Any]]) -> None:
+    """Give every convolution and pooling layer the padding that the file has for it."""
+    outputs = {layer["source"]: layer["name"] for layer in layers if layer.get("weightless")}
+    for layer in layers:
+        if "kernel" in layer:
+            padding = file.paddings.get(outputs.get(layer["name"], layer["name"]))
+            layer["padding"] = "dsstne" if padding is None else list(padding[::-1])
 
 
 def _is_sharable(file: ModelFile, source: str, name: str) -> bool:

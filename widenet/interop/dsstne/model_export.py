@@ -8,9 +8,17 @@ import numpy as np
 
 from widenet.errors import FitError
 from widenet.interop.dsstne.connections import Block, Connection, blocks_of, connections_of
-from widenet.interop.dsstne.layer_attributes import LOSSES, attributes_of, attributes_of_both, problems_of, taken_by
+from widenet.interop.dsstne.layer_attributes import (
+    LOSSES,
+    attributes_of,
+    attributes_of_both,
+    is_placed,
+    padding_problems,
+    problems_of,
+    taken_by,
+)
 from widenet.interop.dsstne.model_file import ERRORS, NORMALIZATION
-from widenet.interop.dsstne.netcdf import writing
+from widenet.interop.dsstne.netcdf import as_characters, writing
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.runs import Model
@@ -28,6 +36,8 @@ _MARGINS = {
     "zeroTarget": ("zero_target", 0.1),
 }
 """Settings of the scaled marginal cross-entropy, and DSSTNE's defaults."""
+_CHECKPOINTS = "checkpoint"
+"""DSSTNE's default for the name of its checkpoints, of which it writes none at the interval 0."""
 
 
 def export_model(run: Model | Path | str, out: Path | str) -> None:
@@ -49,11 +59,7 @@ def write_network(network: Network, training: TrainingSpec, kinds: Mapping[str, 
     """
     spec = network.spec
     taken = taken_by(spec)
-    problems = [problem for layer in spec.layers for problem in problems_of(spec, layer)]
-    problems += [f'"weightless" of layer "{output.name}"' for output in spec.outputs if output.weightless and output.name not in taken]
-    losses = {output.loss.kind for output in spec.outputs}
-    if len(losses) > 1:
-        problems.append(f"losses of several kinds ({', '.join(sorted(losses))})")
+    problems = _problems(network)
     if problems:
         raise FitError(f"{where}: the network must be made of what DSSTNE computes alike; it has {'; '.join(problems)}.")
     learnt = [layer for layer in spec.layers if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer)]
@@ -72,6 +78,21 @@ def write_network(network: Network, training: TrainingSpec, kinds: Mapping[str, 
     by_all(network.exchange, work, "network")
 
 
+def _problems(network: Network) -> list[str]:
+    """What DSSTNE would compute otherwise of a network, or not at all."""
+    spec, taken = network.spec, taken_by(network.spec)
+    problems = [problem for layer in spec.layers for problem in problems_of(spec, layer)]
+    problems += [problem for (name, _), windows in network.windows.items() for problem in padding_problems(spec.layer(name), windows)]
+    placed = [source for layer in spec.layers if is_placed(layer) for source in spec.sources(layer)]
+    flat = dict.fromkeys(source for source in placed if isinstance(spec.layer(source), HiddenLayer))
+    problems += [f'windows over the units of layer "{source}", which is fully connected' for source in flat]
+    problems += [f'"weightless" of layer "{output.name}"' for output in spec.outputs if output.weightless and output.name not in taken]
+    losses = {output.loss.kind for output in spec.outputs}
+    if len(losses) > 1:
+        problems.append(f"losses of several kinds ({', '.join(sorted(losses))})")
+    return problems
+
+
 def _write(
     network: Network,
     training: TrainingSpec,
@@ -83,23 +104,28 @@ def _write(
     """Write attributes and room, then the numbers as they come."""
     spec, taken = network.spec, taken_by(network.spec)
     layers = [layer for layer in spec.layers if layer not in taken.values()]
+    placed = {source for each in spec.layers if is_placed(each) for source in spec.sources(each)}
+    windows_by_layer = {name: windows for (name, _), windows in network.windows.items()}
     with writing(out) as file:
         _write_network(file, spec, training, len(layers), len(connections))
         for number, layer in enumerate(layers):
             if isinstance(layer, OutputLayer) and layer.name in taken:
                 before = taken[layer.name]
-                _set(file, f"layer{number}_", attributes_of_both(spec, layer, before, network.shapes[before.name]))
+                shape, windows = network.shapes[before.name], windows_by_layer.get(before.name)
+                _set(file, f"layer{number}_", attributes_of_both(spec, layer, before, shape, windows))
                 continue
+            shape, windows = network.shapes[layer.name], windows_by_layer.get(layer.name)
             is_sparse = isinstance(layer, InputLayer) and kinds[layer.field] == "sparse"
-            _set(file, f"layer{number}_", attributes_of(spec, layer, network.shapes[layer.name], is_sparse))
+            has_places = layer.name in placed
+            attributes = attributes_of(spec, layer, shape, windows=windows, is_sparse=is_sparse, has_places=has_places)
+            _set(file, f"layer{number}_", attributes)
             if getattr(layer, "batch_normalization", None) is not None:
                 _write_normalization(file, f"layer{number}_", network, layer.name)
         for number, connection in enumerate(connections):
             _set(file, f"weight{number}_", connection.attributes)
-            for name, matrix in connection.matrices.items():
-                dimension = f"weight{number}_{name.removesuffix('s')}Dim"
-                file.createDimension(dimension, matrix.num_rows * matrix.num_columns)
-                file.createVariable(f"weight{number}_{name}", "f4", (dimension,))
+            for name, (dimension, matrix) in connection.matrices.items():
+                file.createDimension(f"weight{number}_{dimension}", matrix.num_rows * matrix.num_columns)
+                file.createVariable(f"weight{number}_{name}", "f4", (f"weight{number}_{dimension}",))
         for block in blocks:
             block.write(file)
 
@@ -114,12 +140,11 @@ def _write_network(file: Any, spec: NetworkSpec, training: TrainingSpec, num_lay
     floats |= {"sparsenessPenalty_p": sparse.target if sparse else 0.0, "sparsenessPenalty_beta": sparse.weight if sparse else 0.0}
     floats |= {"deltaBoost_one": boost.target if boost else 1.0, "deltaBoost_zero": boost.other if boost else 1.0}
     floats |= {f"SMCE_{key}": getattr(loss, name, usual) for key, (name, usual) in _MARGINS.items()}
-    if isinstance(training.schedule, InverseSchedule):
-        floats["decay"] = training.schedule.decay
+    floats["decay"] = training.schedule.decay if isinstance(training.schedule, InverseSchedule) else 0.0
     flags = {"kind": 0, "errorFunction": ERRORS.index(LOSSES[loss.kind]), "bSparsenessPenalty": sparse is not None}
     flags |= {"bDenoising": denoising > 0, "ShuffleIndices": training.shuffle, "layers": num_layers, "weights": num_connections}
     whole = {"maxout_k": 2, "LRN_n": lrn.n, "checkpoint_interval": 0, "checkpoint_epochs": 0}
-    _set(file, "", {"name": spec.name, "checkpoint_name": ""})
+    _set(file, "", {"name": spec.name, "checkpoint_name": _CHECKPOINTS})
     _set(file, "", {name: np.float32(value) for name, value in floats.items()})
     _set(file, "", {name: np.uint32(value) for name, value in flags.items()})
     _set(file, "", {name: np.int32(value) for name, value in whole.items()})
@@ -135,4 +160,4 @@ def _write_normalization(file: Any, prefix: str, network: Network, name: str) ->
 
 def _set(file: Any, prefix: str, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
-        file.setncattr(f"{prefix}{name}", value)
+        file.setncattr(f"{prefix}{name}", as_characters(value) if isinstance(value, str) else value)

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from widenet.errors import DataError
 from widenet.interop.dsstne.netcdf import AGAIN, NetcdfFile, reading
+from widenet.plan.windows import axis_of
 
 NETWORK_KINDS = ("FeedForward", "AutoEncoder")
 LAYER_KINDS = ("Input", "Hidden", "Output", "Target")
 TYPES = ("FullyConnected", "Convolutional", "Pooling")
 FUNCTIONS = ("None", "Max", "Average", "LRN", "Maxout", "DotProduct", "Cosine", "Stochastic", "LCN", "GlobalTemporal")
+_WINDOWED = ("Max", "Average")
 SCHEMES = ("Xavier", "CaffeXavier", "Gaussian", "Uniform", "UnitBall", "Constant", "SELU")
 ACTIVATIONS = (
     "Sigmoid",
@@ -58,7 +60,7 @@ class ModelFile:
     """A network and its weights.
 
     network: as DSSTNE's JSON says it. sides: the dimensions of each layer, x first. connections: by source and layer.
-    normalizations: by layer and the names of NORMALIZATION.
+    normalizations: by layer and the names of NORMALIZATION. paddings: of the layers whose windows the file pads in its own way, x first.
     """
 
     path: Path
@@ -66,6 +68,7 @@ class ModelFile:
     sides: dict[str, tuple[int, ...]] = field(default_factory=dict)
     connections: dict[tuple[str, str], Connection] = field(default_factory=dict)
     normalizations: dict[str, dict[str, Numbers]] = field(default_factory=dict)
+    paddings: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def units(self, layer: str) -> int:
         """How many units a layer has."""
@@ -104,6 +107,7 @@ def read_model(path: Path) -> ModelFile:
     Raises DataError naming the file, the attribute or variable, and the rule.
     """
     with reading(path) as file:
+        windowed: dict[str, str] = {}
         if not file.has("layers"):
             raise DataError(f"{path}: must hold a trained network; attribute 'layers' is missing. Import data with `data ingest`.")
         model = ModelFile(path, _network(file))
@@ -115,8 +119,12 @@ def read_model(path: Path) -> ModelFile:
             model.sides[layer["Name"]] = sides
             if layer.get("BatchNormalization"):
                 model.normalizations[layer["Name"]] = _normalization(file, f"layer{number}_")
+            if "Kernel" in layer and layer.get("Function", "Max") in _WINDOWED:
+                windowed[layer["Name"]] = f"layer{number}_"
         for number in range(file.whole("weights")):
             _add_connection(file, f"weight{number}_", model)
+        for name, prefix in windowed.items():
+            _read_padding(file, prefix, model, name)
     _check_connections(model)
     return model
 
@@ -194,6 +202,25 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
 def _normalization(file: NetcdfFile, prefix: str) -> dict[str, Numbers]:
     length = file.length(f"{prefix}bnDim")
     return {name: _numbers(file, f"{prefix}{variable}", length) for name, variable in NORMALIZATION.items()}
+
+
+def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) -> None:
+    """Note the padding of a layer's windows if it is not DSSTNE's usual one; raises DataError if they do not give the layer's sides."""
+    layer, axes = model.layer(name), len(model.layer(name)["Kernel"])
+    source = model.sides.get(layer["Source"][0], ()) if layer["Source"] else ()
+    told = [f"{prefix}kernelPadding{axis}" for axis in "XYZ"[:axes]]
+    if not all(file.has(key) for key in told) or len(source) < axes:
+        return
+    padding, sides = tuple(file.whole(key) for key in told), model.sides[name][:axes]
+    moves = list(zip(source, layer["Kernel"], layer["KernelStride"], strict=False))
+    usual = [axis_of(*move, "dsstne") for move in moves]
+    if tuple(axis.before for axis in usual) == padding and tuple(axis.positions for axis in usual) == sides:
+        return
+    positions = tuple(axis_of(*move, room).positions for move, room in zip(moves, padding, strict=True))
+    if positions != sides:
+        rule = f"must have as many places as its kernel has positions, {list(positions)}"
+        raise DataError(f"{model.path}: layer {name!r} {rule}; got {list(sides)}. {AGAIN}")
+    model.paddings[name] = padding
 
 
 def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:

@@ -39,6 +39,11 @@ def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
         return numbers.astype(np.float32)
 
 
+def as_characters(text: str) -> Any:
+    """A text as an attribute of characters, which DSSTNE reads: the library would write one that is not ASCII as a string."""
+    return text if text.isascii() else np.array(text.encode())
+
+
 class NetcdfFile:
     """An open file; every mistake in it becomes a DataError that names the file and the place."""
 

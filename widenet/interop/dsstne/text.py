@@ -14,7 +14,7 @@ from widenet.data.silence import in_silence
 from widenet.errors import DataError, OptionError
 from widenet.interop.dsstne.data_set import Attribute
 from widenet.interop.dsstne.index_file import read_names
-from widenet.interop.dsstne.netcdf import writing
+from widenet.interop.dsstne.netcdf import as_characters, writing
 from widenet.interop.dsstne.places import check_places
 from widenet.regular_files import bounded_lines
 
@@ -155,7 +155,7 @@ def _write(file: Any, name: str, width: int, text: _Text) -> int:
     numbers = {"attributes0": attributes, "kind0": 0, "dataType0": 4 if text.analog else 0, "dimensions0": 1, "width0": width}
     for key, number in {"datasets": 1, **numbers}.items():
         file.setncattr(key, np.uint32(number))
-    file.setncattr("name0", name)
+    file.setncattr("name0", as_characters(name))
     starts, ends = text.positions()
     stops = np.cumsum(ends - starts)
     num_entries = int(stops[-1])

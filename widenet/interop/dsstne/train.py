@@ -107,7 +107,7 @@ def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset
 
 
 def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """The same network, its dense inputs given the dimensions of their data sets where those have several."""
+    """The same network, its dense inputs, and outputs that convolve, given the dimensions of their data sets where those have several."""
     known: Any = manifest.source.get(FACTS) or {}
     sets = {name: facts for name, facts in known.items() if name in manifest.fields and manifest.fields[name].kind == "dense"}
     found = lowered(values, "network")
@@ -116,7 +116,9 @@ def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, An
     for position, layer in enumerate(layers):
         given = lowered(layer, "layer")
         dimensions = sets.get(given.get("dataset"), {}).get("dimensions", [])
-        if str(given.get("kind", "Hidden" if position else "Input")).lower() == "input" and len(dimensions) > 1:
+        kind = str(given.get("kind", "Hidden" if position else "Input")).lower()
+        convolves = str(given.get("type")).lower() == "convolutional" and str(given.get("n")).lower() == "auto"
+        if len(dimensions) > 1 and (kind == "input" or convolves):
             given["n"] = dimensions
         spelled.append(given)
     return {**found, "layers": spelled}

@@ -114,7 +114,7 @@ def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
     spoken: dict[str, Any] = {"kind": "input", "field": found.text("DataSet") or name, "units": _units(found)}
     sizes = [] if spoken["units"] == "auto" else found.sizes("N", 4)
     if len(sizes) > 1:
-        spoken["shape"] = sizes[::-1] if len(sizes) > 2 else [1, *sizes[::-1]]
+        spoken["shape"] = sizes[::-1]
     sparse, dropout = found.switch("Sparse", False), _dropout(found)
     if sparse and whole.denoising:
         spoken |= {"denoise": whole.denoising, "denoise_rescale": True}
@@ -141,11 +141,12 @@ def _asked(found: Settings, name: str, units: int | str, activation: Any, whole:
 def _output_in_two(found: Settings, form: str, spoken: dict[str, Any], whole: Whole) -> list[dict[str, Any]]:
     """A layer that gives bare units, and an output that takes them as they are; of what pools DSSTNE computes no activation."""
     name, activation = spoken["name"], "linear" if form == "pooling" else _activation(found, whole)
-    units, own = "auto" if form == "convolution" else _units(found), dict[str, float]()
+    units, own = _units(found), dict[str, float]()
     if form == "pooling":
         before, own = {"name": f"{name} pooled"} | _pooling(found, whole), _limit(found, "DeltaNorm", "delta_norm")
     elif form == "convolution":
-        before = {"name": f"{name} convolved"} | _convolution(found) | _bare(found, whole)
+        before = {"name": f"{name} convolved"} | _convolution(found, most=4) | {"padding": "valid"} | _bare(found, whole)
+        units = units if len(found.sizes("N", 4)) > 1 else "auto"
     else:
         if units == "auto":
             raise found.wrong("N", "of an output with Skip must be a number")
@@ -177,12 +178,14 @@ def _sparseness(found: Settings, whole: Whole) -> dict[str, Any]:
     return {}
 
 
-def _convolution(found: Settings) -> dict[str, Any]:
+def _convolution(found: Settings, most: int = 1) -> dict[str, Any]:
+    """Filters and their windows. most: numbers in N, of which the last counts the filters; an output says all its sides there."""
     if "SparsenessPenalty" in found:
         raise found.wrong("SparsenessPenalty", "must be absent from a convolution")
-    filters = found.sizes("N", 1) or [1]
-    spoken: dict[str, Any] = {"kind": "convolution", "filters": filters[0]}
-    return spoken | _window(found) | _normalized(found)
+    sides, window = found.sizes("N", most) or [1], _window(found)
+    if len(sides) > 1 and len(sides) != len(window["kernel"]) + 1:
+        raise found.wrong("N", f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of filters last")
+    return {"kind": "convolution", "filters": sides[-1]} | window | _normalized(found)
 
 
 def _pooling(found: Settings, whole: Whole) -> dict[str, Any]:

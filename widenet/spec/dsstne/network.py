@@ -109,6 +109,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     at = f"{where}: Layers"
     spoken = [said for index, one in enumerate(layers) for said in layer(one, index, len(layers), f"{at}[{index}]", whole)]
     _share_of_parts(spoken)
+    _add_channels(spoken)
     network = {"name": found.text("Name"), "dialect": dialect, "layers": spoken}
     return Translation(network, _training(found), tuple(whole.notes))
 
@@ -121,6 +122,20 @@ def _share_of_parts(layers: list[dict[str, Any]]) -> None:
         for each in shared if isinstance(shared, list) else [shared]:
             if each.get("layer") in parts:
                 each["layer"] = parts[each["layer"]]
+
+
+def _add_channels(layers: list[dict[str, Any]]) -> None:
+    """Give one channel to inputs whose sides are all axes of the kernel that moves over them; else the last side counts the channels."""
+    for one in (one for one in layers if "shape" in one):
+        takers = [len(other["kernel"]) for other, before in zip(layers[1:], layers, strict=False) if one["name"] in _sources(other, before)]
+        if (takers or [2])[0] == len(one["shape"]):
+            one["shape"] = [1, *one["shape"]]
+
+
+def _sources(layer: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    """The sources of a layer that has a kernel; none of others."""
+    named = layer.get("source", before["name"]) if "kernel" in layer else []
+    return named if isinstance(named, list) else [named]
 
 
 def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, Any]:

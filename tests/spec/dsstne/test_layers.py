@@ -1,0 +1,44 @@
+"""Layers of DSSTNE's documents: windows, sides and channels."""
+
+import pytest
+
+from widenet.errors import DocumentError
+from widenet.spec.dsstne.network import translation
+from widenet.spec.network import NetworkSpec
+
+INPUT = {"Kind": "Input", "Name": "In", "DataSet": "sound"}
+CONVOLUTION = {"Kind": "Hidden", "Name": "C", "Type": "Convolutional", "N": 4, "Activation": "Relu"}
+OUTPUT = {"Kind": "Output", "Name": "Out", "N": 11, "DataSet": "class"}
+
+
+def layers_of(*layers, **network):
+    found = translation({"Layers": list(layers), **network}, "config.json")
+    NetworkSpec.of(found.network)
+    return found.network["layers"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "kernel", "shape"),
+    [
+        ([12, 3], 5, [3, 12]),
+        ([12, 10], [5, 3], [1, 10, 12]),
+        ([12, 10, 3], [5, 3], [3, 10, 12]),
+        ([6, 5, 4], [3, 3, 3], [1, 4, 5, 6]),
+        ([6, 5, 4, 2], [3, 3, 3], [2, 4, 5, 6]),
+    ],
+)
+def test_channels_of_an_input_are_the_side_after_the_axes_of_the_kernel(sides, kernel, shape):
+    first = {**INPUT, "N": sides}
+    assert layers_of(first, {**CONVOLUTION, "Kernel": kernel}, OUTPUT)[0]["shape"] == shape
+    other = {"Kind": "Hidden", "Name": "H", "N": 2, "Source": "In"}
+    assert layers_of(first, other, {**CONVOLUTION, "Kernel": kernel, "Source": "In"}, {**OUTPUT, "Source": ["H", "C"]})[0]["shape"] == shape
+
+
+def test_an_output_that_convolves_has_the_sides_of_its_n_and_no_padding():
+    first, last = {**INPUT, "N": [12, 10, 3]}, {**OUTPUT, "Type": "Convolutional", "Kernel": [3, 2], "N": [10, 9, 2]}
+    before, after = layers_of(first, last)[1:]
+    assert (before["filters"], before["kernel"], before["padding"], after["units"]) == (2, [2, 3], "valid", 180)
+    before, after = layers_of(first, {**last, "N": 2})[1:]
+    assert (before["filters"], before["padding"], after["units"]) == (2, "valid", "auto")
+    with pytest.raises(DocumentError, match=r"Layers\[1\].N must have one number for each axis of Kernel, 2, and the number of filters last"):
+        layers_of(first, {**last, "N": [10, 9]})
