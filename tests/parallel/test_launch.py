@@ -1,6 +1,7 @@
 """Starting, watching and ending the processes of a command, with stand-ins for `widenet` that start quickly."""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -92,16 +93,18 @@ def test_fewer_than_one_process_is_refused(number):
         launch(number, [])
 
 
-COMMAND = "from widenet.parallel.launch import launch; print(*launch(2, []))"
+COMMAND = "from widenet.parallel import launch; launch.SAVE_SECONDS, launch.STOP_SECONDS = {}, {}; print(*launch.launch(2, []))"
 
 
-def command(tmp_path):
+def command(tmp_path, save_seconds=300, stop_seconds=300):
     """A command that launches two processes, in a process of its own; and those two, once both have said that they run."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", COMMAND],
+        [sys.executable, "-P", "-c", COMMAND.format(save_seconds, stop_seconds)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": ROOT},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     children = [int(process.stdout.readline()) for _ in range(2)]
     return process, [os.pidfd_open(child) for child in children]
@@ -129,8 +132,63 @@ def test_sigterm_goes_to_every_process(code, expected, widenet, tmp_path):
     process, children = command(tmp_path)
     process.terminate()
     out, _ = process.communicate(timeout=20)
-    assert out.decode() == f"{expected}\n"
+    assert out == f"{expected}\n"
     assert left(children) == []
+
+
+SECOND_STUCK = """
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN if rank else lambda *_: os._exit(130))
+say(os.getpid(), sys.stdout)
+while True:
+    wait_for_ever()
+"""
+
+
+def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet, tmp_path):
+    widenet(SECOND_STUCK)
+    process, children = command(tmp_path, save_seconds=0, stop_seconds=0)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert out == "130 process 1 of 2 did not end and was killed.\n"
+    assert re.fullmatch(
+        r"widenet: process(es 0 and)? 1 of 2 did not end within 0 seconds: sending SIGTERM again, and SIGKILL in 0 seconds\.\n", said
+    )
+    assert left(children) == []
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_a_process_saves(widenet, tmp_path):
+    widenet(SECOND_STUCK)
+    process, children = command(tmp_path, save_seconds=10**6, stop_seconds=0)
+    process.send_signal(signal.SIGINT)
+    select.select(children, [], [])  # the first has answered
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert (out, said) == ("130 process 1 of 2 did not end and was killed.\n", "")
+    assert left(children) == []
+
+
+def test_a_stopped_process_is_killed_as_soon_as_the_others_have_ended(widenet, monkeypatch):
+    monkeypatch.setattr("widenet.parallel.launch._GRACE_SECONDS", 10.0**6)
+    widenet("os.kill(os.getpid(), signal.SIGSTOP) if rank else sys.exit(3)")
+    assert launch(2, []) == (1, "process 1 of 2 did not end and was killed.")
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_ctrl_z_pauses_every_process_until_the_command_continues(widenet, tmp_path):
+    widenet("say(os.getpid(), sys.stdout)\nwhile True: wait_for_ever()")
+    process, children = command(tmp_path)
+    pids = [process.pid, *(int(re.search(r"Pid:\t(\d+)", Path(f"/proc/self/fdinfo/{child}").read_text())[1]) for child in children)]
+    for number, paused in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
+        process.send_signal(number)
+        while [state(pid) == "T" for pid in pids] != [paused] * 3:
+            pass
+    for child in children:
+        signal.pidfd_send_signal(child, signal.SIGKILL)
+    process.communicate()
 
 
 REAL = f"del sys.modules['widenet']; sys.path[0] = {ROOT!r}\n"

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
@@ -19,7 +20,13 @@ from widenet.errors import GroupError, OptionError, WidenetError
 LAUNCHER = "WIDENET_LAUNCHER"
 """Environment variable in which a process that `launch` has started finds a pipe that ends with the one that did."""
 
+SAVE_SECONDS = 300.0
+"""Time for all processes to save and end after Ctrl-C or SIGTERM. Then `launch` sends SIGTERM again, which ends them without saving."""
+STOP_SECONDS = 10.0
+"""Time to end after that, or after a second Ctrl-C. Then `launch` sends SIGKILL."""
+
 _LOOK_SECONDS = 0.1
+_SAY_SECONDS = 10.0
 _GRACE_SECONDS = 20.0
 
 
@@ -27,13 +34,15 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     """Run `python -m widenet ARGUMENTS` in several processes of one group; the exit status, and what went wrong in a sentence.
 
     The first process speaks for all; of another one only what it said when it failed alone is shown.
-    Ctrl-C and SIGTERM go to every process, which then save and end; so they do where this process is killed.
+    Ctrl-C and SIGTERM go to every process, which then save and end; so they do where this process is killed. Processes that do not
+    end get SIGTERM again after SAVE_SECONDS, and SIGKILL STOP_SECONDS later; a second Ctrl-C skips the wait. Ctrl-Z pauses all processes.
     Where one process is lost the others are ended: they could only wait for it.
     """
     if num_processes < 1:
         raise OptionError(f"the number of processes must be at least 1; got {num_processes}.")
     group = _Group()
-    before = {number: signal.signal(number, group.forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {signal.SIGINT: group.forward, signal.SIGTERM: group.forward, signal.SIGTSTP: group.pause}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         group.start(num_processes, arguments)
         return group.watch()
@@ -73,6 +82,8 @@ class _Group:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.said: list[IO[bytes] | None] = []
         self.asked: int | None = None
+        self.signals: list[float] = []
+        self.said_to_wait = False
         self.pipe = os.pipe()
 
     def start(self, num_processes: int, arguments: Sequence[str]) -> None:
@@ -101,20 +112,64 @@ class _Group:
         """Hand a signal to every process."""
         del frame
         self.asked = number
+        self.signals.append(time.monotonic())
         self._send(number)
+
+    def pause(self, number: int, frame: FrameType | None) -> None:
+        """Stop every process and this one; let all continue when this one does."""
+        del number, frame
+        self._send(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._send(signal.SIGCONT)
 
     def watch(self) -> tuple[int, str | None]:
         """Wait until all have ended, or one has failed and the others have had their time to end too."""
         while (statuses := self._statuses()) and None in statuses:
-            failed = [status for status in statuses if status]
+            failed = [status for status in statuses if status and not self._is_answer(status)]
             if failed:
                 self._wait(_GRACE_SECONDS if self.asked is not None or min(failed) > 0 else 0.0)
                 break
+            if self.signals and not self._press():
+                break
             time.sleep(_LOOK_SECONDS)
+        stuck = self._stuck()
         ended = [(rank, status) for rank, status in enumerate(self._statuses()) if status]
-        if not ended:
-            return 0, None
-        return self._judged(*min(ended, key=_blame))
+        status, problem = self._judged(*min(ended, key=_blame)) if ended else (130 if stuck else 0, None)
+        if stuck and (problem is None or self.asked is not None):
+            killed = f"{self._name(stuck)} did not end and was killed."
+            problem = killed if problem is None else f"{problem} {killed.capitalize()}"
+        return status, problem
+
+    def _is_answer(self, status: int) -> bool:
+        """Whether a process ended with this status because it was asked to."""
+        return self.asked is not None and status in (-signal.SIGINT, -signal.SIGTERM, 130)
+
+    def _press(self) -> bool:
+        """Ask processes that do not end after Ctrl-C or SIGTERM more firmly; False once they had all the time there is."""
+        waited = time.monotonic() - self.signals[-1]
+        if len(self.signals) > 1:
+            return waited < STOP_SECONDS
+        if waited > _SAY_SECONDS and not self.said_to_wait:
+            self.said_to_wait = True
+            at_once = f"Ctrl-C again ends at once, without saving; widenet does so after {SAVE_SECONDS:.0f} seconds"
+            self._say(f"waiting for {self._name(self._stuck())} to save and end. {at_once}.")
+        if waited > SAVE_SECONDS:
+            late = f"{self._name(self._stuck())} did not end within {SAVE_SECONDS:.0f} seconds"
+            self._say(f"{late}: sending SIGTERM again, and SIGKILL in {STOP_SECONDS:.0f} seconds.")
+            self.forward(signal.SIGTERM, None)
+        return True
+
+    def _stuck(self) -> list[int]:
+        return [rank for rank, status in enumerate(self._statuses()) if status is None]
+
+    def _name(self, ranks: list[int]) -> str:
+        """The processes of some ranks: "process 1 of 3", "processes 1 and 2 of 3"."""
+        *most, last = map(str, ranks)
+        return f"process{'es' if most else ''} {', '.join(most)}{' and ' if most else ''}{last} of {len(self.processes)}"
+
+    def _say(self, text: str) -> None:
+        sys.stderr.write(f"widenet: {text}\n")
+        sys.stderr.flush()
 
     def end(self) -> None:
         """Leave nothing running."""
@@ -131,7 +186,7 @@ class _Group:
     def _judged(self, rank: int, status: int) -> tuple[int, str | None]:
         """The group's exit status and a sentence, when this process is the one that failed."""
         size, first = len(self.processes), self.processes[0].returncode
-        if self.asked is not None and status in (-self.asked, 130):
+        if self._is_answer(status):
             return 130, None if first == 130 else "interrupted."
         said = self.said[rank]
         if said is not None and status > 0 and status != first:
@@ -150,9 +205,18 @@ class _Group:
         return [process.poll() for process in self.processes]
 
     def _wait(self, seconds: float) -> None:
+        """Wait for those that have not ended; a stopped process will not end by itself."""
         deadline = time.monotonic() + seconds
-        while None in self._statuses() and time.monotonic() < deadline:
+        while (stuck := self._stuck()) and time.monotonic() < deadline and not all(map(self._is_stopped, stuck)):
             time.sleep(_LOOK_SECONDS)
+
+    def _is_stopped(self, rank: int) -> bool:
+        """Whether a process was stopped by a signal such as SIGSTOP."""
+        try:
+            status = Path(f"/proc/{self.processes[rank].pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        return status.rpartition(")")[2].split()[0] in ("T", "t")
 
     def _send(self, number: int) -> None:
         for process in self.processes:
