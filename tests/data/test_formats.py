@@ -83,9 +83,9 @@ def test_a_wrong_parquet_is_refused_by_its_row(tmp_path):
 
 
 def test_a_wrong_adjacency_file_is_refused_by_its_line(tmp_path, source):
-    assert "a.txt: line 2: must be UTF-8 text" in refusal(source("a.txt", b"1 2\n2 \xff\n"), tmp_path)
-    expected = 'b.txt: column "rating" does not exist; it has user, item. Choose with --value.'
-    assert refusal(source("b.txt", "1 2\n"), tmp_path, value="rating") == expected
+    assert "a.adj: line 2: must be UTF-8 text" in refusal(source("a.adj", b"1 2\n2 \xff\n"), tmp_path)
+    expected = 'b.adj: column "rating" does not exist; it has user, item. Choose with --value.'
+    assert refusal(source("b.adj", "1 2\n"), tmp_path, value="rating") == expected
 
 
 def test_a_wrong_path_is_refused(tmp_path, source):
@@ -112,7 +112,7 @@ def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
     write_pair(tmp_path / "d", "parquet", "a", "x")
     np.savez(tmp_path / "e", format=b"csr", shape=(1, 2), data=[1.0], indices=[1], indptr=[0, 1])
     assert kind(source("a.TSV", "user\titem\n")) == "Csv"
-    assert kind(source("a.txt", "1 2 3\n")) == "Adjacency"
+    assert kind(source("a.txt", "1 2 3\n2 9\n")) == "Adjacency"
     assert kind(source("b.txt", "user,item\n1,2\n")) == "Csv"
     assert kind(source("c.txt", "user,item\n1,2\n"), format="adjacency") == "Adjacency"
     assert kind(source("c.txt", "1 2\n"), delimiter=" ") == kind(source("c.txt", "1 2\n"), has_header=False) == "Csv"
@@ -188,7 +188,7 @@ def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.txt", "1 2 3\n4 5\n", "adjacency (the first word of a line is the user): user = user, item = item"),
+        ("a.txt", "1 2 3\n2 5\n", "adjacency (the first word of a line is the user): user = user, item = item"),
         ("b.csv", "u1,i1,stars\n1,2,3\n", "csv (commas, line 1 names the columns): user = u1, item = i1, value = stars"),
         ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3; not read: 4"),
         (
@@ -206,7 +206,7 @@ def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
 
 
 def test_a_table_of_spaces_is_not_guessed(tmp_path, source):
-    path = source("ratings.dat", "1 10 5.0\n1 11 3.0\n2 10 4.0\n")
+    path = source("ratings.dat", "1 10 5\n1 11 3\n2 10 4\n")
     doubt = "its lines may be a user, an item and numbers, or a user and its items. Say --delimiter space or --format adjacency."
     assert refusal(path, tmp_path) == f"ratings.dat: {doubt}"
     assert ingest(path, tmp_path / "csv", delimiter="space", value="3").fields["items"].width == 2

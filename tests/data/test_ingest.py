@@ -105,7 +105,7 @@ def test_numbers_sort_by_value_and_text_by_bytes(tmp_path, source):
 
 
 def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_path, source):
-    path = source("train.txt", "0 5 3\n2\n1 4\n0  3 9 \r\n\n")
+    path = source("train.adj", "0 5 3\n2\n1 4\n0  3 9 \r\n\n")
     manifest = ingest([path], tmp_path / "ds").manifest
     assert rows_of(Dataset.open(tmp_path / "ds")) == {"0": {"5": 1.0, "3": 1.0, "9": 1.0}, "1": {"4": 1.0}, "2": {}}
     assert manifest.source["train_duplicates_merged"] == 1
@@ -113,7 +113,7 @@ def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_pa
 
 def test_heldout_adds_users_and_items_and_loses_what_train_has(tmp_path, source):
     train = source("train.txt", "0 5 3\n1 3\n")
-    test = source("test.txt", "0 3 8\n7 5\n")
+    test = source("test.adj", "0 3 8\n7 5\n")
     manifest = ingest([train], tmp_path / "ds", heldout=test).manifest
     dataset = Dataset.open(tmp_path / "ds")
     assert rows_of(dataset) == {"0": {"5": 1.0, "3": 1.0}, "1": {"3": 1.0}, "7": {}}
@@ -159,9 +159,9 @@ def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, so
 
 def test_progress_names_each_phase(tmp_path, source):
     phases = []
-    ingest([source("a.txt", "1 2\n")], tmp_path / "ds", heldout=source("b.txt", "1 3\n"), on_progress=phases.append)
+    ingest([source("a.adj", "1 2\n")], tmp_path / "ds", heldout=source("b.adj", "1 3\n"), on_progress=phases.append)
     how = "as adjacency (the first word of a line is the user): user = user, item = item"
-    assert phases == [f"reading a.txt {how}", f"reading b.txt {how}", "numbering examples and features", "writing"]
+    assert phases == [f"reading a.adj {how}", f"reading b.adj {how}", "numbering examples and features", "writing"]
 
 
 @pytest.mark.parametrize("names", ["", "u"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from widenet.data.formats.source import Reading
+from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
 from widenet.data.manifest import Part
@@ -20,7 +21,7 @@ from widenet.data.titles import Titles
 from widenet.errors import OptionError
 from widenet.plan.machine import available_threads
 
-_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": " "}
+_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": WHITE_SPACE}
 
 
 @dataclass(frozen=True, kw_only=True)

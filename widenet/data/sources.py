@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import duckdb
 from widenet.data.formats import memory, sql, table
 from widenet.data.formats.columns import Columns, chosen, listed
 from widenet.data.formats.csv import Csv
+from widenet.data.formats.guesses import LISTS
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
 from widenet.errors import DataError, OptionError
@@ -55,7 +56,21 @@ class Roles:
             first = next(each for each in found if found[each] == column)
             if first != role:
                 raise DataError(f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with --{role}.')
+        self._check_guesses(source, found)
         return Columns(**found, decimal=source.decimal)
+
+    def _check_guesses(self, source: Source, found: Mapping[str, str]) -> None:
+        """Raise DataError where a column that was guessed to be the user or the item looks like a time or like lists."""
+        for role, named in (("user", self.user), ("item", self.item)):
+            column = found[role]
+            if named is not None or column not in source.suspects:
+                continue
+            kind = source.suspects[column]
+            others = [each for each in source.columns if each not in source.suspects]
+            remedy = f"Say --{role} {column} if it is the {role}"
+            if len(others) > 1 and kind != LISTS:
+                remedy = f"Say --user {others[0]} --item {others[1]} --time {column}, or --{role} {column} if it is the {role}"
+            raise DataError(f"{source.name}: column {column} looks like {kind}, and would become the {role}. {remedy}.")
 
 
 class Sources:
@@ -157,6 +172,7 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
         for place, name in _places(each, folder, f"--{reading.whose[:-1]}" if reading.whose else "SOURCE"):
             if isinstance(place, Path):
                 source = table.opened(place, replace(reading, first_line=first_line), name)
+                source = source.prepared(folder) if isinstance(source, TextSource) else source
             else:
                 source = memory.opened(place, name)
             if isinstance(source, Sessions):

@@ -106,6 +106,18 @@ SOURCES = {
     'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value", 'row 2: column "value" must be a number; got "nan". Fix or remove the row.'),
     'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", "", 'line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz.'),
     'a sequence or a user and its items': ("a.txt", "to be or not\nbe\n", "--sequence", "a line may be a user's sequence, or a user and its items. Say --format sessions or --format adjacency."),
+    'sessions that may be users': ("a.txt", "10 20 10\n30 20\n", "", 'a line may be a user and its items, or a session of items alone. Say --format adjacency or --format sessions.'),
+    'a padded table': ("a.txt", "  1   7  5\n 12   8  4\n", "", 'its lines look like a table: several spaces pad its columns. Say --delimiter space.'),
+    'a table of decimals': ("a.txt", "1 7 5.0\n2 8 4.5\n", "", 'its lines look like a table: column 3 holds decimals. Say --delimiter space.'),
+    'a padded table as lists': ("a.txt", "  1   7  5\n 12   8  4\n", "--format adjacency", "must be a user and its items in each line; it looks like a table: several spaces pad its columns. Say --delimiter space; if all its words are items, squeeze the spaces with `tr -s ' '`."),
+    'a table with a time as lists': ("a.adj", "1 7 978300760\n2 8 978302109\n", "", "must be a user and its items in each line; it looks like a table: column 3 looks like seconds since 1970. Say --delimiter space; if all its words are items, squeeze the spaces with `tr -s ' '`."),
+    'spaces in a CSV file': ("a.csv", "user   item\n  u1   i1\n", "", 'no column is obviously the user; it has user   item. Name one with --user, or say --no-header if line 1 is data, or say --delimiter space if spaces part the columns.'),
+    'a column too many among spaces': ("a.txt", "user item\n u1   i1\n u2 i2 i3\n", "--delimiter space", 'line 3: must have 2 columns; got 3. Fix or remove the line.'),
+    'a quote among spaces': ("a.txt", 'user item\n u1 "i1"\n', "--delimiter space", "line 2: must not hold quotes where runs of spaces part the columns. Say --delimiter ' ' if one space parts them, or remove the quotes."),
+    'a time for an item': ("a.csv", "7,978300760,11\n7,978302109,12\n", "", 'column 2 looks like seconds since 1970, and would become the item. Say --user 1 --item 3 --time 2, or --item 2 if it is the item.'),
+    'milliseconds for a user': ("a.csv", "1511544070123,7,11\n1511544070999,7,12\n", "", 'column 1 looks like milliseconds since 1970, and would become the user. Say --user 2 --item 3 --time 1, or --user 1 if it is the user.'),
+    'a date for an item': ("a.tsv", "7\t2024-05-01\n8\t2024-05-02\n", "", 'column 2 looks like dates, and would become the item. Say --item 2 if it is the item.'),
+    'sessions for users': ("a.tsv", "7 8 9\t4\n7\t8\n", "", 'column 1 looks like lists of numbers, and would become the user. Say --user 1 if it is the user.'),
     'a line of two formats': ("a", "u1\ta:b\n", "", "line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne."),
 }
 # fmt: on

@@ -85,9 +85,9 @@ def test_a_parquet_file_called_csv_is_refused_with_its_format(tmp_path):
         ("BZh91AY,x\nCDF,y\n", "Csv"),
         ("ARROW1 x y\n", "Adjacency"),
         ("<html,x\n", "Csv"),
-        ("htmlia <html>\n", "Adjacency"),
-        ("é" * 300 + " x\n", "Adjacency"),
-        ("x" + "é" * 300 + " x\n", "Adjacency"),
+        ("htmlia1 <html>\n", "Adjacency"),
+        ("é" * 300 + "1 x\n", "Adjacency"),
+        ("x" + "é" * 300 + "1 x\n", "Adjacency"),
         ("user,item\nu,café\n".encode("latin-1"), "Csv"),
     ],
 )

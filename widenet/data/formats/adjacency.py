@@ -8,17 +8,23 @@ import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
+from widenet.data.formats.guesses import table_like
 from widenet.data.formats.source import Reading, TextSource
 from widenet.data.formats.text import NO_NUL, NO_UTF8, TextFile
+from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 
 SUFFIXES: tuple[str, ...] = (".adj", ".adjacency")
 IS_TEXT = True
 
 
-def opened(path: Path, name: str, reading: Reading) -> "Adjacency":  # noqa: ARG001
-    """The source in a file."""
-    return Adjacency(name, "adjacency (the first word of a line is the user)", ["user", "item"], empty_users=True, file=TextFile(path))
+def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
+    """The source in a file; raises DataError for a table, whose ratings and times would become items."""
+    file = TextFile(path)
+    if why := table_like(file.sample()):
+        remedy = f"Say {reading.option('delimiter')} space; if all its words are items, squeeze the spaces with `tr -s ' '`"
+        raise DataError(f"{name}: must be a user and its items in each line; it looks like a table: {why}. {remedy}.")
+    return Adjacency(name, "adjacency (the first word of a line is the user)", ["user", "item"], empty_users=True, file=file)
 
 
 @dataclass

@@ -1,16 +1,18 @@
 """CSV and its kin: a line an interaction, with any delimiter; the first line may name the columns."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
-from widenet.data.formats import sql
+from widenet.data.formats import adjacency, sql
 from widenet.data.formats.columns import OBVIOUS, Columns, first_broken, is_number, plain
+from widenet.data.formats.guesses import LISTS, holds_lists, time_like
 from widenet.data.formats.source import Reading, TextSource
-from widenet.data.formats.text import NO_NUL, NO_UTF8, TextFile
+from widenet.data.formats.text import NO_NUL, NO_UTF8, WHITE_SPACE, TextFile
 from widenet.errors import DataError
 
 SUFFIXES: tuple[str, ...] = (".csv", ".tsv")
@@ -51,11 +53,15 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
         twice = next(each for each in names if lowered.count(each.lower()) > 1)
         how = "" if names.count(twice) > 1 else ", but for the case of letters"
         raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice{how}. Rename one.')
-    words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
+    words = "runs of spaces" if delimiter == WHITE_SPACE else DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
     doubt = f", or say --no-{reading.whose}header if line 1 is data" if has_header and reading.has_header is None else ""
-    return Csv(name, kind, names, roles, doubt=doubt, decimal=decimal, file=file, delimiter=delimiter, has_header=has_header)
+    if len(names) == 1 and len(first[0].split()) > 1 and reading.delimiter is None:
+        doubt += f", or say {reading.option('delimiter')} space if spaces part the columns"
+    suspects = _suspects(names, list(_cells(lines, delimiter))) if roles else {}
+    made = Spaced if delimiter == WHITE_SPACE else Csv
+    return made(name, kind, names, roles, False, suspects, doubt, decimal, file=file, delimiter=delimiter, has_header=has_header)
 
 
 @dataclass
@@ -90,6 +96,37 @@ class Csv(TextSource):
         return first_broken(dict(zip(self.columns, row, strict=True)), columns)
 
 
+@dataclass
+class Spaced(Csv):
+    """Columns that any run of spaces and tabs parts, at the start and the end of a line too; nothing is quoted."""
+
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of all columns, as text; DuckDB raises an error for a line with other columns."""
+        listed = ", ".join(f"words[{place}] AS {sql.name(name)}" for place, name in enumerate(self.columns, start=1))
+        words = f"SELECT line, {adjacency.words_of('line')} AS words FROM {sql.lines(self.file, int(self.has_header))}"
+        fits = f"len(words) = {len(self.columns)} AND NOT contains(line, '\"')"
+        checked = f"CASE WHEN {fits} THEN true WHEN len(words) > 0 THEN error('a line has other columns, or a quote') ELSE false END"
+        return f"(SELECT {listed} FROM ({words}) WHERE {checked})"
+
+    def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
+        if any('"' in cell for cell in row):
+            remedy = "Say --delimiter ' ' if one space parts them, or remove the quotes."
+            return f"must not hold quotes where runs of spaces part the columns. {remedy}"
+        if len(row) != len(self.columns):
+            return f"must have {len(self.columns)} columns; got {len(row)}. Fix or remove the line."
+        return super()._rule_broken(row, columns)
+
+
+def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
+    """The columns that look like times or lists, and what they look like."""
+    found = {}
+    for name, cells in zip(names, zip(*(row for row in rows if len(row) == len(names)), strict=True), strict=False):
+        kind = time_like(cells)
+        if kind or holds_lists(cells):
+            found[name] = kind or LISTS
+    return found
+
+
 def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
     """The delimiter that gives all lines one number of cells, the most if several do; otherwise the one that the first line has most of."""
     if not lines:
@@ -116,6 +153,9 @@ def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
 
 def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
     """The rows of a text, each with the number of its first line; after a row that is no CSV goes on with the next line."""
+    if delimiter == WHITE_SPACE:
+        yield from ((number, re.findall(r"[^ \t\r\n\f]+", line)) for number, line in enumerate(lines, start=1))
+        return
     if len(delimiter) > 1:
         yield from ((number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, start=1) if line.strip())
         return

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import duckdb
 
@@ -27,6 +27,9 @@ class Source(ABC):
     """The columns of roles that need no name, where columns have no names of their own."""
     empty_users: bool = False
     """Whether a row without an item is right: it names a user who has none."""
+
+    suspects: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are hardly a user or an item, unless they are named, and what they look like."""
 
     doubt: str = ""
     """What else may help where a column is not found: the end of a sentence."""
@@ -52,6 +55,10 @@ class TextSource(Source):
     """A source in lines of text; `bad_lines` can be left out of it."""
 
     file: TextFile = field(kw_only=True)
+
+    def prepared(self, folder: Path) -> Self:
+        """The source as it is read: the file itself, or a copy of it in a folder, where DuckDB cannot read the file as it is."""
+        return replace(self, file=self.file.with_even_ends(folder))
 
     @abstractmethod
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:

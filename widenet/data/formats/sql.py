@@ -30,13 +30,13 @@ def read(function: str, path: Path, options: str = "") -> str:
     return f"{function}({literal(escaped)}, hive_partitioning = false{options and ', '}{options})"
 
 
-def lines(file: TextFile) -> str:
-    """The SQL table of the lines of a text: `line`, NULL for an empty one; in any order."""
+def lines(file: TextFile, skip: int = 0) -> str:
+    """The SQL table of the lines of a text after the first `skip`: `line`, NULL for an empty one; in any order."""
     file.check_end(LONGEST_LINE_BYTES)
     options = (
         f"columns = {{'line': 'VARCHAR'}}, delim = '{_NO_DELIMITER}', quote = '', escape = '', comment = '', "
         f"header = false, auto_detect = false, strict_mode = false, compression = '{file.compression}', "
-        f"max_line_size = {LONGEST_LINE_BYTES}, buffer_size = {2 * LONGEST_LINE_BYTES}"
+        f"max_line_size = {LONGEST_LINE_BYTES}, buffer_size = {2 * LONGEST_LINE_BYTES}, skip = {skip}"
     )
     return read("read_csv", file.path, options)
 

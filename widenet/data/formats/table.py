@@ -6,6 +6,7 @@ from pathlib import Path
 
 from widenet.data.formats import adjacency, csv, dsstne, jsonl, npz, parquet, sessions
 from widenet.data.formats.foreign import foreign_kind
+from widenet.data.formats.guesses import begins_with_users, table_like
 from widenet.data.formats.source import Format, Reading, Source
 from widenet.data.formats.text import COMPRESSED, TextFile
 from widenet.errors import DataError, OptionError, did_you_mean
@@ -87,11 +88,16 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say} csv or {say} dsstne.")
     if any(delimiter in first for delimiter in csv.DELIMITERS):
         return "csv"
+    if why := table_like(lines):
+        raise DataError(f"{name}: its lines look like a table: {why}. Say {reading.option('delimiter')} space.")
     if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
         doubt = "its lines may be a user, an item and numbers, or a user and its items"
         raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter')} space or {say} adjacency.")
     if reading.of_sequences:
         raise DataError(f"{name}: a line may be a user's sequence, or a user and its items. Say {say} sessions or {say} adjacency.")
+    if not begins_with_users(lines):
+        doubt = "a line may be a user and its items, or a session of items alone"
+        raise DataError(f"{name}: {doubt}. Say {say} adjacency or {say} sessions.")
     return "adjacency"
 
 

@@ -20,6 +20,9 @@ COMPRESSED = (".gz", ".zst", ".zstd")
 NO_NUL = "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."
 NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
 
+WHITE_SPACE = r"\s+"
+"""The delimiter that means any run of spaces and tabs; pandas calls it the same."""
+
 _SAMPLE_BYTES = 2**16
 _PIECE_BYTES = 2**20
 _SAMPLE_LINES = 100
@@ -31,9 +34,18 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of text, whose first bytes tell whether it is compressed."""
+    """A file of text, whose first bytes tell whether it is compressed.
+
+    name: what messages call it, if not by its path.
+    """
 
     path: Path
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What messages call the file."""
+        return self.name or str(self.path)
 
     @property
     def compression(self) -> str:
@@ -60,7 +72,7 @@ class TextFile:
         except (EOFError, OSError, zlib.error) as error:
             if getattr(error, "errno", None) is not None:  # it is not about the bytes, but of the disk
                 raise
-            raise DataError(f"{self.path}: must be a whole file of {compression}; {error}. Fetch or compress it again.") from error
+            raise DataError(f"{self.shown}: must be a whole file of {compression}; {error}. Fetch or compress it again.") from error
 
     def lines(self) -> Iterator[str]:
         """The lines with their ends; bytes that are no UTF-8 become U+FFFD."""
@@ -69,26 +81,41 @@ class TextFile:
 
     def check_end(self, num_bytes: int) -> None:
         """Raise DataError where the last line is longer (num_bytes: up to LONGEST_LINE_BYTES): DuckDB would leave it out without a word."""
-        if self._last_line_bytes > num_bytes:
+        if self._survey.last_line_bytes > num_bytes:
             raise DataError(
-                f"{self.path}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its quotes, or part it."
+                f"{self.shown}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its quotes, or part it."
             )
 
+    def with_even_ends(self, folder: Path) -> "TextFile":
+        """The file itself if all its lines end in LF, or all in CRLF; otherwise a copy in a folder, in which every line ends in LF.
+
+        The copy is plain text. Ends of lines within quotes become LF in it too.
+        """
+        if self._survey.has_even_ends:
+            return self
+        copy = folder / f"{len(list(folder.iterdir()))}.lines"
+        with self.opened() as file, copy.open("wb") as even:
+            even.writelines(piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for piece in _pieces(file))
+        return TextFile(copy, self.shown)
+
     @cached_property
-    def _last_line_bytes(self) -> int:
-        """How long the last line is, as far as that is below the limit: of a plain file only the end is read, a compressed one whole."""
+    def _survey(self) -> "_Survey":
+        """How lines end, from one pass over the file."""
         length, has_ended = 0, False
+        num_lf, num_cr, num_crlf = 0, 0, 0
         with self.opened() as file:
-            if self.compression == "none":
-                file.seek(max(0, file.seek(0, io.SEEK_END) - LONGEST_LINE_BYTES - _PIECE_BYTES))
-            while piece := file.read(_PIECE_BYTES):
+            for piece in _pieces(file):
+                num_lf += piece.count(b"\n")
+                if b"\r" in piece:
+                    num_cr += piece.count(b"\r")
+                    num_crlf += piece.count(b"\r\n")
                 text = piece.rstrip(b"\r\n")
                 if text:
                     start = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
                     length = len(text) - start + (0 if start or has_ended else length)
                     has_ended = False
                 has_ended = has_ended or len(text) < len(piece)
-        return length
+        return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf)
 
     def sample(self) -> list[str]:
         """The first lines, the first one whole however long it is; not the last one where it is cut off."""
@@ -104,4 +131,22 @@ class TextFile:
         """A copy in which the lines of these numbers, counted from 1, are empty."""
         with self.opened() as file, copy.open("wb") as kept:
             kept.writelines(b"\n" if number in numbers else line for number, line in enumerate(file, start=1))
-        return TextFile(copy)
+        return TextFile(copy, self.shown)
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """Facts about the lines of a file."""
+
+    last_line_bytes: int
+    has_even_ends: bool
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a file, some at a time; no piece ends between CR and LF."""
+    held = b""
+    while piece := file.read(_PIECE_BYTES):
+        piece = held + piece
+        held = b"\r" if piece.endswith(b"\r") else b""
+        yield piece.removesuffix(held)
+    yield held
