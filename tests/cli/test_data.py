@@ -133,7 +133,7 @@ def test_verify_sees_a_changed_file(widenet, tmp_path):
     file.write_bytes(whole[:500] + bytes([whole[500] ^ 1]) + whole[501:])
     ended = widenet("data", "verify", tmp_path / "data")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith(f"widenet: {file}: must have the SHA-256 of dataset.json; it changed.")
+    assert ended.err.startswith(f"widenet: {file}: all that describes its rows (schema, headers, footer) must have the SHA-256 of")
 
 
 def test_fetch_lists_what_it_knows(widenet):

@@ -1,14 +1,13 @@
 """What the tests of data share: real data if there is any, and small sources."""
 
-import json
 import os
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.older import dataset_of_format_1
 from widenet.data.lists import dataset_from_lists
-from widenet.data.manifest import sha256_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,15 +54,6 @@ def foreign(tmp_path):
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.slice(0, 1))
             writer.write_table(table.slice(1))
-        document = json.loads((folder / "dataset.json").read_text())
-        document["files"][path.name] |= {"size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        for key, value in keys.items():
-            *way, last = key.split("__")
-            place = document
-            for step in way:
-                place = place[step]
-            place[last] = value
-        (folder / "dataset.json").write_text(json.dumps(document))
-        return folder
+        return dataset_of_format_1(folder, **keys)
 
     return write

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from tests.older import dataset_of_format_1
 from tests.pages import Page
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -108,14 +109,9 @@ def test_a_compressed_file_is_refused(tmp_path):
         pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
     ):
         writer.write_table(table)
-    document = (tmp_path / "ds" / "dataset.json").read_text()
-    (tmp_path / "ds" / "dataset.json").write_text(document.replace(size_in(document, path.name), str(path.stat().st_size), 1))
+    dataset_of_format_1(tmp_path / "ds")
     with pytest.raises(DataError, match="must be uncompressed"):
         Dataset.open(tmp_path / "ds")
-
-
-def size_in(document, name):
-    return document.split(f'"{name}"')[1].split('"size_bytes": ')[1].split(",")[0]
 
 
 def test_a_notebook_shows_fields_and_parts(tmp_path):

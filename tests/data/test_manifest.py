@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.older import dataset_of_format_1
 from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import Manifest, column, value_column
 from widenet.errors import DataError
@@ -48,14 +49,13 @@ def test_broken_json_is_refused(folder):
 
 
 def test_a_newer_format_is_refused_by_its_version(folder):
-    document = json.loads((folder / "dataset.json").read_text()) | {"format_version": 2, "unknown": 1}
+    document = json.loads((folder / "dataset.json").read_text()) | {"format_version": 3, "unknown": 1}
     (folder / "dataset.json").write_text(json.dumps(document))
-    assert "format_version must be at most 1; got 2. Update widenet" in refusal(folder)
+    assert "format_version must be at most 2; got 3. Update widenet" in refusal(folder)
 
 
 def test_a_field_of_the_wrong_type_is_named(folder):
-    document = json.loads((folder / "dataset.json").read_text()) | {"num_examples": "two"}
-    (folder / "dataset.json").write_text(json.dumps(document))
+    dataset_of_format_1(folder, num_examples="two")
     assert "num_examples: Input should be a valid integer; got 'two'" in refusal(folder)
 
 
@@ -74,5 +74,8 @@ def test_verify_finds_a_flipped_bit(folder):
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     manifest = Manifest.read(folder)
-    with pytest.raises(DataError, match=r"examples-00000.arrow: must have the SHA-256 of dataset.json; it changed"):
+    with pytest.raises(
+        DataError,
+        match=r"examples-00000.arrow: all that describes its rows \(schema, headers, footer\) must have the SHA-256",
+    ):
         manifest.verify(folder)

@@ -5,9 +5,11 @@ import shutil
 
 import pytest
 
+from tests.older import dataset_of_format_1
 from tests.pages import check_alone
 from tests.report.conftest import EVIL
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Manifest
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.report.write import write_report
 from widenet.runs import Model
@@ -87,9 +89,8 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
         write_report(reported / "run", tmp_path / "mine")
     assert read(tmp_path / "mine") == "mine"
     shutil.copytree(reported / "data", tmp_path / "data")
-    manifest = json.loads((tmp_path / "data" / "dataset.json").read_text())
-    manifest["fields"]["items"]["width"] += 1
-    (tmp_path / "data" / "dataset.json").write_text(json.dumps(manifest))
+    width = Manifest.read(tmp_path / "data").fields["items"].width
+    dataset_of_format_1(tmp_path / "data", fields__items__width=width + 1)
     with pytest.raises(FitError, match="is not that of"):
         write_report(reported / "run", tmp_path / "out.html", tmp_path / "data")
     assert not (tmp_path / "out.html").exists()

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 
+from tests.older import dataset_of_format_1
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
@@ -176,8 +177,7 @@ def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names
     if unnamed == "before":
         forget_names(run / "fields.json", lambda fields: fields["items"].update(vocabulary_digest=None))
     elif unnamed == "now":
-        forget_names(tmp_path / "data" / "dataset.json", lambda manifest: manifest["fields"]["items"].update(vocabulary=None))
-        data = Dataset.open(tmp_path / "data")
+        data = Dataset.open(dataset_of_format_1(tmp_path / "data", fields__items__vocabulary=None))
     else:
         RunDirectory.open(run).save_model("model", Model.load(run).network, {"imported": "elsewhere.onnx"})
     net, _ = begun(tmp_path, *SETTINGS["momentum, on the input"], data, run)

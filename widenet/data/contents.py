@@ -18,7 +18,7 @@ _REMEDY = "Write both again, or ingest again."
 def check_contents(folder: Path, manifest: Manifest) -> None:
     """Read every example and compare it with the rules of docs/data.md and with the manifest; raises DataError for the first that differs.
 
-    Costs one pass over the example files, a record batch at a time.
+    Costs one pass over the example files, a record batch at a time. Their checksums must have been compared.
     """
     for name, field in manifest.fields.items():
         _compare(folder / FILE_NAME, f"the name of field {name!r}", name, field.name)
@@ -44,7 +44,7 @@ def _batches(folder: Path, manifest: Manifest, layouts: list[FieldLayout]) -> It
     """Every record batch that is not empty, with the columns of `layouts` alone; memory-mapped."""
     schema = examples_schema(layouts, manifest.has_weights)
     for name in manifest.example_files:
-        file = MappedFile(folder / name)
+        file = MappedFile(folder / name, None)
         for wanted in schema:
             found = file.schema.field(wanted.name).type if wanted.name in file.schema.names else None
             if found != wanted.type:

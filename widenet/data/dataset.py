@@ -36,10 +36,11 @@ class Dataset:
         self.path = path
         self.manifest = manifest
         self.fields = MappingProxyType(manifest.fields)
-        self._files = [MappedFile(path / name) for name in manifest.example_files]
+        self._files = [MappedFile(path / name, manifest.files[name]) for name in manifest.example_files]
         self._ids = ListColumn(self._files, "id", pa.string())
         self._lists: dict[str, ListColumn] = {}
         self._dense: dict[str, FixedColumn] = {}
+        self._vocabularies: dict[str, Vocabulary] = {}
         if manifest.has_weights:
             self._dense["weight"] = FixedColumn(self._files, "weight", pa.float32())
         for field in manifest.fields.values():
@@ -168,12 +169,15 @@ class Dataset:
         name = self.field(field).vocabulary
         if name is None:
             raise DataError(f"{self.path}: field {field!r} has no vocabulary: its features are known by index alone.")
-        return Vocabulary.open(self.path / name)
+        if name not in self._vocabularies:
+            stated = self.manifest.files.get(name)
+            self._vocabularies[name] = Vocabulary.open(self.path / name, None if stated is None else stated.sha256)
+        return self._vocabularies[name]
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
         """All columns of all examples, in order, as they are stored; memory-mapped."""
         for file in self._files:
-            yield from file.batches
+            yield from map(file.check_batch, file.batches)
 
     def sparse_field(self, name: str, part: Part) -> Field:
         """The description of a sparse field or a sequence that has a part; raises DataError for an unknown one, FitError for another."""

@@ -64,14 +64,14 @@ class Counts:
 
 def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
     """The counts of every part of every field but dense ones; memory holds a number for each example and feature."""
-    files = [MappedFile(folder / name) for name in manifest.example_files]
+    files = [MappedFile(folder / name, manifest.files[name]) for name in manifest.example_files]
     for field in manifest.fields.values():
         for part in field.parts if field.kind != "dense" else ():
             features = np.zeros(field.width, dtype=np.int64)
             lengths = []
             name = column(field.name, part)
-            for batch in (batch for file in files for batch in batches_with(file, name, pa.list_(pa.uint32()))):
-                rows = batch.column(name)
+            for owner, batch in ((file, batch) for file in files for batch in batches_with(file, name, pa.list_(pa.uint32()))):
+                rows = owner.check_batch(batch).column(name)
                 try:
                     rows.validate(full=True)
                     np.add.at(features, rows.flatten().to_numpy(), 1)

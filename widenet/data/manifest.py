@@ -3,17 +3,20 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 from pydantic import Field as Limits
 
 from widenet.errors import DataError
 from widenet.pictures.html import Html, table
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: the manifest has a checksum of its own, and examples have digests of blocks. Format 1 has neither, and is read too."""
 FILE_NAME = "dataset.json"
 MAX_WIDTH = 2**32
+
+_FIRST_WITH_SHA256 = 2
 
 Count = Annotated[int, Limits(ge=0)]
 FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
@@ -59,12 +62,36 @@ class Field(_Frozen):
         return tuple(part for part in PARTS if part in self.num_entries)
 
 
+class Blocks(_Frozen):
+    """Digests with which any part of a file of examples is compared before its first use."""
+
+    size_bytes: Annotated[int, Limits(ge=1)]
+    """Length of every block but the last."""
+    sha256: list[str]
+    """A digest a block, in order."""
+    bodies: list[tuple[Count, Count]]
+    """Where the rows of each record batch lie, [start, stop) in bytes, ascending."""
+    sha256_outside_bodies: str
+    """Of all other bytes, in order: what Arrow reads when it opens the file."""
+
+
 class File(_Frozen):
     """One file of the directory, as it was published."""
 
     size_bytes: Count
     sha256: str
     num_rows: Count
+    blocks: Blocks | None = None
+    """Of files of examples, from format 2 on."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.blocks is not None:
+            expected = -(-self.size_bytes // self.blocks.size_bytes)
+            edges = [0, *(edge for body in self.blocks.bodies for edge in body), self.size_bytes]
+            if len(self.blocks.sha256) != expected or edges != sorted(edges):
+                raise ValueError(f"blocks must divide {self.size_bytes:,} bytes")
+        return self
 
 
 class Manifest(_Frozen):
@@ -124,8 +151,9 @@ class Manifest(_Frozen):
     @classmethod
     def _parse(cls, path: Path) -> "Manifest":
         try:
-            text = path.read_text(encoding="utf-8")
-            document = json.loads(text)
+            document = json.loads(path.read_text(encoding="utf-8"))
+            stated = document.pop("sha256", None) if isinstance(document, dict) else None
+            contents, found = json.dumps(document), _sha256_of_contents(document)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: must be JSON; {error}. Restore the file, or ingest again.") from error
         version = document.get("format_version") if isinstance(document, dict) else None
@@ -135,26 +163,40 @@ class Manifest(_Frozen):
             raise DataError(
                 f"{path}: format_version must be at most {FORMAT_VERSION}; got {version}. Update widenet, or ingest again with this one."
             )
+        if stated != found and (stated is not None or version >= _FIRST_WITH_SHA256):
+            raise DataError(f"{path}: is damaged: its sha256 is not that of its contents. Restore the file, or ingest again.")
         try:
-            return cls.model_validate_json(text)
+            return cls.model_validate_json(contents)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(step) for step in first["loc"])
             raise DataError(f"{path}: {place}: {first['msg']}; got {first['input']!r}. Restore the file, or ingest again.") from error
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the manifest says, and thereby of every file: equal for equal directories."""
+        return _sha256_of_contents(self.model_dump(mode="json"))
+
     def verify(self, folder: Path) -> None:
         """Read every file: compare its checksum, then check what it holds; raises DataError naming the first file and rule broken."""
-        from widenet.data.contents import check_contents  # reads by the manifest, so that it cannot be imported before it
+        from widenet.data.blocks import check_whole  # both read by the manifest, so that they cannot be imported before it
+        from widenet.data.contents import check_contents
 
         for name, file in self.files.items():
             _check_size(folder / name, file.size_bytes)
-            if sha256_of(folder / name) != file.sha256:
-                raise DataError(f"{folder / name}: must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again.")
+            check_whole(folder / name, file)
         check_contents(folder, self)
 
     def write(self, folder: Path) -> None:
         """Write `dataset.json` into a folder that is not yet published."""
-        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        contents = self.model_dump(mode="json")
+        text = json.dumps({**contents, "sha256": _sha256_of_contents(contents)}, indent=2, ensure_ascii=False)
+        (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def _sha256_of_contents(contents: Any) -> str:
+    """What a manifest says of itself, so that no changed byte of it is believed."""
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def sha256_of(path: Path) -> str:

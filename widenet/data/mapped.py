@@ -6,21 +6,29 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from widenet.data.blocks import CheckedFile
+from widenet.data.manifest import File
 from widenet.errors import DataError
 
 WORD_BYTES = 4
 
 
 class MappedFile:
-    """One Arrow IPC file, memory-mapped; `words` views the whole file as 32-bit words."""
+    """One file of examples, memory-mapped; `words` views the whole file as 32-bit words. Check bytes before you use them.
 
-    def __init__(self, path: Path) -> None:
+    stated: what the manifest says of it; None where its bytes need no check, because they have just been written or compared.
+    """
+
+    def __init__(self, path: Path, stated: File | None) -> None:
         self.path = path
+        self._contents = None if stated is None else CheckedFile(path, stated)
         try:
             source = pa.memory_map(str(path))
             reader = pa.ipc.open_file(source)
             self.batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
             self.names = reader.schema.names
+            for batch in self.batches:
+                batch.validate()
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             reason = str(error).rstrip(".")
             raise DataError(f"{path}: must be an Arrow IPC file; {reason}. Restore it, or ingest again.") from error
@@ -38,6 +46,31 @@ class MappedFile:
         if not 0 <= position < len(self.bytes) or position % WORD_BYTES:
             raise DataError(f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes. Write it again without compression.")
         return position
+
+    def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
+        """Compare ranges of bytes, int64 [N] each, with the manifest, block by block; raises DataError."""
+        if self._contents is not None:
+            self._contents.check(starts, stops)
+
+    def check_words(self, first: np.ndarray, count: np.ndarray | int) -> None:
+        """As `check`: ranges of `count` words from `first` on."""
+        self.check(first * WORD_BYTES, (first + count) * WORD_BYTES)
+
+    def check_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The record batch, once its rows are compared with the manifest; raises DataError."""
+        if (body := self.body(batch)) is not None:
+            self.check(np.array([body[0]]), np.array([body[1]]))
+        return batch
+
+    def bodies(self) -> list[tuple[int, int]]:
+        """Where the rows of the record batches lie, [start, stop) in bytes."""
+        return [body for batch in self.batches if (body := self.body(batch)) is not None]
+
+    def body(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
+        """Where the rows of a record batch lie, [start, stop) in bytes; None where nothing is stored of it."""
+        stored = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None and buffer.size]
+        places = [(self.position(buffer), buffer.size) for buffer in stored]
+        return (min(start for start, _ in places), max(start + size for start, size in places)) if places else None
 
 
 def damaged(path: Path, what: str) -> DataError:
@@ -96,6 +129,7 @@ class ListColumn(_Column):
         at = self.offsets_at[batches] + local
         starts, counts = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
         for file, chosen in self.by_file(batches):
+            file.check_words(at[chosen], 2)
             first, last = file.words[at[chosen]], file.words[at[chosen] + 1]
             if (first > last).any() or (last > self.num_entries[batches[chosen]]).any():
                 raise damaged(file.path, "a row ends before it begins, or after the last entry")
@@ -109,6 +143,8 @@ class ListColumn(_Column):
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(counts, out=indptr[1:])
         shift = self.entries_at[batches] // WORD_BYTES + starts - indptr[:-1]
+        for file, chosen in self.by_file(batches):
+            file.check_words(shift[chosen] + indptr[:-1][chosen], counts[chosen])
         if len(self.files) == 1:
             return self.files[0].words[_expanded(shift, counts, indptr)], indptr
         entries = np.empty(indptr[-1], dtype=np.uint32)
@@ -123,6 +159,8 @@ class ListColumn(_Column):
         """The rows of a string column."""
         batches, starts, counts = self.extents(rows)
         first = self.entries_at[batches] + starts
+        for file, chosen in self.by_file(batches):
+            file.check(first[chosen], (first + counts)[chosen])
         owners = self.file_of_batch[batches]
         return [_text(self.files[owner], start, start + count) for owner, start, count in zip(owners, first, counts, strict=True)]
 
@@ -139,6 +177,7 @@ class FixedColumn(_Column):
         at = self.values_at[batches] + local * width
         values = np.empty((len(rows), width), dtype=np.float32)
         for file, chosen in self.by_file(batches):
+            file.check_words(at[chosen], width)
             values[chosen] = file.words.view(np.float32)[at[chosen][:, None] + np.arange(width)]
         return values
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widenet.data.manifest import sha256_of
 from widenet.data.writer import VOCABULARY_SCHEMA
 from widenet.errors import DataError
 
@@ -17,6 +18,7 @@ NUM_COMPARED = 5_000
 """An unknown title is compared with the titles of this many features: a comparison costs microseconds."""
 
 
+_REMEDY = "Copy it from the dataset again, or ingest again."
 _Rule = Callable[[pa.Array], pa.Array]
 
 
@@ -28,17 +30,26 @@ class Vocabulary:
         self._table = table
 
     @classmethod
-    def open(cls, path: str | Path) -> "Vocabulary":
-        """The vocabulary in one file; raises DataError when it is missing or no vocabulary."""
+    def open(cls, path: str | Path, sha256: str | None = None) -> "Vocabulary":
+        """Open the vocabulary in one file, after its bytes are compared and its names are found to be whole text.
+
+        sha256: the file's, where somebody knows it.
+        Raises DataError when the file is missing, damaged or no vocabulary.
+        """
         path = Path(path)
         if not path.is_file():
             raise DataError(f"{path}: the vocabulary does not exist. Copy it from the dataset directory, or ingest again.")
         try:
+            if sha256 is not None and sha256_of(path) != sha256:  # before Arrow reads a byte
+                raise DataError(f"{path}: the vocabulary is damaged: its SHA-256 is not the recorded one. {_REMEDY}")
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{path}: a vocabulary must be an Arrow IPC file; {error}. Copy it from the dataset again.") from error
+            table.validate(full=True)  # offsets and UTF-8, which Arrow's functions trust
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise DataError(f"{path}: a vocabulary must be an Arrow IPC file; {str(error).rstrip('.')}. {_REMEDY}") from error
         if not table.schema.equals(VOCABULARY_SCHEMA):
             raise DataError(f"{path}: a vocabulary must have the columns id, title, count; got {', '.join(table.schema.names)}.")
+        if table.column("id").null_count or table.column("count").null_count:
+            raise DataError(f"{path}: a vocabulary must name and count every feature; some have no id or no count. {_REMEDY}")
         return cls(path, table)
 
     def __len__(self) -> int:

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widenet.data.manifest import Facts, Field, File, Manifest, Part, sha256_of
+from widenet.data.blocks import described
+from widenet.data.manifest import Facts, Field, File, Manifest, Part
+from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import DataError
@@ -183,7 +185,7 @@ def _write_examples(folder: Path, batches: Iterator[pa.RecordBatch], schema: pa.
                 writer.write_batch(batch)
                 num_rows += batch.num_rows
                 batch = next(batches, None)
-        files[path.name] = _described(path, num_rows)
+        files[path.name] = described(path, num_rows, MappedFile(path, None).bodies())
     return files
 
 
@@ -230,7 +232,7 @@ def _write_vocabulary(path: Path, batches: Iterable[pa.RecordBatch]) -> File:
         for batch in rebatched(batches, VOCABULARY_SCHEMA, VOCABULARY_ROWS_PER_BATCH):
             writer.write_batch(batch)
             num_rows += batch.num_rows
-    return _described(path, num_rows)
+    return described(path, num_rows)
 
 
 def _checked(
@@ -240,7 +242,3 @@ def _checked(
         for layout, part, num_entries, values in checked_parts(batch, layouts, name):
             statistics[layout.name].add(part, num_entries, values)
         yield batch
-
-
-def _described(path: Path, num_rows: int) -> File:
-    return File(size_bytes=path.stat().st_size, sha256=sha256_of(path), num_rows=num_rows)

@@ -1,0 +1,153 @@
+"""Digests of blocks: every changed byte of a dataset is found before it is used, and no block is read twice for it."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.flips import flips, outcome
+from tests.older import dataset_of_format_1
+from widenet.data import blocks
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.data.manifest import Manifest
+from widenet.data.rules import FieldLayout
+from widenet.data.writer import write_contents
+from widenet.errors import DataError
+
+BLOCK = 512
+ROWS = 400
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A dataset of several files, record batches and blocks, with every kind of column."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", BLOCK)
+    random = np.random.default_rng(3)
+    lists = [sorted(random.choice(50, size=size, replace=False).tolist()) for size in random.integers(0, 9, size=ROWS)]
+    columns = {
+        "id": pa.array([f"üser {row}" for row in range(ROWS)]),
+        "weight": pa.array(np.ones(ROWS, dtype=np.float32)),
+        "items": pa.array(lists, pa.list_(pa.uint32())),
+        "items.value": pa.array([[index / 2 for index in row] for row in lists], pa.list_(pa.float32())),
+        "age": pa.array([[row, -row, 0.5] for row in range(ROWS)], pa.list_(pa.float32(), 3)),
+    }
+    made = tmp_path / "ds"
+    made.mkdir()
+    write_contents(
+        made,
+        name="divided",
+        layouts=[FieldLayout("items", 50, has_values=True), FieldLayout("age", 3, kind="dense")],
+        batches=[pa.RecordBatch.from_arrays(list(columns.values()), list(columns))],
+        vocabularies={"items": dataset_from_lists(tmp_path / "names", [[49]], titles=["Ä"] * 50).vocabulary("items").record_batches()},
+        has_weights=True,
+        source={},
+        rows_per_batch=64,
+        bytes_per_file=8000,
+    )
+    return made
+
+
+def everything(folder):
+    """All numbers and names of a dataset, by the ways in which a training and a prediction read them."""
+    dataset = Dataset.open(folder)
+    rows = np.random.default_rng(5).permutation(ROWS)
+    entries = dataset.sparse("items", rows)
+    numbers = [entries.indptr, entries.indices, entries.values, dataset.dense("age", rows), dataset.weights(rows)]
+    names = dataset.vocabulary("items")
+    return [*(each.tolist() for each in numbers), dataset.ids(rows), names.ids(range(50)), names.titles(range(50)), names.counts.tolist()]
+
+
+def test_every_kind_of_file_has_several_blocks_and_what_is_read_is_what_was_written(folder):
+    files = Manifest.read(folder).files
+    assert len([name for name in files if name.startswith("examples-")]) > 1
+    assert all(len(file.blocks.sha256) > 5 for name, file in files.items() if name.startswith("examples-"))
+    assert Dataset.open(folder).ids(slice(None)) == [f"üser {row}" for row in range(ROWS)]
+    Manifest.read(folder).verify(folder)
+
+
+def test_every_changed_bit_is_found_before_its_first_use(folder):
+    undisturbed = outcome(lambda: everything(folder))
+    assert isinstance(undisturbed, list)
+    for path in sorted(folder.iterdir()):
+        for place, found in flips(path, 1, 60, lambda: everything(folder)):
+            assert isinstance(found, DataError), f"{place}: {found}"
+            assert str(found).startswith(str(path)), f"{place}: {found}"
+    assert outcome(lambda: everything(folder)) == undisturbed
+
+
+def test_a_changed_block_is_named_with_its_bytes_and_the_remedy_and_others_are_still_read(folder):
+    path = folder / "examples-00000.arrow"
+    start, stop = Manifest.read(folder).files[path.name].blocks.bodies[-1]
+    whole = path.read_bytes()
+    place = stop - 20
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    dataset = Dataset.open(folder)
+    first = place // BLOCK * BLOCK
+    assert first > start
+    assert dataset.dense("age", slice(0, 10)).shape == (10, 3)
+    message = rf"block {place // BLOCK} \(bytes {first:,} to {min(first + BLOCK, len(whole)) - 1:,}\) must have the SHA-256 of"
+    with pytest.raises(DataError, match=message):
+        dataset.dense("age", slice(None))
+    with pytest.raises(DataError, match=message):
+        list(dataset.record_batches())
+
+
+def test_each_block_is_compared_once_however_often_and_in_whatever_order_rows_are_read(folder, monkeypatch):
+    compared = []
+    check = blocks.CheckedFile._check_block
+    monkeypatch.setattr(
+        blocks.CheckedFile, "_check_block", lambda file, block, *more: (compared.append((file.path.name, block)), check(file, block, *more))
+    )
+    dataset = Dataset.open(folder)
+    assert compared == []
+    dataset.dense("age", np.array([3]))
+    assert len(compared) == 1
+    for seed in (1, 2):
+        rows = np.random.default_rng(seed).permutation(ROWS)
+        dataset.sparse("items", rows)
+        dataset.dense("age", rows)
+        dataset.weights(rows)
+        dataset.ids(rows)
+        list(dataset.record_batches())
+    assert len(compared) == len(set(compared))
+    held = sum(len(file.blocks.sha256) for name, file in dataset.manifest.files.items() if name.startswith("examples-"))
+    assert len(compared) <= held
+
+
+def test_a_dataset_of_format_1_is_read_and_its_files_are_compared_whole_when_it_is_opened(folder):
+    undisturbed = everything(folder)
+    dataset_of_format_1(folder)
+    assert Manifest.read(folder).format_version == 1
+    assert everything(folder) == undisturbed
+    for name in ("examples-00000.arrow", "examples-00001.arrow", "items.vocabulary.arrow"):
+        for place, found in flips(folder / name, 2, 20, lambda: everything(folder)):
+            assert isinstance(found, DataError), f"{place}: {found}"
+            assert "must have the SHA-256 of dataset.json; it changed" in str(found) or "its SHA-256 is not the recorded one" in str(found)
+
+
+def test_a_manifest_without_its_own_checksum_is_only_of_format_1(folder):
+    document = json.loads((folder / "dataset.json").read_text())
+    for changed in (
+        {key: value for key, value in document.items() if key != "sha256"},
+        document | {"format_version": 1},
+        document | {"num_examples": ROWS + 1},
+        document | {"sha256": "0"},
+    ):
+        (folder / "dataset.json").write_text(json.dumps(changed))
+        with pytest.raises(
+            DataError, match=r"dataset\.json: is damaged: its sha256 is not that of its contents\. Restore the file, or ingest again\."
+        ):
+            Manifest.read(folder)
+
+
+def test_the_digest_of_a_manifest_tells_datasets_apart_that_differ_in_names_alone(tmp_path):
+    one, other = (dataset_from_lists(tmp_path / name / "same", [[0, 1]], titles=[name, "b"]) for name in ("one", "other"))
+    assert one.digest == other.digest
+    assert one.manifest.digest != other.manifest.digest
+    assert (
+        one.manifest.digest
+        == Dataset.open(tmp_path / "one" / "same").manifest.digest
+        == json.loads((tmp_path / "one" / "same" / "dataset.json").read_text())["sha256"]
+    )

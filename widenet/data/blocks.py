@@ -1,0 +1,113 @@
+"""Digests of files and of their blocks: written with a dataset, and compared before its bytes are used."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from widenet.data.manifest import FILE_NAME, Blocks, File, sha256_of
+from widenet.errors import DataError
+
+BLOCK_BYTES = 2**20
+"""One random row costs one block to check, so that blocks are small; every block costs the manifest a line."""
+
+_RULE = f"must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again."
+
+
+def described(path: Path, num_rows: int, bodies: Sequence[tuple[int, int]] | None = None) -> File:
+    """What the manifest says of a file, read once. bodies: of example files, where rows lie; see `Blocks`."""
+    if bodies is None:
+        return File(size_bytes=path.stat().st_size, sha256=sha256_of(path), num_rows=num_rows)
+    whole, blocks = hashlib.sha256(), []
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            whole.update(block)
+            blocks.append(hashlib.sha256(block).hexdigest())
+    size = path.stat().st_size
+    outside = _sha256_outside(pa.memory_map(str(path)), size, bodies)
+    parts = Blocks(size_bytes=BLOCK_BYTES, sha256=blocks, bodies=list(bodies), sha256_outside_bodies=outside)
+    return File(size_bytes=size, sha256=whole.hexdigest(), num_rows=num_rows, blocks=parts)
+
+
+class CheckedFile:
+    """The bytes of an example file, each block compared with the manifest before its first use.
+
+    What Arrow reads when it opens the file (schema, headers, footer) is compared at once. A file without digests of blocks, as
+    format 1 has it, is compared whole at once. Raises DataError naming the file, the block and the remedy.
+    """
+
+    def __init__(self, path: Path, stated: File) -> None:
+        self.path = path
+        self._blocks = stated.blocks
+        self._size = stated.size_bytes
+        self._file = pa.OSFile(str(path), "rb")  # no read through the map: a bad disk would end the process
+        if self._file.size() != stated.size_bytes:
+            raise DataError(f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}. Restore it, or ingest again.")
+        self._pending = np.ones(0 if self._blocks is None else len(self._blocks.sha256), dtype=bool)
+        if self._blocks is None:
+            check_whole(path, stated)
+        elif _sha256_outside(self._file, self._size, self._blocks.bodies) != self._blocks.sha256_outside_bodies:
+            raise DataError(f"{path}: all that describes its rows (schema, headers, footer) {_RULE}")
+
+    def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
+        """Compare all blocks that ranges of bytes touch, int64 [N] each, but for those that were compared before."""
+        if self._blocks is None or not self._pending.any():
+            return
+        size = self._blocks.size_bytes
+        some = stops > starts
+        first, after = starts[some] // size, -(-stops[some] // size)
+        count = len(self._pending)
+        inside = np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(after, minlength=count + 1))[:count] > 0
+        for block in np.flatnonzero(inside & self._pending).tolist():
+            self._check_block(block, size, self._blocks.sha256[block])
+
+    def _check_block(self, block: int, size: int, sha256: str) -> None:
+        start = block * size
+        stop = min(start + size, self._size)
+        if hashlib.sha256(_read(self._file, self.path, start, stop)).hexdigest() != sha256:
+            raise DataError(f"{self.path}: block {block} (bytes {start:,} to {stop - 1:,}) {_RULE}")
+        self._pending[block] = False
+
+
+def check_whole(path: Path, stated: File) -> None:
+    """Compare a file with its SHA-256, and with those of its blocks; raises DataError naming the first that differs."""
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if found != stated.sha256:
+        if stated.blocks is not None:
+            blocks = CheckedFile(path, stated)
+            blocks.check(np.array([0]), np.array([stated.size_bytes]))
+        raise DataError(f"{path}: {_RULE}")
+
+
+def _read(file: pa.NativeFile, path: Path, start: int, stop: int) -> bytes:
+    try:
+        data: bytes = file.read_at(stop - start, start)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return data
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be read ({error}). Restore it, or ingest again.")
+
+
+def _outside(size: int, bodies: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The ranges of a file that lie in no body."""
+    at = 0
+    for start, stop in bodies:
+        yield at, start
+        at = stop
+    yield at, size
+
+
+def _sha256_outside(file: pa.NativeFile, size: int, bodies: Sequence[tuple[int, int]]) -> str:
+    digest = hashlib.sha256()
+    for start, stop in _outside(size, bodies):
+        if stop > start:
+            digest.update(file.read_at(stop - start, start))
+    return digest.hexdigest()
