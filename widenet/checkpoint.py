@@ -35,6 +35,11 @@ class Checkpoint:
     files: dict[str, dict[str, Any]]
     facts: dict[str, Any]
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the files' checksums and the facts: equal for equal checkpoints."""
+        return sha256_of_contents(self.files, self.facts)
+
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
         """The checkpoint in a directory; raises CheckpointError where its manifest is missing, damaged or newer."""
@@ -165,6 +170,11 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     for number, weight in enumerate(network.wide.values()):
         for shard, part in weight.parts.items():
             yield wide_file(number, shard, weight.shards.count), part.tensors()
+    yield TRUNK, replicas_of(network)
+
+
+def replicas_of(network: Network) -> dict[str, Tensor]:
+    """The tensors that every process holds whole, by their names in a checkpoint: the trunk, its state, and what belongs to all shards."""
     tensors = {}
     for name, trunk in network.trunk.items():
         tensors[f"weight.{name}"] = trunk.tensor
@@ -173,7 +183,12 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     for name, output in network.outputs.items():
         if output.drift is not None:
             tensors.update({f"state.{name}.{key}": tensor for key, tensor in output.drift.tensors().items()})
-    yield TRUNK, tensors
+    return tensors
+
+
+def digest_of(tensor: Tensor) -> str:
+    """SHA-256 of a tensor's bytes, in hexadecimal."""
+    return hashlib.sha256(_bytes(tensor)).hexdigest()
 
 
 def own_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:

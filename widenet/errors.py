@@ -42,6 +42,10 @@ class NumericsError(WidenetError):
     """Training met an infinite or undefined number; the message names step and layer."""
 
 
+class DisagreementError(WidenetError):
+    """The processes of a group do not have the same data, documents, software or weights; the message names the ranks."""
+
+
 class GroupError(WidenetError):
     """Another process of the group was lost, or did not answer in time."""
 

@@ -32,6 +32,7 @@ from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import MIXED
+from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.log_curves import log_curves
 from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
@@ -64,10 +65,11 @@ class Model:
         must call it, and whatever is then asked of the model.
         """
         directory = RunDirectory.open(path_of("run", run))
+        checkpoint = directory.model()
         chosen = device_for(device)
         join(chosen)
+        check_in_common(chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint))
         network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
-        checkpoint = directory.model()
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:
@@ -108,6 +110,13 @@ class Model:
             found += seen_before(self.run, self.facts.get("examples"), data, held)
         return found
 
+    def _dataset(self, data: Dataset | str | Path) -> Dataset:
+        """A dataset that goes with this run, the same in every process."""
+        dataset = dataset_of(data)
+        self.run.check_dataset(dataset)
+        check_same_dataset(self.network.exchange, dataset)
+        return dataset
+
     def ignored(self, data: Dataset | str | Path) -> list[str]:
         """What to know of a dataset before this model is asked about it, a sentence each.
 
@@ -128,8 +137,7 @@ class Model:
         advance: Callable[[int], None] | None = None,
     ) -> Metrics:
         """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
-        dataset = dataset_of(data)
-        self.run.check_dataset(dataset)
+        dataset = self._dataset(data)
         with one_thread_an_operation():
             return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
 
@@ -184,8 +192,7 @@ class Model:
         user: the id. fields: what stands in place of the dataset's, as in `recommend`. exclude_seen: leave out what the user is known
         to have, in whatever part. Raises DataError, FitError, OptionError.
         """
-        k, dataset = checked_k(k), dataset_of(data)
-        self.run.check_dataset(dataset)
+        k, dataset = checked_k(k), self._dataset(data)
         name, row = output_name(self.network, output), dataset.row_of(user)
         instead = person.told(self.run, person.with_items(self.run, name, (), fields)) if fields else {}
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
@@ -239,8 +246,7 @@ class Model:
         say: told after the last block how many users of never_for the dataset does not have.
         Raises FitError, DataError, OptionError.
         """
-        k, dataset = checked_k(k), dataset_of(data)
-        self.run.check_dataset(dataset)
+        k, dataset = checked_k(k), self._dataset(data)
         name = output_name(self.network, output)
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
         if part is not None:

@@ -1,6 +1,6 @@
 """Training a network into a run directory: begun, resumed, or begun with another run's weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.operands import has_bfloat16
+from widenet.parallel.agreement import check_agreement
 from widenet.parallel.announced import launch_id, restarted
 from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
 from widenet.parallel.threads import one_thread_an_operation
@@ -33,6 +34,8 @@ from widenet.training.arithmetic import ARITHMETIC, MIXED
 from widenet.training.begin import begun
 from widenet.training.check import check_training
 from widenet.training.cuda_graph import check_recordable_here
+from widenet.training.environment import changes
+from widenet.training.in_common import SAME_FILES, check_in_common, facts_of_checkpoint, facts_of_options
 from widenet.training.interruption import interruption
 from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
@@ -72,7 +75,7 @@ def train(
     SIGTERM do so.
     after_epoch: called in every process with the network and the number of finished epochs; what it asks of the exchange, all must ask.
     Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
-    Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, GroupError.
+    Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, DisagreementError, GroupError.
     """
     dataset, path = dataset_of(data), path_of("out", out)
     network_spec, training_spec = documents(network, training, dataset, path if resume else None)
@@ -80,6 +83,7 @@ def train(
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
     join(chosen)
+    check_in_common(chosen, [network_spec, training_spec], dataset, facts_of_options(resume, start, cuda_graph))
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
@@ -90,9 +94,8 @@ def train(
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net = _built(job, rule, dataset, exchange, chosen)
         teller = report if report is not None and exchange.leads else Silence()
-        for sentence in unread(network_spec, dataset):
+        for sentence in [*unread(network_spec, dataset), *_slow(training_spec, chosen)]:
             teller.say(sentence)
-        _say_what_is_slow(training_spec, chosen, teller)
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
             if again:
@@ -138,12 +141,12 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
     return job
 
 
-def _say_what_is_slow(training: TrainingSpec, device: torch.device, report: Report) -> None:
-    """Tell the report what this machine or this Python lacks to be fast."""
+def _slow(training: TrainingSpec, device: torch.device) -> Iterator[str]:
+    """What this machine or this Python lacks to be fast, a sentence each."""
     if training.precision == "bfloat16" and not has_bfloat16(device):
-        report.say("This CPU has no instructions for bfloat16: training is no faster than in float32.")
+        yield "This CPU has no instructions for bfloat16: training is no faster than in float32."
     if device.type == "cpu" and not is_compiled("cpu"):
-        report.say("Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer.")
+        yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
@@ -161,6 +164,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
     """
     state = LoopState()
     problem: CheckpointError | None = None
+    check_agreement(network.exchange, run.listing(), SAME_FILES)
     for find in run.candidates():
         try:
             checkpoint = _filled(network, find, lambda found: _check_resumable(run, found, dataset, network))
@@ -172,6 +176,7 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
         state = LoopState.of(checkpoint.facts["state"])
+        _say_what_changed(run, checkpoint, network.device, state, report)
         _go_on_in_own_arithmetic(run, state, report)
         break
     else:
@@ -188,6 +193,14 @@ def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> N
     """Tell the report what the dataset holds out although the weights that the run begins with were trained on it."""
     for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
         report.say(f"{sentence} Its metrics will be too good.")
+
+
+def _say_what_changed(run: RunDirectory, checkpoint: Checkpoint, device: torch.device, state: LoopState, report: Report) -> None:
+    """Tell the report which libraries or instruction sets are not those that the steps so far were made with."""
+    changed = changes(checkpoint.facts.get("environment", {}), device)
+    if changed and not state.has_ended(run.training):
+        rest = "from here on bits may differ from an undisturbed training's"
+        report.say(f"{run.path} resumes with other software or another processor ({'; '.join(changed)}): {rest}.")
 
 
 def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
@@ -228,6 +241,7 @@ def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Call
     found: list[Checkpoint | None] = []
     by_all(network.exchange, lambda: found.append(find()), "checkpoint")
     checkpoint = found[0]
+    check_agreement(network.exchange, facts_of_checkpoint(checkpoint), SAME_FILES)
     if checkpoint is not None:
         check(checkpoint)
         checkpoint.load_into(network, with_state=True)

@@ -22,8 +22,10 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
 from widenet.training.brake import Brake
 from widenet.training.cuda_graph import GraphSteps
+from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.regularization import regularization
+from widenet.training.replicas import check_replicas
 from widenet.training.run_directory import RunDirectory
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
@@ -276,6 +278,7 @@ class Training:
     def _checkpoint(self) -> None:
         facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
         facts["device"], facts["compiled"] = self.network.device.type, is_compiled(self.network.device.type)
+        facts["environment"] = environment(self.network.device)
         self.run.save_checkpoint(self.network, facts, (self.state.epoch, self.state.step))
 
     def _numbers(self, step: int) -> StepNumbers:
@@ -290,10 +293,13 @@ class Training:
         settle(self.network, self.rule, self.rates, self.state.steps_made(self.stream.steps_per_epoch))
 
     def _check_weights(self) -> None:
-        """Raise NumericsError where a step has broken a weight, so that no such weight is ever saved."""
+        """Raise where a step has broken a weight, or a process has computed other weights, so that neither is ever saved."""
         broken = self.network.first_non_finite()
         if broken is not None:
             raise NumericsError(f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
+        state = self.state
+        progress = [state.epoch, state.step, state.loss_sum, state.start_loss, state.best, state.best_epoch, state.waited, state.brake]
+        check_replicas(self.network, repr(progress), self._place(state.step))
 
     def _explain(self, loss: float, step: int) -> str:
         broken = self.network.first_non_finite()

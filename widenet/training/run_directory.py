@@ -183,6 +183,11 @@ class RunDirectory:
         others = sorted((path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed), reverse=True)
         return [self.latest, *(partial(Checkpoint.open, path) for path in others)]
 
+    def listing(self) -> dict[str, str]:
+        """What this process sees of the checkpoints: the one that the pointer names, and all that exist."""
+        names = sorted(path.name for path in (self.path / "checkpoints").glob("epoch-*"))
+        return {"newest checkpoint": self._pointed() or "none", "checkpoints": ", ".join(names) or "none"}
+
     def _pointed(self) -> str | None:
         """What the pointer to the newest checkpoint says; None where there is no pointer."""
         pointer = self.path / "checkpoints" / "latest"
