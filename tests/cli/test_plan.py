@@ -101,7 +101,10 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
         (["--width", "items=9", "--width", "items=8"], "--width must name each of items once; got items, items."),
         (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=9_".'),
         (["--width", "items=9", "--device-memory", "much"], "--device-memory must be an amount of bytes above 0, such as 141GB;"),
-        (["--width", "items=9", "--processes", "3"], "the number of processes must divide the 2 shards; got 3. Use one of 1, 2."),
+        (
+            ["--width", "items=9", "--processes", "3"],
+            "the number of processes must be from 1 to 2, the number of shards; got 3.",
+        ),
         (["--width", "items=9", "--cuda-graph"], "A CUDA graph of a training's steps is asked for, but it does not run on a CUDA device."),
         (
             ["--width", "items=9", "--device", "cuda", "--processes", "2", "--cuda-graph"],

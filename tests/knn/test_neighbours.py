@@ -152,7 +152,7 @@ def hashed(shards=8, threads=1):
         return found
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_every_number_of_processes_threads_and_shards_gives_the_same_bits(size, groups):
     expected = hashed()
     assert groups(size)(hashed, 8, 1) == [expected] * size

@@ -122,6 +122,7 @@ def _parts(case, strength):
 
 EVERY_VALUE, EVERY_PAIR = [DRIFTING, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
 SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3]]
+FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6]]
 
 
 def documents(case):

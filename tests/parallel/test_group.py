@@ -92,10 +92,10 @@ def log(out):
 def test_a_training_may_change_its_number_of_processes_within_an_epoch(name, data, undisturbed, groups, tmp_path):
     out = tmp_path / "run"
     assert groups(4)(trained, name, data, out, False, 2) == [None] * 4
-    assert groups(2)(trained, name, data, out, True, 3) == [None] * 2
+    assert groups(3)(trained, name, data, out, True, 3) == [None] * 3
     assert trained(name, data, out, True, 4) is None
     assert (out / "checkpoints" / "latest").read_text() == "epoch-00002-step-000000001\n"
-    assert groups(4)(trained, name, data, out, True) == [undisturbed[name]] * 4
+    assert groups(3)(trained, name, data, out, True) == [undisturbed[name]] * 3
     assert Model.load(out).fingerprint() == undisturbed[name][0]
 
 
@@ -170,7 +170,7 @@ def test_an_interrupted_run_is_read_by_any_number_of_processes(data, groups, tmp
     groups(2)(trained, "momentum", data, out, False, 6)
     alone = Model.load(out).fingerprint()
     assert groups(2)(loaded, out) == [alone] * 2
-    assert groups(4)(loaded, out) == [alone] * 4
+    assert groups(3)(loaded, out) == [alone] * 3
 
 
 def used(out, data):
@@ -179,12 +179,16 @@ def used(out, data):
     return model.evaluate(data, "validation", ks=[5]), [(block.items, block.scores.tolist()) for block in model.predict(data, k=4)]
 
 
-def test_a_run_is_used_with_the_shards_that_it_was_trained_with_by_as_many_processes_as_divide_them(data, groups, tmp_path):
+def test_a_run_is_used_by_at_most_as_many_processes_as_it_has_shards(data, groups, tmp_path):
     out = tmp_path / "run"
-    train(NETWORK, {**SETTINGS["momentum"][1], "shards": 2}, data, out)
-    assert groups(2)(used, out, data) == [used(out, data)] * 2
+    train(NETWORK, {**SETTINGS["momentum"][1], "shards": 3}, data, out)
+    for size in (2, 3):
+        assert groups(size)(used, out, data) == [used(out, data)] * size
     groups(4).start(used, out, data)
-    message = "the number of processes must divide the 2 shards; got 4. Use one of 1, 2."
+    message = (
+        "the number of processes must be from 1 to 3, the number of shards; got 4. "
+        'Start fewer processes, or train with more "shards" in training.json.'
+    )
     assert [(type(error), str(error)) for error in groups(4).outcomes()] == [(OptionError, message)] * 4
 
 

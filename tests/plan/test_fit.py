@@ -33,8 +33,8 @@ def job(num_processes=1, width=10**8, shards=8, optimizer="adam"):
 def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
     found = smallest(job(), device_bytes)
     assert memory(found).total <= device_bytes
-    numbers = [number for number in range(1, found.num_processes) if found.training.shards % number == 0]
-    assert [number for number in numbers if memory(replace(found, num_processes=number)).total <= device_bytes] == []
+    for number in range(1, found.num_processes):
+        assert memory(with_room(replace(found, num_processes=number), device_bytes)).total > device_bytes
     if found.training.shards > 8:
         fewer = replace(found, training=found.training.model_copy(update={"shards": found.training.shards // 2}))
         assert memory(replace(fewer, num_processes=fewer.training.shards)).total > device_bytes
@@ -50,8 +50,8 @@ def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, opt
     assert memory(least).total <= memory(found).total <= device_bytes
     check_fits(asked, memory(least).total)
     logits = 4 * 2048 * 10**6
-    assert keeps(found, NETWORK.outputs[0]) == (device_bytes - memory(least).total >= 2 * logits)
-    assert keeps(found, NETWORK.outputs[0]) == (device_bytes > 22 * GB)
+    assert keeps(found, NETWORK.outputs[0], 0) == (device_bytes - memory(least).total >= 2 * logits)
+    assert keeps(found, NETWORK.outputs[0], 0) == (device_bytes > 22 * GB)
     assert with_room(replace(asked, device="cpu"), device_bytes) == replace(asked, device="cpu")
 
 
@@ -84,7 +84,7 @@ def test_what_fits_is_let_pass():
         (
             job(2),
             141 * GB,
-            "The plan needs 123 GB on each of 2 devices (optimizer state 80.4 GB, weights 40.2 GB); each has 100 GB. Use 4 devices.",
+            "The plan needs 123 GB on each of 2 devices (optimizer state 80.4 GB, weights 40.2 GB); each has 100 GB. Use 3 devices.",
         ),
         (
             job(),

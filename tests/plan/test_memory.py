@@ -29,7 +29,7 @@ def size(tensors):
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-@pytest.mark.parametrize("num_processes", [1, 2, 8])
+@pytest.mark.parametrize("num_processes", [1, 3, 8])
 @pytest.mark.parametrize("case", EVERY_VALUE, ids=str)
 def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
     network, training = documents(case)
@@ -117,3 +117,19 @@ def test_processes_divide_weights_and_state_and_the_program_comes_once_in_each()
     assert one.weights / eight.weights == pytest.approx(8, rel=0.001)
     assert one.state / eight.state == pytest.approx(8, rel=0.001)
     assert one.program == eight.program
+
+
+@pytest.mark.parametrize("num_processes", [2, 3, 5, 6, 7, 8])
+@pytest.mark.parametrize("case", [{}, {"activation": "sigmoid"}, {"sample": {"kind": "uniform", "units": 500}}], ids=str)
+def test_the_whole_training_needs_what_its_largest_process_needs(case, num_processes):
+    whole = replace(job(width=10**5 + 7, **case), num_processes=num_processes, num_threads=2)
+    needed = [memory(whole, process).total for process in range(num_processes)]
+    assert memory(whole).total == max(needed) == needed[-1]
+    assert len(set(needed)) > 1
+
+
+def test_a_process_that_keeps_its_logits_may_need_more_than_a_larger_one_that_does_not():
+    whole = replace(job(width=1000), num_processes=3, kept_bytes=4 * 512 * 300)
+    small, large = memory(whole, 0), memory(whole, 2)
+    assert (small.weights < large.weights, small.workspace > large.workspace) == (True, True)
+    assert memory(whole).total == max(small.total, large.total)

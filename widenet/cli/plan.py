@@ -34,7 +34,7 @@ def plan(
     device_memory: Annotated[
         str | None, typer.Option(help="Memory of each device, such as 141GB; this machine's, among all processes, if not given.")
     ] = None,
-    processes: Annotated[int, typer.Option(help="Processes, one a device; their number divides the shards.", min=1)] = 1,
+    processes: Annotated[int, typer.Option(help="Processes, one a device, at most as many as shards.", min=1)] = 1,
     device: Annotated[_Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")] = None,
     cuda_graph: CudaGraph = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

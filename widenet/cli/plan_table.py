@@ -13,7 +13,8 @@ _WORDS = {"state": "optimizer state", "program": "Python and torch"}
 
 def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
     """What `widenet.plan.report.report` found, to read. assumed: no dataset told how many entries an example has."""
-    batch = f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {job.shards_each} a process"
+    each = " or ".join(str(number) for number in sorted({job.num_held(0), job.most_held}))
+    batch = f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {each} a process"
     parts = [(_WORDS.get(name, name), amount(size)) for name, size in found["memory_bytes"].items()]
     work = found["work"]
     lines = [

@@ -11,7 +11,7 @@ from widenet.errors import OptionError
 Processes = Annotated[
     int | None,
     typer.Option(
-        help="Local processes, among which the shards are divided. One for each CUDA device if not given, else 1. After Ctrl-C they have "
+        help="Local processes, at most as many as shards. One for each CUDA device if not given, else 1. After Ctrl-C they have "
         "300 seconds to save and end; then, or after a second Ctrl-C, widenet ends them.",
         min=1,
     ),

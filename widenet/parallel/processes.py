@@ -16,7 +16,7 @@ from widenet.parallel.local import Here
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
 from widenet.plan.narrow import dividing_pays
-from widenet.plan.shards import held
+from widenet.plan.shards import held, holder, most_held
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def _travel(collective: Callable[..., object], *tensors: Any, **options: Any) ->
 class ProcessExchange:
     """Holds the shards of one process of the default group, which each process must have joined.
 
-    The processes take the shards in order, equally many each; raises OptionError where that is impossible.
+    The processes take the shards in order, as equally many each as possible; OptionError where there are fewer shards than processes.
     Bytes sent a process and sum of [E, H]: 8 x E x H in an all-reduce, whatever the width.
 
     Whatever takes the other processes is done by one thread, the line, in the order in which it was begun here: the order of the
@@ -99,10 +99,12 @@ class ProcessExchange:
         """See `model.exchange.Exchange.gather`."""
 
         def gathered() -> list[Tensor]:
-            own = torch.stack(list(terms)).contiguous()
-            found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+            size = distributed.get_world_size()
+            most = most_held(self.num_shards, size)
+            own = torch.stack([*terms, *[terms[0]] * (most - len(terms))])  # all give equally many, though some hold fewer shards
+            found = [torch.empty_like(own) for _ in range(size)]
             _travel(distributed.all_gather, found, own)
-            return [term for process in found for term in process]
+            return [term for process, given in enumerate(found) for term in given[: len(held(self.num_shards, process, size))]]
 
         return self.begin(gathered, where).result()
 
@@ -111,7 +113,7 @@ class ProcessExchange:
 
         def fetched() -> Tensor:
             found = torch.empty(shape, device=device) if term is None else term.contiguous()
-            _travel(distributed.broadcast, found, src=shard * distributed.get_world_size() // self.num_shards)
+            _travel(distributed.broadcast, found, src=holder(self.num_shards, shard, distributed.get_world_size()))
             return found
 
         return self.begin(fetched, where).result()

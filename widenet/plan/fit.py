@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from widenet.errors import CapacityError
-from widenet.plan.job import Job, divisors_of
+from widenet.plan.job import Job
 from widenet.plan.memory import Memory, memory
 from widenet.plan.numbers import amount
+from widenet.plan.shards import worthwhile
 from widenet.spec.training import MOST_SHARDS
 
 
@@ -26,7 +27,7 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
     more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
     for num_shards in [job.training.shards, *more]:
         training = job.training.model_copy(update={"shards": num_shards})
-        for num_processes in divisors_of(num_shards):
+        for num_processes in worthwhile(num_shards):
             recorded = job.cuda_graph and num_processes == 1
             candidate = with_room(replace(job, training=training, num_processes=num_processes, cuda_graph=recorded), device_bytes)
             if memory(candidate).total <= device_bytes:

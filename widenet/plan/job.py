@@ -7,7 +7,7 @@ from typing import Literal
 from widenet.errors import OptionError
 from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drifts
-from widenet.plan.shards import Shards, held
+from widenet.plan.shards import Shards, held, most_held
 from widenet.plan.weights import Weight, Weights, weights_of
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
@@ -59,8 +59,8 @@ class Job:
     ) -> "Job":
         """The job of two documents over a dataset's fields.
 
-        num_examples: of the dataset; None: enough to fill a step. Raises FitError, and OptionError for a number of processes that does
-        not divide. Whether a CUDA graph can hold it, `graph.check_recordable` says.
+        num_examples: of the dataset; None: enough to fill a step. Raises FitError, and OptionError for more processes than shards.
+        Whether a CUDA graph can hold it, `graph.check_recordable` says.
         """
         found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind != "dense"}
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
@@ -111,19 +111,20 @@ class Job:
         chosen: float = layer.sample.units + self.vectors(layer.name) * self.targets_of(layer)
         return min(own, round(chosen * own / weight.rows))
 
+    def num_held(self, process: int) -> int:
+        """Number of shards that a process holds."""
+        return len(held(self.training.shards, process, self.num_processes))
+
     @property
-    def shards_each(self) -> int:
-        """Shards that a process holds."""
-        return self.training.shards // self.num_processes
+    def most_held(self) -> int:
+        """The largest number of shards that a process holds."""
+        return most_held(self.training.shards, self.num_processes)
 
 
 def check_processes(num_shards: int, num_processes: int) -> None:
-    """Raise OptionError where the shards cannot be divided equally among the processes."""
-    if num_processes < 1 or num_shards % num_processes:
-        divisors = ", ".join(str(number) for number in divisors_of(num_shards))
-        raise OptionError(f"the number of processes must divide the {num_shards} shards; got {num_processes}. Use one of {divisors}.")
-
-
-def divisors_of(number: int) -> list[int]:
-    """The numbers that divide a number, ascending."""
-    return [candidate for candidate in range(1, number + 1) if number % candidate == 0]
+    """Raise OptionError unless every process has a shard to hold."""
+    if not 1 <= num_processes <= num_shards:
+        raise OptionError(
+            f"the number of processes must be from 1 to {num_shards}, the number of shards; got {num_processes}. "
+            f'Start fewer processes, or train with more "shards" in training.json.'
+        )

@@ -39,9 +39,13 @@ class Memory:
         return self.weights + self.state + self.activations + self.workspace + self.program
 
 
-def memory(job: Job, process: int = -1) -> Memory:
-    """What a process needs; the last one needs most, if only by the rounding of shards."""
-    process %= job.num_processes
+def memory(job: Job, process: int | None = None) -> Memory:
+    """What a process needs; None: the most that one needs.
+
+    The last process holds the most rows. The first one, with the fewest, may need more where it alone has room to keep logits.
+    """
+    if process is None:
+        return max((memory(job, process) for process in (job.num_processes - 1, 0)), key=lambda needed: needed.total)
     held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
     counted = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
@@ -65,7 +69,7 @@ def _remembers_moves(job: Job, weight: Weight) -> bool:
 
 def _touchable(job: Job, weight: Weight, process: int) -> int:
     """Rows of a process that a batch may touch; of a weight by columns these, in each shard."""
-    return weight.row_length * job.shards_each if weight.by_columns else job.rows(weight, process)
+    return weight.row_length * job.num_held(process) if weight.by_columns else job.rows(weight, process)
 
 
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
@@ -114,9 +118,9 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     """The workspace of each phase of a step; only the largest counts, for each gives its room back."""
     inputs = [(layer, source, link.weight) for (layer, source), link in job.weights.links.items() if source]
     wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
-    rows = sum(_touched_rows(job, weight, source) for _, source, weight in wide)
+    rows = sum(_touched_rows(job, weight, source, process) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
-    yield sum(_exact_sum(job, layer, weight.row_length) for layer, _, weight in wide)
+    yield sum(_exact_sum(job, layer, weight.row_length, process) for layer, _, weight in wide)
     for (layer, source), link in job.weights.links.items():
         if (layer, source) in job.weights.windows:
             windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
@@ -125,28 +129,28 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
 
 
-def _exact_sum(job: Job, layer: str, columns: int) -> int:
+def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
     """A float32 term a shard held, and three times the 64-bit integers or doubles of one."""
-    return job.vectors(layer) * columns * (4 * job.shards_each + 3 * 8)
+    return job.vectors(layer) * columns * (4 * job.num_held(process) + 3 * 8)
 
 
-def _touched_rows(job: Job, weight: Weight, source: str) -> int:
+def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
     """A batch's entries in order of rows; and at each thread a block of rows, their gradients and state, thrice as it is worked out."""
-    entries = round(job.num_examples * job.entries_of(source) / job.num_processes)
+    entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
-    return 32 * entries + min(job.num_threads, job.shards_each) * block * (3 + len(job.training.optimizer.state))
+    return 32 * entries + min(job.num_threads, job.num_held(process)) * block * (3 + len(job.training.optimizer.state))
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
     """What an output keeps between passes: logits or deltas and, where these turn into deltas that wait, both beside each other."""
-    if not keeps(job, layer) or not (waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None):
+    if not keeps(job, layer, process) or not (waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None):
         return 0
     return (2 if waits(job, layer) else 1) * 4 * job.vectors(layer.name) * job.units_at_work(layer, process)
 
 
-def keeps(job: Job, layer: OutputLayer) -> bool:
-    """Whether an output's logits are kept between passes."""
-    return are_kept(job.vectors(layer.name), job.units_at_work(layer, 0), job.device, job.kept_bytes)
+def keeps(job: Job, layer: OutputLayer, process: int) -> bool:
+    """Whether a process keeps an output's logits between passes."""
+    return are_kept(job.vectors(layer.name), job.units_at_work(layer, process), job.device, job.kept_bytes)
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
@@ -158,31 +162,31 @@ def _sample(job: Job, layer: OutputLayer, process: int) -> int:
 def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
     if job.drifts(layer):
-        return _drifting(job, layer)
+        return _drifting(job, layer, process)
     weight = job.weights.of_output(layer.name)
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
-        return _standing(job, layer, weight)
+        return _standing(job, layer, weight, process)
     shard, half = job.shards(weight).size(job.training.shards - 1), columns if job.training.precision == "bfloat16" else None
-    units = min(tile_units(num, job.device, half), shard, -(-job.units_at_work(layer, process) // job.shards_each))
+    units = min(tile_units(num, job.device, half), shard, -(-job.units_at_work(layer, process) // job.num_held(process)))
     tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
-    return min(job.num_threads, job.shards_each) * tile + _exact_sum(job, layer.name, weight.incoming)
+    return min(job.num_threads, job.num_held(process)) * tile + _exact_sum(job, layer.name, weight.incoming, process)
 
 
-def _standing(job: Job, layer: OutputLayer, weight: Weight) -> int:
+def _standing(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int:
     """Of an output on a sparse input: whole shards of logits at work, and the batch's entries in order of features."""
     units, entries = job.shards(weight).size(job.training.shards - 1), job.num_examples * job.entries_of(job.network.sources(layer)[0])
     block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (3 + len(job.training.optimizer.state))
-    at_work = min(job.num_threads, job.shards_each) * (4 * 4 * job.num_examples * units + 32 * round(entries) + block)
-    return at_work + _exact_sum(job, layer.name, 0)
+    at_work = min(job.num_threads, job.num_held(process)) * (4 * 4 * job.num_examples * units + 32 * round(entries) + block)
+    return at_work + _exact_sum(job, layer.name, 0, process)
 
 
-def _drifting(job: Job, layer: OutputLayer) -> int:
+def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
     """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's targets, and what turns all rows."""
     width, columns = job.weights.units[layer.name], drift_columns(layer, job.weights)
-    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns)
-    touched = min(job.num_examples * job.entries[layer.field], width) / job.num_processes * columns * 4 * 3
-    at_work = min(job.num_threads, job.shards_each) * (3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards))
+    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns, process)
+    touched = min(job.num_examples * job.entries[layer.field], width) * job.num_held(process) / job.training.shards * columns * 4 * 3
+    at_work = min(job.num_threads, job.num_held(process)) * (3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards))
     return round(examples + touched) + max(drift_bytes(width, columns), at_work) + 5 * 8 * columns**2
 
 

@@ -24,5 +24,20 @@ class Shards:
 
 
 def held(num_shards: int, process: int, num_processes: int) -> range:
-    """The shards that a process holds: equally many each, in order; the number of processes must divide theirs."""
+    """The shards of a process: consecutive ones, as equally many as possible; the last process never has fewer than another."""
     return range(num_shards * process // num_processes, num_shards * (process + 1) // num_processes)
+
+
+def holder(num_shards: int, shard: int, num_processes: int) -> int:
+    """The process that holds a shard."""
+    return ((shard + 1) * num_processes - 1) // num_shards
+
+
+def most_held(num_shards: int, num_processes: int) -> int:
+    """The largest number of shards that a process holds."""
+    return -(-num_shards // num_processes)
+
+
+def worthwhile(num_shards: int) -> list[int]:
+    """The numbers of processes, ascending, at which the largest process holds fewer shards than with one process less."""
+    return sorted({-(-num_shards // each) for each in range(1, num_shards + 1)})

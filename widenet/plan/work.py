@@ -19,7 +19,7 @@ class Work:
 
     operations: of its matrix products and sparse sums, a multiplication and an addition counting two.
     sent_bytes: what it sends to the N - 1 others, by the ring algorithm: 2 (N - 1) / N of what is added up, N - 1 times what is gathered.
-    It receives as much.
+    It receives as much. Processes with fewer shards than the largest one send as many bytes of what is gathered as that one.
     """
 
     operations: int
@@ -40,7 +40,8 @@ def _products(job: Job, process: int) -> Iterator[int]:
         if not source:
             continue
         if weight.wide:
-            yield round(4 * job.num_examples * job.entries_of(source) / job.num_processes * weight.row_length)
+            share = job.num_held(process) / job.training.shards
+            yield round(4 * job.num_examples * job.entries_of(source) * share * weight.row_length)
         else:
             yield from (operations for operations, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
@@ -51,9 +52,9 @@ def _products(job: Job, process: int) -> Iterator[int]:
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
         elif weight.by_columns:
             entries = num * job.entries_of(job.network.sources(output)[0])
-            yield round(2 * (_passes(job, output) - 1) * entries * rows)
+            yield round(2 * (_passes(job, output, process) - 1) * entries * rows)
         else:
-            yield 2 * _passes(job, output) * num * job.units_at_work(output, process) * weight.row_length
+            yield 2 * _passes(job, output, process) * num * job.units_at_work(output, process) * weight.row_length
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
@@ -80,13 +81,13 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
         yield 2 * own * inner * columns, 4 * own * columns * divided
 
 
-def _passes(job: Job, output: OutputLayer) -> int:
+def _passes(job: Job, output: OutputLayer, process: int) -> int:
     """Products of an output's size in a step: logits, gradients to the hidden vectors and to the weight, and what is done again."""
     row_wise = output.activation.kind in ROW_WISE
     closed = output.activation.kind == "softmax" and output.loss.kind.endswith("cross_entropy")
     limited = job.training.gradient_norm_limit is not None and output.sample is None
     again = 0
-    if not keeps(job, output):
+    if not keeps(job, output, process):
         again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
         again += 1 if output.delta_norm is not None else 0
     return 3 + again + (2 if limited else 0)
@@ -118,9 +119,9 @@ def _gathered(job: Job) -> Iterator[int]:
     for output in job.network.outputs:
         num = job.vectors(output.name)
         if output.delta_norm is not None:
-            yield 8 * num * job.shards_each
+            yield 8 * num * job.most_held
         if output.activation.kind in ROW_WISE:
-            yield 8 * num * (3 if output.activation.kind == "softmax" else 2) * job.shards_each
+            yield 8 * num * (3 if output.activation.kind == "softmax" else 2) * job.most_held
     for (layer, source), link in job.weights.links.items():
         if source and not job.weights.weights[link.weight].wide:
             yield from (sent for _, sent in _narrow(job, layer, source))
