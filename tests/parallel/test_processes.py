@@ -3,10 +3,8 @@
 import json
 import math
 import random
-from contextlib import contextmanager
 from fractions import Fraction
 
-import numpy as np
 import pytest
 import torch
 from torch import distributed
@@ -25,26 +23,18 @@ from tests.parallel.matrix import (
     outcome_of,
     write_data,
 )
+from tests.parallel.traffic import EXAMPLES, HIDDEN, sent, sent_and_planned
 from tests.parallel.workers import Group, exchange
 from widenet.data.dataset import Dataset
-from widenet.data.stream import Stream
 from widenet.errors import OptionError
 from widenet.kernels import exact_sum
 from widenet.model.build import build
-from widenet.model.draws import Draws
-from widenet.model.rule import StepNumbers
 from widenet.parallel import processes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import Width
-from widenet.plan.job import Job
-from widenet.plan.work import work
-from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
-from widenet.training.schedules import rates
-from widenet.training.step import train_step
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +276,6 @@ def test_an_exchange_leaves_no_thread_behind(groups):
     assert groups(2)(threads_left) == [([], 2)] * 2
 
 
-EXAMPLES, HIDDEN = 16, 8
 TWO_HIDDEN = {
     "layers": [
         {"name": "in", "kind": "input", "field": "items"},
@@ -327,70 +316,6 @@ def test_more_processes_than_shards_are_refused_in_every_one(groups):
 
 def refused():
     return exchange(3)
-
-
-@contextmanager
-def counted():
-    """Within, a list of the bytes that this process sends in each travel, by the ring algorithm.
-
-    Of N processes each sends 2 (N - 1) / N of what is reduced, and what it gives to be gathered N - 1 times.
-    """
-    bytes_sent, size = [], distributed.get_world_size()
-    plain = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather", "broadcast", "all_gather_object")}
-
-    def reducing(tensor, *arguments):
-        bytes_sent.append(tensor.nbytes * 2 * (size - 1) / size)
-        return plain["all_reduce"](tensor, *arguments)
-
-    def gathering(found, tensor):
-        bytes_sent.append(tensor.nbytes * (size - 1))
-        return plain["all_gather"](found, tensor)
-
-    try:
-        for name, function in {**dict.fromkeys(plain), "all_reduce": reducing, "all_gather": gathering}.items():
-            setattr(distributed, name, function)
-        yield bytes_sent
-    finally:
-        for name, function in plain.items():
-            setattr(distributed, name, function)
-
-
-def sent(width, tied):
-    """Bytes that this process sends in a step, and in how many travels."""
-    spec = NetworkSpec.of(
-        {
-            "layers": [
-                {"name": "in", "kind": "input", "field": "items"},
-                {"name": "h", "units": HIDDEN},
-                {"name": "out", "kind": "output", "field": "items"} | ({"weights": {"layer": "h", "transposed": True}} if tied else {}),
-            ]
-        }
-    )
-    training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
-    network, rule = build(spec, training, {"items": Width(width)}, exchange()), Optimizer(training.optimizer)
-    network.prepare_training(rule)
-    chance = np.random.default_rng(width)
-    batch = SparseBatch.from_lists([sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)])
-    with counted() as bytes_sent:
-        prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
-        train_step(network, prepared, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
-    return sum(bytes_sent), len(bytes_sent)
-
-
-def sent_and_planned(layers, plan, folder):
-    """Bytes that this process sends in the second step of a training, and what the plan says of it."""
-    data, spec, training = Dataset.open(folder), NetworkSpec.of(layers), TrainingSpec.of(plan)
-    counts = {field: data.counts(field) for field in spec.counted_fields}
-    network = build(spec, training, data.fields, exchange(), counts=counts)
-    rule = Optimizer(training.optimizer, training.l1, training.l2)
-    network.prepare_training(rule)
-    batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
-    for number in (1, 2):
-        with counted() as bytes_sent:
-            numbers, draws = StepNumbers(number, rates(training, 2)), Draws(0, 0, number)
-            train_step(network, network.prepare(batch.fields, draws), batch.weights, draws, rule, numbers, training.gradient_norm_limit)
-    job = Job.of(spec, training, data.fields, num_examples=data.num_examples, num_processes=distributed.get_world_size())
-    return sum(bytes_sent), work(job, distributed.get_rank()).sent_bytes
 
 
 @pytest.mark.parametrize("size", [2, 3])
