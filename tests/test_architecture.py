@@ -44,8 +44,8 @@ CONFINED = {
     "safetensors": ("widenet/checkpoint.py", "widenet/tensor_file.py"),
     "torch.distributed": ("widenet/parallel/",),
     "triton": ("widenet/kernels/triton/",),
-    "torch.utils.tensorboard": ("widenet/training/",),
-    "tensorboard": ("widenet/training/",),
+    "torch.utils.tensorboard": (),
+    "tensorboard": ("widenet/training/board.py",),
 }
 """Where each library may be imported: the beginnings of paths."""
 

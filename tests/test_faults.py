@@ -138,6 +138,60 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written_leaves_the_last_one(d
     assert train(NETWORK, TRAINING, data, run, resume=True).fingerprint() == undisturbed
 
 
+DISK = """
+set -e
+mount -t tmpfs -o size=$SIZE tmpfs "$PLACE"
+[ -z "$FILLED" ] || dd if=/dev/zero of="$PLACE/filling" bs=4096 status=none 2>/dev/null || true
+status=0
+"$PYTHON" -m widenet train network.json training.json --data data --out "$OUT" $RESUME || status=$?
+cp -r "$OUT" left
+exit $status
+"""
+"""A training with a small disk of its own at a place, in a mount namespace that ends with it; what it leaves is copied to `left`."""
+
+
+@pytest.fixture
+def on_small_disk(data, tmp_path):
+    """Runs the command line with a real disk of some size at a place."""
+    probe = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"a mount namespace cannot be made here: {probe.stderr.strip()}")
+    shutil.copytree(data.path, tmp_path / "data")
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps(TRAINING))
+
+    def run(place, size, out, filled=False, resume=False):
+        facts = {"SIZE": str(size), "PLACE": place, "OUT": out, "FILLED": "1" if filled else "", "RESUME": "--resume" if resume else ""}
+        environment = {**os.environ, **facts, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        command = ["unshare", "-Urm", "sh", "-c", DISK]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_a_training_goes_on_where_the_disk_under_tensorboard_is_full(data, undisturbed, on_small_disk, tmp_path):
+    cut_short(data, tmp_path / "run", STEPS + 2)
+    ended = on_small_disk("run/tensorboard", 16_384, "run", filled=True, resume=True)
+    assert ended.returncode == 0, ended.stderr
+    told = "run/tensorboard cannot be written: No space left on device. The training goes on without TensorBoard."
+    assert ended.stderr.count("No space left") == ended.stderr.count(told) == 1
+    assert "Traceback" not in ended.stderr
+    assert Model.load(tmp_path / "left").fingerprint() == undisturbed
+
+
+def test_a_disk_that_fills_up_under_the_run_ends_the_training_and_leaves_the_last_checkpoint(data, undisturbed, on_small_disk, tmp_path):
+    cut_short(data, tmp_path / "other", STEPS + 2)
+    first, *_ = sorted((tmp_path / "other" / "checkpoints").iterdir())
+    checkpoint_bytes = sum(4096 * -(-path.stat().st_size // 4096) for path in first.iterdir())
+    (tmp_path / "disk").mkdir()
+    ended = on_small_disk("disk", 2 * checkpoint_bytes, "disk/run")
+    assert ended.returncode == 2, ended.stderr
+    assert re.search(r"disk/run\S* cannot be written: No space left on device\. Free some space", ended.stderr)
+    assert "Traceback" not in ended.stderr
+    assert [path.name for path in (tmp_path / "left" / "checkpoints").glob("*epoch-*")] == ["epoch-00001-step-000000000"]
+    assert train(NETWORK, TRAINING, data, tmp_path / "left", resume=True).fingerprint() == undisturbed
+
+
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, data, undisturbed, tmp_path):
     refused = []

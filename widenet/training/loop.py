@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.errors import NumericsError
@@ -18,8 +17,10 @@ from widenet.model.network import Network
 from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
+from widenet.parallel.group import by_leader
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
+from widenet.training.board import Board
 from widenet.training.brake import Brake
 from widenet.training.cuda_graph import GraphSteps
 from widenet.training.environment import environment
@@ -148,10 +149,10 @@ class Training:
         self.report.start(self.state, self.spec.epochs, self.stream.num_examples)
         if not self.network.exchange.leads:
             return self._run_epochs(None, interrupted)
-        with closing(SummaryWriter(str(self.run.path / "tensorboard"), purge_step=self.state.epoch + 1)) as board:
+        with closing(Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say)) as board:
             return self._run_epochs(board, interrupted)
 
-    def _run_epochs(self, board: SummaryWriter | None, interrupted: Callable[[], bool]) -> bool:
+    def _run_epochs(self, board: Board | None, interrupted: Callable[[], bool]) -> bool:
         while not self.state.has_ended(self.spec):
             if not self._run_epoch(interrupted):
                 self._check_weights()
@@ -210,7 +211,7 @@ class Training:
         brake.shorten(numbers.number, self.rates)
         return numbers
 
-    def _end_epoch(self, board: SummaryWriter | None) -> None:
+    def _end_epoch(self, board: Board | None) -> None:
         self._settle()
         self._check_weights()
         record, saving = self._begin_record(), 0.0
@@ -223,12 +224,9 @@ class Training:
             started = time.monotonic()
             self._judge(metrics)
             saving = time.monotonic() - started
+        by_leader(self.network.exchange, lambda: self.run.log(record), "log")
         if board is not None:
-            self.run.log(record)
-            for name, value in record.items():
-                if name != "epoch":
-                    board.add_scalar(name, value, record["epoch"])
-            board.flush()
+            board.add(record)
         self.report.epoch(record)
         if self.after_epoch is not None:
             self.after_epoch(self.network, self.state.epoch)
@@ -236,8 +234,7 @@ class Training:
             started = time.monotonic()
             self._checkpoint()
             saving += time.monotonic() - started
-        if board is not None:
-            self.run.log_more({"checkpoint_seconds": round(saving, 3)})
+        by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": round(saving, 3)}), "log")
 
     def _begin_record(self) -> dict[str, Any]:
         """The line of an epoch that has just ended, but for its evaluation; the state begins the next one."""
