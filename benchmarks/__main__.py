@@ -6,6 +6,7 @@ from types import ModuleType
 
 from benchmarks import (
     exact,
+    fuzz,
     goodbooks,
     gowalla,
     gpu,
@@ -31,7 +32,7 @@ _SPEED: dict[str, ModuleType] = {
     "parallel": parallel,
     "plans": plans,
 }
-_ALONE: dict[str, ModuleType] = {"trainers": trainers, "gpu": gpu}
+_ALONE: dict[str, ModuleType] = {"trainers": trainers, "gpu": gpu, "fuzz": fuzz}
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,

@@ -1,0 +1,251 @@
+"""The cases of the fuzzer: each a changed world and a command line over it, which follow from a number alone."""
+
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.forks import PROCESSOR_SECONDS, Ended, Forks
+from tests.fuzz.mutations import changed_bytes, changed_json, changed_text, changed_words
+
+_INGEST = "data ingest {} --out out --memory 1GB"
+_READERS = ("data describe data", "data verify data", "data split data --out out --heldout 0.2", "evaluate run --data data --device cpu")
+_RUN_READERS = (
+    "fingerprint run",
+    "evaluate run --data data --device cpu",
+    "recommend run 1 --json --device cpu",
+    "predict run --data data --out out.parquet -k 3 --device cpu",
+    "report run",
+    "knn like run 1",
+    "export run --out out.onnx",
+    "dsstne export-model run out.nc",
+    "train --data data --out run --resume --quiet --device cpu",
+    "train --data data --out out --from run --quiet --device cpu",
+)
+SOURCES: dict[str, tuple[str, ...]] = {
+    "likes.csv": (
+        _INGEST,
+        _INGEST + " --value rating --min-value 2",
+        _INGEST + " --time time --heldout-last 1",
+        _INGEST + " --skip-bad-lines 3",
+    ),
+    "likes.tsv": (_INGEST, _INGEST + " --sequence --time time"),
+    "spaces.txt": (_INGEST + " --delimiter space",),
+    "likes.jsonl": (_INGEST, _INGEST + " --time time"),
+    "likes.json": (_INGEST,),
+    "sessions.txt": (_INGEST + " --format sessions", _INGEST + " --format sessions --sequence"),
+    "lists.txt": (_INGEST, _INGEST + " --format adjacency"),
+    "likes.dsstne": (_INGEST + " --format dsstne", "dsstne generateNetCDF -d gl -i {} -o out.nc -f out.f -s out.s -c"),
+    "titles.csv": ("data ingest likes.csv --out out --titles {}",),
+    "users.csv": ("data ingest likes.csv --out out --users {} --sparse country=country --dense age=age --weight weight",),
+    "never.txt": ("predict run --data data --out out.csv -k 3 --device cpu --never {}",),
+    "never-for.csv": ("predict run --data data --out out.jsonl -k 3 --device cpu --never-for {}",),
+    "weights.csv": ("predict run --data data --out out.csv -k 3 --device cpu --weights {}",),
+    "vectors.txt": ("knn search {} --queries vectors.txt --out out", "knn search vectors.txt --queries {} --out out"),
+}
+"""Texts, and the commands that read them."""
+
+BINARIES: dict[str, tuple[str, ...]] = {
+    "likes.csv.gz": (_INGEST,),
+    "likes.csv.zst": (_INGEST,),
+    "likes.parquet": (_INGEST,),
+    "likes.npz": (_INGEST,),
+    "gl_input.nc": (_INGEST, "dsstne import-data {} --out out"),
+    "run.nc": ("import {} --out out",),
+    "run.onnx": ("import {} --out out --data data", "import {} --out out"),
+    "vectors.npy": ("knn search {} --queries vectors.txt --out out",),
+}
+"""Other files, and the commands that read them."""
+
+DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "network.json": ("plan {} training.json --data data", "plan {} training.json --width items=1000 --device cpu"),
+    "training.json": ("plan network.json {} --data data",),
+    "config.json": ("dsstne translate {} --out out", "plan {} training.json --width gl_input=9 --width gl_output=9 --device cpu"),
+}
+TRAININGS = ("train {network} {training} --data data --out out --quiet --device cpu",)
+LINES = (
+    *(_INGEST.format("likes.csv"), "data split data --out out --heldout 0.2 --seed 1", "data describe data --json", "data verify data"),
+    *("data ingest likes.csv --out out --user user --item item --value rating --time time --duplicates last --min-user-items 2",),
+    *("data ingest likes.csv --out out --no-header --columns user,item,rating,time", "schema network", "report run", "fingerprint run"),
+    *("plan network.json training.json --width items=1000 --processes 2 --device-memory 1GB", "evaluate run --data data -k 3 --json"),
+    *("recommend run --items 1 2 -k 3 --json", "recommend run --user u1 --data data", "knn like run 1 -k 2", "export run --out out.onnx"),
+    *("predict run --data data --out out.csv -k 3 --part heldout", "knn search vectors.txt --queries vectors.txt -k 2 --measure l2"),
+    *(
+        "import run.onnx --out out --data data",
+        "import run.nc --out out",
+        "dsstne translate config.json",
+        "data ingest likes.npz --out out",
+    ),
+    *("new out", "dsstne predict -d gl -n run.nc -i features.txt -o features.txt -r likes.dsstne -f likes.dsstne -s out -k 2"),
+)
+"""Command lines that succeed, for their words to be changed."""
+
+PLACES = (
+    "/dev/zero",
+    "/dev/full",
+    "/dev/null",
+    "/dev/stdin",
+    "fifo",
+    "loop",
+    "sparse",
+    ".",
+    "nowhere",
+    "/proc/self/mem",
+    "/proc/self/fd/0",
+    "unreadable",
+)
+"""What is no ordinary file, in place of one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line, and the files of the world that are replaced."""
+
+    kind: str
+    words: list[str]
+    files: dict[str, bytes]
+
+
+def case(number: int, world: Path) -> Case:
+    """Case `number` of all."""
+    random = Random(f"case {number}")
+    kind = random.choices(list(_KINDS), [share for share, _ in _KINDS.values()])[0]
+    return _KINDS[kind][1](kind, random, world)
+
+
+def _text(kind: str, random: Random, world: Path) -> Case:
+    name = random.choice(list(SOURCES))
+    return _of_file(kind, random, name, SOURCES[name], changed_text(random, (world / name).read_text()))
+
+
+def _binary(kind: str, random: Random, world: Path) -> Case:
+    name = random.choice(list(BINARIES))
+    return _of_file(kind, random, name, BINARIES[name], changed_bytes(random, (world / name).read_bytes()))
+
+
+def _document(kind: str, random: Random, world: Path) -> Case:
+    name = random.choice(list(DOCUMENTS))
+    return _of_file(kind, random, name, DOCUMENTS[name], changed_json(random, (world / name).read_text()))
+
+
+def _training(kind: str, random: Random, world: Path) -> Case:
+    name = random.choice(("network", "training"))
+    words = random.choice(TRAININGS).format(network="network.json", training="training.json").split()
+    return Case(kind, words, {f"{name}.json": changed_json(random, (world / f"{name}.json").read_text())})
+
+
+def _of_file(kind: str, random: Random, name: str, lines: Iterable[str], content: bytes) -> Case:
+    return Case(kind, random.choice(list(lines)).format(name).split(), {name: content})
+
+
+def _dataset(kind: str, random: Random, world: Path) -> Case:
+    return _of_folder(kind, random, world, "data", _READERS)
+
+
+def _run(kind: str, random: Random, world: Path) -> Case:
+    return _of_folder(kind, random, world, "run", _RUN_READERS)
+
+
+def _of_folder(kind: str, random: Random, world: Path, folder: str, lines: Iterable[str]) -> Case:
+    """A folder with one file changed, or gone."""
+    path = random.choice(sorted(path for path in (world / folder).rglob("*") if path.is_file() and "tensorboard" not in path.parts))
+    content = path.read_bytes()
+    changed = changed_json(random, content.decode()) if path.suffix == ".json" and random.random() < 0.7 else changed_bytes(random, content)
+    return Case(kind, random.choice(list(lines)).split(), {str(path.relative_to(world)): changed})
+
+
+def _words(kind: str, random: Random, world: Path) -> Case:
+    del world
+    return Case(kind, changed_words(random, random.choice(LINES).split()), {})
+
+
+def _place(kind: str, random: Random, world: Path) -> Case:
+    del world
+    place = random.choice(PLACES)
+    name, lines = random.choice([*SOURCES.items(), *BINARIES.items(), *DOCUMENTS.items(), ("data", _READERS), ("run", _RUN_READERS)])
+    words = random.choice(lines).format(place).split()
+    return Case(kind, [place if word == name else word for word in words], {})
+
+
+_KINDS: dict[str, tuple[int, Callable[[str, Random, Path], Case]]] = {
+    "texts": (30, _text),
+    "other files": (25, _binary),
+    "documents": (12, _document),
+    "trainings": (3, _training),
+    "datasets": (8, _dataset),
+    "runs": (10, _run),
+    "command lines": (12, _words),
+    "devices, pipes, folders": (6, _place),
+}
+
+
+def outcome(number: int, world: Path, folder: Path, forks: Forks) -> tuple[Case, Ended, list[str]]:
+    """Run a case in a new folder: what it was, how it ended, and what is wrong with that."""
+    found = case(number, world)
+    folder.mkdir()
+    _copy(world, folder, found)
+    before = _listing(folder)
+    ended = forks.run(found.words, folder)
+    return found, ended, list(broken_rules(found, ended, before, folder))
+
+
+def _copy(world: Path, folder: Path, found: Case) -> None:
+    """Links to the files of the world, copies of the datasets and the run, and what the case changes."""
+    for path in world.iterdir():
+        target = folder / path.name
+        if path.name in ("data", "run"):
+            shutil.copytree(path, target)
+        else:
+            target.symlink_to("loop" if path.name == "loop" else path)
+    (folder / "unreadable").mkdir(mode=0)
+    for name, content in found.files.items():
+        (folder / name).unlink()
+        (folder / name).write_bytes(content)
+
+
+def broken_rules(found: Case, ended: Ended, before: dict[str, object], folder: Path) -> Iterable[str]:
+    """Yield every rule that the end of a case breaks. before: the listing of its folder when it began."""
+    if ended.hung:
+        yield "it hangs"
+        return
+    if ended.processor_seconds > PROCESSOR_SECONDS:
+        yield f"it takes {ended.processor_seconds:.0f} seconds of the processor"
+    if ended.status < 0:
+        yield f"signal {-ended.status}"
+    for sign in ("Traceback (most recent call last)", "Warning: ", "HDF5-DIAG", "terminate called", "Exception ignored"):
+        if sign in ended.err:
+            yield f"{sign!r} on standard error"
+    allowed = (0, 1, 2) if "plan" in found.words else (0, 2)
+    if ended.status >= 0 and ended.status not in allowed:
+        yield f"status {ended.status}"
+    if ended.status == 2 and not ended.err.rstrip().rpartition("\n")[2].startswith("widenet"):
+        yield "its last line is no sentence of widenet"
+    after = _listing(folder)
+    left = [name for name in after if ".partial" in name or (Path(name).name.startswith(".") and name not in before)]
+    if left and not all(Path(name).name in _OF_RUNS for name in left):
+        yield f"left behind: {left}"
+    if ended.status == 2 and not _began(found, folder):
+        changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+        if changed:
+            yield f"refused, and yet changed: {changed[:5]}"
+
+
+_OF_RUNS = (".lock", ".torchrun")
+
+
+def _began(found: Case, folder: Path) -> bool:
+    """Whether the command was a training that had begun: its run then stays, to be gone on with or begun again."""
+    return "train" in found.words and ((folder / "out" / "network.json").is_file() or "--resume" in found.words)
+
+
+def _listing(folder: Path) -> dict[str, object]:
+    """What is in a folder: sizes and times of files, by their paths."""
+    found: dict[str, object] = {}
+    for path in folder.rglob("*"):
+        facts = path.lstat()
+        found[str(path.relative_to(folder))] = (
+            (facts.st_size, facts.st_mtime_ns) if stat.S_ISREG(facts.st_mode) else stat.S_IFMT(facts.st_mode)
+        )
+    return found
