@@ -341,3 +341,11 @@ def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
     assert first.endswith("...\n")
     assert (process.returncode, rest[0], rest[1].splitlines()[-1]) == (130, "", "widenet: interrupted.")
     assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
+
+
+@pytest.mark.usefixtures("inside")
+def test_what_a_file_holds_reaches_a_terminal_as_plain_text_on_one_line(widenet, tmp_path):
+    (tmp_path / "weights.csv").write_bytes(b'item,weight\n1,"two\nlines \x1b[31mred \xc2\x9b"\n')
+    ended = widenet("predict", "run", "--data", "data", "--out", tmp_path / "out.csv", "--weights", tmp_path / "weights.csv")
+    assert (ended.status, len(ended.err.splitlines())) == (2, 1)
+    assert r'got "two\nlines \x1b[31mred \x9b".' in ended.err

@@ -91,9 +91,9 @@ def _forked(words: list[str], folder: Path) -> Ended:
     if not ended:
         os.killpg(child, signal.SIGKILL)
         _, status, used = os.wait4(child, 0)
-    texts = [path.read_text("utf-8", "backslashreplace") for path in said]
+    out, err = (path.read_text("utf-8", "backslashreplace") for path in said)
     code = os.waitstatus_to_exitcode(status)
-    return Ended(code, *texts, time.monotonic() - started, used.ru_utime + used.ru_stime, hung=not ended)
+    return Ended(code, out, err, time.monotonic() - started, used.ru_utime + used.ru_stime, hung=not ended)
 
 
 def _run(words: list[str], folder: Path, said: list[Path]) -> None:

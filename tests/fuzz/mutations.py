@@ -3,7 +3,7 @@
 import copy
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -169,11 +169,11 @@ def changed_json(random: Random, text: str) -> bytes:
         return changed_text(random, text)
     whole: list[Any] = [json.loads(text)]
     for _ in range(random.choice((1, 1, 2, 3))):
-        *way, last = (0, *random.choice(list(_places(whole[0]))))
+        place: tuple[Any, ...] = (0, *random.choice(list(_places(whole[0]))))
         owner: Any = whole
-        for key in way:
+        for key in place[:-1]:
             owner = owner[key]
-        _change_value(random, owner, last, whole)
+        _change_value(random, owner, place[-1], whole)
     return json.dumps(whole[0]).encode()
 
 
@@ -189,7 +189,7 @@ def _change_value(random: Random, owner: Any, last: Any, whole: list[Any]) -> No
         owner[random.choice((str(last) + "s", "name", "kind", "units", "x", ""))] = copy.deepcopy(owner[last])
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Any:
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from _places(inner, (*path, key))

@@ -134,7 +134,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except WidenetError as error:
         _trace()
         if speaks() or error.status != 2:
-            typer.echo(f"widenet: {error}", err=True)
+            typer.echo(f"widenet: {_in_one_line(error)}", err=True)
         sys.exit(error.status)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -155,6 +155,11 @@ def main(arguments: list[str] | None = None) -> Any:
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
     sys.exit(status)
+
+
+def _in_one_line(error: WidenetError) -> str:
+    """Return a message with line ends and other control characters, which a quoted value may hold, as escapes."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
 
 
 def _place(error: OSError) -> str:
