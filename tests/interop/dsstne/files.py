@@ -24,7 +24,7 @@ LETTERS = {
     "RGB8": "u1",
     "RGB16": "u2",
     "UChar": "u1",
-    "Char": "i1",
+    "Char": "S1",
 }
 
 
@@ -37,6 +37,8 @@ def write_netcdf(path, attributes, dimensions, variables):
             file.createDimension(name, length)
         for name, (letter, dimension, values) in variables.items():
             kind = str if letter == "text" else letter
+            if kind == "S1" and not isinstance(values[0], bytes):
+                values = np.array(values, "i1").view("S1")
             file.createVariable(name, kind, (dimension,))[:] = np.array(values, object if kind is str else kind)
     return path
 

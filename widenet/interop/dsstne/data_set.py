@@ -45,11 +45,16 @@ NUMPY_TYPES = {
     "UChar": "u1",
     "Char": "i1",
 }
-"""The types of data by name, in the order of their codes, and how files hold them."""
+"""The types of data by name, in the order of their codes, and the numbers that they are."""
 TYPES = tuple(NUMPY_TYPES)
 _SCALES = {"RGB8": (256, 0.5), "RGB16": (65_536, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
 """What a dense number of 8 or 16 bits is divided by, and what an input then subtracts."""
 _SIDES = ("width", "height", "length")
+
+
+def stored_as(data_type: str) -> str:
+    """How files hold a type of data: as its numbers, but for Char, which DSSTNE reads as characters."""
+    return "S1" if data_type == "Char" else NUMPY_TYPES[data_type]
 
 
 def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
@@ -135,7 +140,8 @@ class DataSet:
         return self.num_examples if unique is None or not self.attributes & Attribute.INDEXED else unique
 
     def _column(self, name: str, length: int | None = None) -> Column:
-        return self.file.column(f"{name}{self.number}", length)
+        takes_characters = self.data_type == "Char" and name in ("data", "sparseData")
+        return self.file.column(f"{name}{self.number}", length, takes_characters=takes_characters)
 
     def _stored_rows(self, start: int, stop: int) -> NDArray[np.int64]:
         """The stored row of each example."""

@@ -14,7 +14,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
 from widenet.errors import FitError, OptionError, did_you_mean
 from widenet.interop.dsstne.data import FACTS
-from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of
+from widenet.interop.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of, stored_as
 from widenet.interop.dsstne.names import index_files, write_names
 from widenet.interop.dsstne.netcdf import as_characters, writing
 from widenet.interop.dsstne.places import check_places
@@ -92,7 +92,7 @@ class _Set:
         if not self.attributes & Attribute.SPARSE:
             size = 1 if self.attributes & Attribute.BOOLEAN else self.field.width
             file.createDimension(f"dataDim{number}", num_examples * size)
-            file.createVariable(f"data{number}", NUMPY_TYPES[self.data_type], (f"dataDim{number}",))
+            file.createVariable(f"data{number}", stored_as(self.data_type), (f"dataDim{number}",))
             return
         num_entries = self.field.num_entries[self.part]
         file.createDimension(f"sparseDataDim{number}", max(1, num_entries))
@@ -100,11 +100,11 @@ class _Set:
             file.createVariable(name, "u4" if num_entries < _UINT32_ENTRIES else "u8", (f"uniqueExamplesDim{number}",))
         columns = {f"sparseIndex{number}": "u4"}
         if not self.attributes & Attribute.BOOLEAN:
-            columns[f"sparseData{number}"] = NUMPY_TYPES[self.data_type]
+            columns[f"sparseData{number}"] = stored_as(self.data_type)
         for name, kind in columns.items():
-            file.createVariable(name, kind, (f"sparseDataDim{number}",))
+            variable = file.createVariable(name, kind, (f"sparseDataDim{number}",))
             if not num_entries:
-                file.variables[name][:] = 0
+                variable[:] = np.zeros(1, variable.dtype)
 
     def append(self, file: Any, number: int, batch: pa.RecordBatch, start: int) -> None:
         """Write the examples of a record batch, of which the first is number `start`."""
@@ -132,7 +132,7 @@ class _Set:
         if self.field.kind == "dense":
             divisor, shift = scale_of(self.data_type, self.is_target)
             numbers = (numbers + np.float32(shift)) * np.float32(divisor)
-        return numbers.astype(kind)
+        return numbers.astype(kind).view(stored_as(self.data_type))
 
 
 def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:

@@ -108,23 +108,23 @@ class NetcdfFile:
         """Whether the file has a variable of that name."""
         return name in self._source.variables
 
-    def column(self, name: str, length: int | None = None) -> "Column":
-        """A variable of one dimension, of this length if one is given."""
+    def column(self, name: str, length: int | None = None, *, takes_characters: bool = False) -> "Column":
+        """A variable of one dimension, of this length if one is given. takes_characters: characters are signed numbers of 8 bits."""
         found = self._source.variables.get(name)
         rule = "must have one dimension" if length is None else f"must hold {length:,} numbers"
         if found is None:
             raise DataError(f"{self.path}: variable {name!r} {rule}; it is missing. {AGAIN}")
         if len(found.shape) != 1 or length not in (None, found.shape[0]):
             raise DataError(f"{self.path}: variable {name!r} {rule}; its shape is {list(found.shape)}. {AGAIN}")
-        return Column(self.path, name, found)
+        return Column(self.path, name, found, takes_characters)
 
 
 class Column:
     """A variable of one dimension, read piece by piece."""
 
-    def __init__(self, path: Path, name: str, variable: Any) -> None:
+    def __init__(self, path: Path, name: str, variable: Any, takes_characters: bool = False) -> None:
         self.path, self.name = path, name
-        self._variable = variable
+        self._variable, self._takes_characters = variable, takes_characters
 
     def __len__(self) -> int:
         return int(self._variable.shape[0])
@@ -139,6 +139,8 @@ class Column:
     def numbers(self, start: int, stop: int) -> NDArray[Any]:
         """The numbers from `start` to `stop`, as they are stored."""
         found = self._read(slice(start, stop))
+        if self._takes_characters and found.dtype == "S1":
+            return found.view(np.int8)
         if found.dtype.kind not in "iuf":
             raise DataError(f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}")
         return found
