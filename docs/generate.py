@@ -52,7 +52,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Output layers": layers.OutputLayer,
     "Shared weights": parts.Share,
     "Batch normalization": parts.BatchNormalization,
-    "Sparseness": layers.Sparseness,
+    "Sparseness": parts.Sparseness,
     "Delta boost": layers.DeltaBoost,
     "Cosine": layers.Cosine,
 }

@@ -78,7 +78,7 @@ def pooled(layer, sources, shapes):
     x = spatial(first, shapes[0])
     if kind == "lrn":
         function, squares = layer.function, x.square()
-        before, after = function.n // 2, (function.n - 1) // 2
+        before, after = (function.n - 1) // 2, function.n // 2
         sums = [squares[:, max(0, channel - before) : channel + after + 1].sum(dim=1) for channel in range(x.shape[1])]
         found = x / (function.k + function.alpha / function.n * torch.stack(sums, dim=1)) ** function.beta
     elif kind == "max":

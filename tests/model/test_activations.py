@@ -14,6 +14,7 @@ NUMBERED = [
     {"kind": "leaky_relu", "slope": 0.3},
     {"kind": "leaky_relu", "slope": 0.0},
     {"kind": "leaky_relu", "slope": 3.0},
+    {"kind": "leaky_relu", "slope": -0.5},
     {"kind": "elu", "alpha": 2.5},
     {"kind": "elu", "alpha": 0.7, "scale": 1.3},
 ]

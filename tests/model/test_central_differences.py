@@ -29,6 +29,9 @@ LAYERS = {
     "skip": [{"name": "a", "units": 5, "activation": "tanh"}, {"name": "h", "units": 5, "activation": "sigmoid", "skip": "a"}],
     "several sources": [{"name": "a", "units": 4, "source": "in"}, {"name": "h", "units": 5, "activation": "selu", "source": ["in", "a"]}],
     "sparseness": [{"name": "h", "units": 5, "activation": "sigmoid", "sparseness": {}}],
+    "sparseness of a convolution": [
+        {"name": "h", "kind": "convolution", "filters": 2, "kernel": 2, "activation": "sigmoid", "sparseness": {"target": 0.3}}
+    ],
     "dropout": [{"name": "h", "units": 9, "activation": "tanh", "dropout": 0.4}],
 }
 

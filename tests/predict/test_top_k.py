@@ -121,6 +121,12 @@ def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(
     assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
 
 
+def test_a_negative_slope_ranks_by_the_activation_and_not_by_the_logit(monkeypatch):
+    built = network({"kind": "leaky_relu", "slope": -2.0})
+    monkeypatch.setitem(ACTIVATIONS, "folded", lambda z: np.maximum(z, -2 * z))
+    assert_same(top_k(built, {"history": BATCH}, "out", 7), ranked(scores_of(built, "folded"), 7))
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.usefixtures("tiles")
 def test_factors_multiply_the_scores_of_units_example_by_example(activation):

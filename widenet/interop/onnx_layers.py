@@ -11,7 +11,7 @@ from widenet.interop.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.layers.output import SHORTEST
 from widenet.plan.weights import FOLLOWING, TRAINED, Link
 from widenet.plan.windows import Shape, Windows
-from widenet.predict.top_k import RISING
+from widenet.spec.activations import is_rising
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
@@ -210,7 +210,7 @@ class Layers:
     def best(self, output: OutputLayer, logits: str, k: int, num_units: int, exclude_seen: bool) -> tuple[str, str]:
         """Scores [E, K] and units int64 [E, K] of the k best of the first `num_units` units; -inf and -1 where fewer are left."""
         graph = self.graph
-        by_logit = output.activation.kind in RISING
+        by_logit = is_rising(output.activation)
         ranked = graph.slice(logits if by_logit else graph.activate(output.activation, logits), graph.whole(0), graph.whole(num_units), 1)
         seen = self.fields.get(output.field)
         if exclude_seen and isinstance(seen, SparseField):

@@ -38,10 +38,10 @@ def pooling(graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape,
 
 
 def _even_response(graph: Graph, value: str, shape: Shape, function: LocalResponseNormalization) -> str:
-    """Local response normalization over an even number of channels, which no runtime need have: the longer half before each channel."""
+    """Local response normalization over an even number of channels, which no runtime need have: the longer half after each channel."""
     n = function.n
     placed = graph.op("Reshape", value, graph.whole(-1, 1, shape[0], _positions(shape)))
-    pads = [n // 2, 0, (n - 1) // 2, 0]
+    pads = [(n - 1) // 2, 0, n // 2, 0]
     mean = graph.op("AveragePool", graph.op("Mul", placed, placed), kernel_shape=[n, 1], strides=[1, 1], pads=pads, count_include_pad=1)
     total = graph.op("Add", graph.op("Mul", mean, graph.constant(function.alpha)), graph.constant(function.k))
     return _flat(graph, graph.op("Div", placed, graph.op("Pow", total, graph.constant(function.beta))))

@@ -16,10 +16,7 @@ from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
 from widenet.plan.tiles import searched_tiles
 from widenet.sparse import SparseBatch
-from widenet.spec.activations import ROW_WISE
-
-RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
-"""Activations under which a larger logit is a larger score, so that logits give the ranking."""
+from widenet.spec.activations import ROW_WISE, is_rising
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ class _Ranking:
         self.excluded, self.barred, self.factors = (self._by_unit(batch) for batch in (excluded, allowed.barred(), factors))
         kind = tiles.activation.kind
         self.scores = scores
-        self.by_logit = allowed.weight_L is None and factors is None and kind in RISING
+        self.by_logit = allowed.weight_L is None and factors is None and is_rising(tiles.activation)
         self.divides = kind in ROW_WISE and (scores or not self.by_logit)
 
     def _by_unit(self, batch: SparseBatch | None) -> list[ByUnit] | None:

@@ -26,8 +26,8 @@ class LeakyRelu(Spec):
 
     kind: Literal["leaky_relu"]
     """Its name."""
-    slope: Annotated[float, Field(ge=0)] = 0.01
-    """Slope for negative x; 1 makes it linear. Above 1 the slope for positive x, as DSSTNE has it."""
+    slope: float = 0.01
+    """Slope for negative x; 1 makes it linear. Above 1 the slope for positive x, as DSSTNE has it. Below 0 the units are never negative."""
 
 
 class Elu(Spec):
@@ -44,8 +44,15 @@ class Elu(Spec):
 ROW_WISE = ("softmax", "relu_max", "linear_max")
 """The activations that divide by a sum over the whole layer."""
 
+_RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
+
 SIGNED = ("tanh", "selu", "softsign", "linear", "gelu", "silu", "linear_max", "leaky_relu", "elu")
 """The activations that can be below 0."""
 
 Activation = PlainActivation | LeakyRelu | Elu
 ActivationField = named(Activation, *get_args(_Plain), "leaky_relu", "elu")
+
+
+def is_rising(activation: Activation) -> bool:
+    """Whether a larger logit is never a smaller activation, so that logits give the ranking."""
+    return activation.kind in _RISING and getattr(activation, "slope", 0.0) >= 0

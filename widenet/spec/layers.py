@@ -8,7 +8,7 @@ from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources, Sparseness
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -16,15 +16,6 @@ from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 AutoUnits = Count | Literal["auto"]
 NEWEST = 50
 """Positions of a sequence that an input reads unless it is told."""
-
-
-class Sparseness(Spec):
-    """A penalty that keeps the mean activation of each unit near a target: the Kullback-Leibler divergence of the two."""
-
-    target: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """The mean activation wanted over a batch."""
-    weight: Annotated[float, Field(ge=0)] = 2.0
-    """Weight of the penalty in the loss."""
 
 
 class InputLayer(Spec):

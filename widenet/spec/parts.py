@@ -1,4 +1,4 @@
-"""What several specs are made of: names and counts, sources, shared weights, batch normalization."""
+"""What several specs are made of: names and counts, sources, shared weights, a penalty, batch normalization."""
 
 from typing import Annotated
 
@@ -45,6 +45,15 @@ Shares = Annotated[
     Field(min_length=1),
 ]
 """One share, or several for as many sources."""
+
+
+class Sparseness(Spec):
+    """A penalty that keeps the mean activation of each unit near a target: the Kullback-Leibler divergence of the two."""
+
+    target: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """The mean activation wanted over a batch."""
+    weight: Annotated[float, Field(ge=0)] = 2.0
+    """Weight of the penalty in the loss."""
 
 
 class BatchNormalization(Spec):

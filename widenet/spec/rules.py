@@ -19,8 +19,8 @@ def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
         place = f"layers[{index}]"
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
-        sparse = isinstance(layer, HiddenLayer) and layer.sparseness is not None and not any_sparseness
-        if isinstance(layer, HiddenLayer) and sparse and layer.activation.kind not in ("sigmoid", "softmax"):
+        penalized = isinstance(layer, HiddenLayer | ConvolutionLayer) and layer.sparseness is not None and not any_sparseness
+        if isinstance(layer, HiddenLayer | ConvolutionLayer) and penalized and layer.activation.kind not in ("sigmoid", "softmax"):
             raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
         if isinstance(layer, ConvolutionLayer | PoolingLayer):
             check_spatial(place, layer, layers)

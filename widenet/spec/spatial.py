@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources, Sparseness
 from widenet.spec.pooling import PoolingField
 
 
@@ -61,6 +61,8 @@ class ConvolutionLayer(Spec):
     """Filters shared with another convolution, or with several, each for one of the sources."""
     dropout: Probability = 0.0
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
+    sparseness: Sparseness | None = None
+    """Penalty on the mean activation of each unit, a filter at a position; needs activations in (0, 1)."""
     weight_norm: Limit | None = None
     """Largest Euclidean length of a filter, per source; longer ones are shortened after each step."""
     delta_norm: Limit | None = None

@@ -7,7 +7,9 @@ import netCDF4
 import numpy as np
 import pytest
 
+from widenet.interop.dsstne.encoder import training_of
 from widenet.runs import Model
+from widenet.spec.dsstne.settings import Settings
 
 CONFIG = {
     "Layers": [
@@ -52,15 +54,26 @@ def project(tmp_path, monkeypatch, widenet):
 def test_it_trains_as_the_file_says_and_measures_what_it_trained(project):
     parameters = {**TRAINING, "Optimizer": "Nesterov", "MU": 0.7, "AlphaInterval": 2, "AlphaMultiplier": 0.25}
     ended = project(version=0.7, network="config.json", data="data.nc", command="train", RandomSeed=5, TrainingParameters=parameters)
-    assert (ended.status, len(ended.out.splitlines())) == (0, 3)
+    assert (ended.status, len(ended.out.splitlines())) == (0, 4)
     training = Model.load("found.nc.run").run.training
     assert training.model_dump()["optimizer"] == {"kind": "nesterov", "learning_rate": 0.5, "momentum": 0.7}
     assert training.model_dump()["schedule"] == {"kind": "step", "every_epochs": 2, "factor": 0.25}
-    assert (training.batch_size, training.epochs, training.seed, training.l2) == (1024, 3, 5, 0)
+    assert (training.batch_size, training.epochs, training.seed, training.l2) == (1024, 4, 5, 0)
     ended = project(Network="found.nc", Data="data.nc", Command="Predict")
     assert ended.status == 0
     found = [[float(number) for number in line.split(",")] for line in ended.out.splitlines()]
-    np.testing.assert_allclose(found, expected(Model.load("found.nc.run")), atol=1e-6)
+    truth = expected(Model.load("found.nc.run"))
+    np.testing.assert_allclose(found, truth, atol=5.1e-5)
+    assert ended.out.splitlines()[0] == f"1,{found[0][1]:6.4f},{found[0][2]:6.4f},{found[0][3]:6.4f}"
+
+
+@pytest.mark.parametrize(
+    ("given", "epochs", "every"),
+    [({}, 20, None), ({"AlphaInterval": 0}, 20, None), ({"AlphaInterval": 3}, 12, 3), ({"Epochs": 21}, 40, None)],
+)
+def test_a_training_lasts_for_whole_alpha_intervals(given, epochs, every):
+    found = training_of(Settings({"Epochs": 10, **given}, "file.cdl", ["Epochs", "AlphaInterval"]))
+    assert (found["epochs"], found.get("schedule", {}).get("every_epochs")) == (epochs, every)
 
 
 def expected(model):
@@ -123,7 +136,7 @@ def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
 
 def test_checkpoints_have_the_name_and_the_interval_of_the_file(project):
     for number, more in enumerate(({}, {"CheckpointName": "kept", "CheckpointInterval": 2})):
-        parameters = {"Epochs": 3, "Results": f"{number}.nc", **more}
+        parameters = {"Epochs": 3, "AlphaInterval": 1, "Results": f"{number}.nc", **more}
         assert project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=parameters).status == 0
     found = sorted(path.name for path in Path().glob("*[a-z][0-9].nc"))
     assert found == ["check1.nc", "check2.nc", "check3.nc", "kept2.nc"]

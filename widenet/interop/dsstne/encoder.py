@@ -23,6 +23,8 @@ from widenet.spec.dsstne.settings import Settings
 from widenet.training.loop import Report
 
 BATCH_SIZE, MOST = 1024, 10
+_USUAL_INTERVAL = 20
+"""AlphaInterval, in epochs, of a training that gives none or 0."""
 _KEYS = ("Version", "Network", "Data", "RandomSeed", "Command", "TrainingParameters")
 _TRAINING_KEYS = (
     "Epochs",
@@ -64,7 +66,7 @@ def encoder(path: Path, report: Report) -> list[str]:
     if command == "validate":
         return validate(network, data, seed, BATCH_SIZE)
     if command == "predict":
-        return [f"{k},{precision:f},{recall:f},{ndcg:f}" for k, (precision, recall, ndcg) in enumerate(measure(network, data), start=1)]
+        return [f"{k}," + ",".join(f"{number:6.4f}" for number in numbers) for k, numbers in enumerate(measure(network, data), start=1)]
     asked = given.within("TrainingParameters", _TRAINING_KEYS)
     if "Epochs" not in asked:
         raise DocumentError(f'{path}: TrainingParameters.Epochs is missing. Add "Epochs".')
@@ -76,19 +78,23 @@ def encoder(path: Path, report: Report) -> list[str]:
 
 
 def training_of(asked: Settings) -> dict[str, Any]:
-    """The values of a training document that a command file's training parameters stand for."""
+    """The values of a training document that a command file's training parameters stand for.
+
+    As in DSSTNE, a training lasts for whole AlphaIntervals, of 20 epochs if the rate stays: 10 epochs become 20.
+    """
     kind = asked.choice("Optimizer", {"sgd": "sgd", "nesterov": "nesterov"}, "sgd")
     optimizer: dict[str, Any] = {"kind": kind, "learning_rate": asked.number("Alpha", 0.1, 0)}
     if kind == "nesterov":
         optimizer["momentum"] = asked.number("mu", 0.9, 0)
+    interval = int(asked.number("AlphaInterval", 0, 0))
+    phase = interval or _USUAL_INTERVAL
     spoken = {
-        "epochs": int(asked.number("Epochs", 1, 1)),
+        "epochs": -(-int(asked.number("Epochs", 1, 1)) // phase) * phase,
         "batch_size": BATCH_SIZE,
         "optimizer": optimizer,
         "l2": asked.number("Lambda", 0.001, 0),
         "checkpoints": {"every_epochs": int(asked.number("CheckpointInterval", 1, 1))},
     }
-    interval = int(asked.number("AlphaInterval", 0, 0))
     if interval:
         spoken["schedule"] = {"kind": "step", "every_epochs": interval, "factor": asked.number("AlphaMultiplier", 0.5, 0, 1)}
     return spoken

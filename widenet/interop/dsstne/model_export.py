@@ -133,7 +133,9 @@ def _write(
 def _write_network(file: Any, spec: NetworkSpec, training: TrainingSpec, num_layers: int, num_connections: int) -> None:
     """The attributes of the whole network."""
     denoising, loss, boost = max(layer.denoise for layer in spec.inputs), spec.outputs[0].loss, spec.outputs[0].delta_boost
-    sparse = next((layer.sparseness for layer in spec.hidden if isinstance(layer, HiddenLayer) and layer.sparseness), None)
+    sparse = next(
+        (layer.sparseness for layer in spec.hidden if isinstance(layer, HiddenLayer | ConvolutionLayer) and layer.sparseness), None
+    )
     pooling = (layer.function for layer in spec.hidden if isinstance(layer, PoolingLayer))
     lrn = next((found for found in pooling if isinstance(found, LocalResponseNormalization)), LocalResponseNormalization(kind="lrn"))
     floats = {"version": 0.9, "LRN_k": lrn.k, "LRN_alpha": lrn.alpha, "LRN_beta": lrn.beta, "denoising_p": denoising}

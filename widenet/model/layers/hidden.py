@@ -10,8 +10,9 @@ from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
 from widenet.model.limits import shortened
 from widenet.model.positions import Positions
-from widenet.spec.layers import HiddenLayer, Sparseness
+from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import Dialect
+from widenet.spec.parts import Sparseness
 from widenet.spec.spatial import ConvolutionLayer
 
 _FLOOR = 1e-6
@@ -47,8 +48,7 @@ def forward(
     if spec.dropout:
         kept_EH = draws.kept(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
         units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, dialect)
-    wanted = spec.sparseness if isinstance(spec, HiddenLayer) else None
-    return units_EH, _penalty(wanted, a_EH, units_EH, dialect)
+    return units_EH, _penalty(spec.sparseness, a_EH, units_EH, dialect)
 
 
 def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor, dialect: Dialect) -> Tensor | None:

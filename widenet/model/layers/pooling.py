@@ -26,7 +26,7 @@ def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Wi
     first_EM = sources[0]
     match spec.function:
         case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
-            found = functional.local_response_norm(first_EM.view(len(first_EM), shape[0], prod(shape[1:])), n, alpha, beta, k)
+            found = _responded(first_EM.view(len(first_EM), shape[0], prod(shape[1:])), n, alpha, beta, k)
         case plain if windows is not None:
             values = first_EM.view(len(first_EM), windows.channels, *windows.places)
             found = _Largest.apply(values, windows) if plain.kind == "max" else _Mean.apply(values, windows)  # type: ignore[no-untyped-call]
@@ -39,6 +39,13 @@ def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Wi
                 products = [each_E / (lengths[0] * length_E) for each_E, length_E in zip(products, lengths[1:], strict=True)]
             found = torch.stack(products, dim=1)
     return sum(skips, found.flatten(1))
+
+
+def _responded(values_ECP: Tensor, n: int, alpha: float, beta: float, k: float) -> Tensor:
+    """Local response normalization as cuDNN has it. Of an even n torch takes one channel more before than after, so channels turn round."""
+    if n % 2:
+        return functional.local_response_norm(values_ECP, n, alpha, beta, k)
+    return functional.local_response_norm(values_ECP.flip(1), n, alpha, beta, k).flip(1)
 
 
 class _Largest(torch.autograd.Function):

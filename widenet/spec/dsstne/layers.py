@@ -95,13 +95,13 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list
     if sources:
         spoken["source"] = sources if len(sources) > 1 else sources[0]
     if kind == "output" and form != "pooling" and _dropout(found):
-        raise found.wrong("pDropout", "of an output must be 0: its units are compared with the targets")
+        whole.notes.append(f"{found.place}.pDropout is of an output, whose units DSSTNE silences before it compares them: left out.")
     if kind == "output" and (form != "full" or found.names("Skip")):
         return _output_in_two(found, form, spoken, whole)
     if form == "pooling":
         return [spoken | _pooling(found, whole)]
     if form == "convolution":
-        return [spoken | _convolution(found) | _hidden(found, whole)]
+        return [spoken | _convolution(found) | _hidden(found, whole) | _sparseness(found, whole)]
     units = _units(found)
     if kind == "output":
         return [spoken | _output(found, spoken["name"], units, whole)]
@@ -180,8 +180,6 @@ def _sparseness(found: Settings, whole: Whole) -> dict[str, Any]:
 
 def _convolution(found: Settings, most: int = 1) -> dict[str, Any]:
     """Filters and their windows. most: numbers in N, of which the last counts the filters; an output says all its sides there."""
-    if "SparsenessPenalty" in found:
-        raise found.wrong("SparsenessPenalty", "must be absent from a convolution")
     sides, window = found.sizes("N", most) or [1], _window(found)
     if len(sides) > 1 and len(sides) != len(window["kernel"]) + 1:
         raise found.wrong("N", f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of filters last")
@@ -190,7 +188,7 @@ def _convolution(found: Settings, most: int = 1) -> dict[str, Any]:
 
 def _pooling(found: Settings, whole: Whole) -> dict[str, Any]:
     for key in ("Activation", "pDropout", "WeightNorm", "WeightInit", "SharedWeights"):
-        if key in found:
+        if key in found and (key != "pDropout" or _dropout(found)):
             whole.notes.append(f"{found.place}.{key} has no effect on a pooling layer, in DSSTNE as here: left out.")
     if "Function" not in found:
         raise found.wrong("Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer")
@@ -242,7 +240,7 @@ def _activation(found: Settings, whole: Whole) -> Any:
         whole.notes.append(f"{found.place}.Activation {found.text('Activation')} is linear in DSSTNE, and so here.")
         return "linear"
     if name == "leaky_relu":
-        slope = found.number(found.spelled("RELUSlope", "Slope"), whole.slope, 0)
+        slope = found.number(found.spelled("RELUSlope", "Slope"), whole.slope)
         return {"kind": name, "slope": slope}
     if name in ("elu", "selu"):
         scale = found.number("SELULambda", whole.selu_lambda) if name == "selu" else 1.0

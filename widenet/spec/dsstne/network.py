@@ -87,12 +87,12 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
         raise found.wrong("Version", "must be at least 0.7")
     found.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
     notes = ["WeightsData is never read, in DSSTNE as here: left out."] if "WeightsData" in found else []
-    penalty, lrn = found.within("SparsenessPenalty", ("p", "beta")), found.spelled("LRN", "LocalResponseNormalization")
-    normalization = found.within(lrn, ("k", "n", "alpha", "beta"))
+    penalty = found.within("SparsenessPenalty", ("p", "beta"))
+    normalization = found.merged(("k", "n", "alpha", "beta"), "LRN", "LocalResponseNormalization")
     found.within("Maxout", ("k",)).number("k", 2)
     whole = Whole(
         dialect=dialect,
-        slope=found.number(found.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01, 0),
+        slope=found.number(found.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01),
         elu_alpha=found.number("ELUAlpha", 1.0),
         selu_lambda=found.number("SELULambda", 1.050701),
         denoising=found.within("Denoising", ("p",)).number("p", 0, 0, 1),
@@ -142,7 +142,7 @@ def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, A
     """What every output has of the network: its loss."""
     kind = found.choice("ErrorFunction", _LOSSES, "CrossEntropy")
     spoken: dict[str, Any] = {"loss": kind}
-    margins = found.within(found.spelled("ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"), _MARGINS)
+    margins = found.merged(_MARGINS, "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
     if kind.endswith("scaled_marginal_cross_entropy"):
         usual = {"oneTarget": 0.9, "zeroTarget": 0.1, "oneScale": 1.0, "zeroScale": 1.0}
         numbers = {key: margins.number(key, usual[key], 0, 1 if key.endswith("Target") else None) for key in _MARGINS}

@@ -23,6 +23,7 @@ class Settings:
             raise DocumentError(f"{place} must be an object with named fields; got {values!r}.")
         self.place = place
         self._values = lowered(values, place)
+        self._order = sorted(values)
         spelled = {key.lower(): key for key in known}
         for key in values:
             if key.lower() not in spelled:
@@ -39,8 +40,13 @@ class Settings:
         return DocumentError(f"{self._at(key)} {rule}; got {self._values.get(key.lower())!r}.")
 
     def spelled(self, *keys: str) -> str:
-        """The one of several spellings that the object has; the first where it has none."""
-        return next((key for key in keys if key in self), keys[0])
+        """The one of several spellings that counts: of those in the object the one that DSSTNE reads last; the first if there is none."""
+        return [keys[0], *self._spellings(*keys)][-1]
+
+    def _spellings(self, *keys: str) -> list[str]:
+        """Those of some keys that the object has, in the order in which DSSTNE reads them: by their bytes as they are written."""
+        lowered_keys = {key.lower(): key for key in keys}
+        return [lowered_keys[key.lower()] for key in self._order if key.lower() in lowered_keys]
 
     def raw(self, key: str) -> Any:
         """What stands under a key; None where nothing does."""
@@ -90,7 +96,8 @@ class Settings:
     def sizes(self, key: str, most: int) -> list[int]:
         """A whole number or a list of some; empty where the key is absent."""
         value = self._values.get(key.lower(), [])
-        found = value if isinstance(value, list) else [value]
+        given = value if isinstance(value, list) else [value]
+        found = [int(size) if isinstance(size, float) and size.is_integer() else size for size in given]
         whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in found)
         if not whole or len(found) > most or (value == [] and key.lower() in self._values):
             raise self.wrong(key, f"must be a whole number of at least 1, or a list of up to {most}")
@@ -99,6 +106,14 @@ class Settings:
     def within(self, key: str, known: Sequence[str]) -> "Settings":
         """The object under a key; an empty one where there is none."""
         return Settings(self._values.get(key.lower(), {}), self._at(key), known)
+
+    def merged(self, known: Sequence[str], *keys: str) -> "Settings":
+        """The objects under several spellings of a key as one; of what stands in both that counts which DSSTNE reads last."""
+        found = [self.within(key, known) for key in self._spellings(*keys)] or [self.within(keys[0], known)]
+        together: dict[str, Any] = {}
+        for each in found:
+            together |= each._values
+        return Settings(together, found[-1].place, known)
 
 
 def lowered(values: Mapping[str, Any], place: str) -> dict[str, Any]:
