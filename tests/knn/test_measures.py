@@ -1,12 +1,13 @@
 """The exact rule against whole numbers without end; and the bound on a float32 product."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
-from widenet.knn.measures import MEASURES, approach, ceiling, lengths, nearness
+from widenet.knn.measures import MEASURES, approach, ceiling, lengths, nearness, shown
 from widenet.knn.part import Part
 
 RANDOM = np.random.default_rng(2)
@@ -31,6 +32,11 @@ def test_the_rule_has_the_digits_that_it_says(measure, pairs):
         else:
             largest = float(np.abs(query.astype(np.float64) * vector).max()) if measure == "dot" else -exact
             assert abs(near - exact) <= 33**2 * 2.0**-60 * largest + 2.0**-52 * abs(exact)
+
+
+def test_a_distance_is_the_float64_nearest_to_the_root():
+    squares = RANDOM.uniform(0, 10, 1000)
+    assert shown("l2", -torch.from_numpy(squares)).tolist() == [math.sqrt(square) for square in squares]
 
 
 @pytest.mark.parametrize("measure", MEASURES)

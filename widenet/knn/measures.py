@@ -2,6 +2,7 @@
 
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,7 +44,7 @@ def _nearness(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tenso
     product_P = _row_sums(queries_PD * vectors_PD)
     if measure == "dot":
         return product_P
-    lengths_P = _row_sums(queries_PD.square()).sqrt() * _row_sums(vectors_PD.square()).sqrt()
+    lengths_P = _root(_row_sums(queries_PD.square())) * _root(_row_sums(vectors_PD.square()))
     return torch.where(lengths_P > 0, product_P / lengths_P, 0.0)
 
 
@@ -56,7 +57,12 @@ def _row_sums(terms_PD: Tensor) -> Tensor:
 
 def shown(measure: Measure, nearness_EK: Tensor) -> Tensor:
     """Nearness as scores that a person reads: of "l2" the distance."""
-    return (-nearness_EK).sqrt() if measure == "l2" else nearness_EK
+    return _root(-nearness_EK) if measure == "l2" else nearness_EK
+
+
+def _root(values: Tensor) -> Tensor:
+    """The float64 that is nearest to each square root. On some CPUs torch's own is the second nearest."""
+    return torch.from_numpy(np.sqrt(values.numpy())) if values.device.type == "cpu" else values.sqrt()
 
 
 def lengths(vectors_ND: Tensor) -> Tensor:
