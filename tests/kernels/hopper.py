@@ -57,15 +57,14 @@ def main():
         for moved in (None, torch.zeros(16, dtype=torch.int32)):
             steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved)
     examples, units, starts, entries = torch.ones(16), torch.ones(32), torch.zeros(33, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
-    for dtype in (torch.float32, torch.bfloat16):
-        logits = torch.ones(16, 32, dtype=dtype), units
-        add_softmax_sums(*logits, examples, examples.double())
-        delta, biases = softmax_tile(*logits, examples, examples)
-        target_logits(starts, entries, *logits, ones)
-        softmax_pulls(starts, entries, ones, ones, *logits, examples, examples, delta, biases)
-        formula = UnitFormula("sigmoid", (0.0, 0.0), "cross_entropy", (0.0,) * 5, by_logit=True)
-        _, delta, biases = tile_others(*logits, examples, formula)
-        tile_targets(starts, entries, None, *logits, examples, examples, delta, biases, formula)
+    logits = torch.ones(16, 32), units
+    add_softmax_sums(*logits, examples, examples.double())
+    delta, biases = softmax_tile(*logits, examples, examples)
+    target_logits(starts, entries, *logits, ones)
+    softmax_pulls(starts, entries, ones, ones, *logits, examples, examples, delta, biases)
+    formula = UnitFormula("sigmoid", (0.0, 0.0), "cross_entropy", (0.0,) * 5, by_logit=True)
+    _, delta, biases = tile_others(*logits, examples, formula)
+    tile_targets(starts, entries, None, *logits, examples, examples, delta, biases, formula)
     running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), 1)
 
 

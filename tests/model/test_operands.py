@@ -1,42 +1,55 @@
-"""Operands in bfloat16: rounded once, their products summed in float32, on devices with instructions for it and without."""
+"""Operands rounded to bfloat16: rounded once, multiplied and summed in float32, with results in float32, on every device."""
 
 import pytest
 import torch
 
-from widenet.model.operands import add_product, fill_product, rounded
+from tests.simulated.device import DEVICE, simulated
+from widenet.model.operands import add_product, fill_product, matrix_product, rounded
 
 
-@pytest.fixture(params=[True, False], ids=["instructions", "none"])
-def has_instructions(request, monkeypatch):
-    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: request.param)
-    return request.param
+@pytest.fixture(params=["cpu", "cuda", "simulated"])
+def device(request):
+    """Each kind of device: CUDA where there is one, and a simulated one, which refuses what CUDA refuses."""
+    if request.param == "simulated":
+        with simulated():
+            yield DEVICE
+        return
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    yield torch.device(request.param)
 
 
-def test_operands_have_the_values_of_bfloat16_everywhere_and_its_type_where_it_is_fast(has_instructions):
-    values = torch.randn(50, generator=torch.Generator().manual_seed(0))
-    operand = rounded(values)
-    assert operand.dtype == (torch.bfloat16 if has_instructions else torch.float32)
-    assert operand.float().equal(values.bfloat16().float())
-    assert not operand.float().equal(values)
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_operands_have_the_values_of_bfloat16_and_its_type_where_products_take_it(device):
+    values = numbers(50)
+    operand = rounded(values.to(device))
+    assert operand.dtype == (torch.float32 if device.type == "cpu" else torch.bfloat16)
+    assert operand.float().cpu().equal(values.bfloat16().float())
+    assert not operand.float().cpu().equal(values)
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 5), (70, 300, 65), (1, 1, 1), (4, 0, 3)])
-@pytest.mark.usefixtures("has_instructions")
-def test_products_of_rounded_operands_are_right(shape):
-    generator = torch.Generator().manual_seed(1)
+def test_results_are_as_near_to_the_products_of_rounded_operands_as_float32_is(shape, device):
+    """A result that was rounded to bfloat16 would be off by 2^-9 of its size."""
     rows, inner, columns = shape
-    left, right = rounded(torch.randn(rows, inner, generator=generator)), rounded(torch.randn(columns, inner, generator=generator)).T
-    true = (left.double() @ right.double()).float()
-    result = torch.empty(rows, columns)
+    left, right = numbers(rows, inner, seed=1), numbers(columns, inner, seed=2).T
+    true = left.bfloat16().double() @ right.bfloat16().double()
+    left, right = rounded(left.to(device)), rounded(right.to(device))
+    near = {"rtol": 2e-6, "atol": 1e-6 * inner}
+    result, total = torch.empty(rows, columns, device=device), torch.ones(rows, columns, device=device)
     fill_product(result, left, right)
-    torch.testing.assert_close(result, true, rtol=2**-8, atol=1e-5)
-    add_product(result, left, right)
-    torch.testing.assert_close(result, 2 * true, rtol=2**-8, atol=2e-5)
+    add_product(total, left, right)
+    product = matrix_product(left, right)
+    assert {result.dtype, total.dtype, product.dtype} == {torch.float32}
+    for found, expected in ((result, true), (product, true), (total, 1 + true)):
+        torch.testing.assert_close(found.cpu().double(), expected, **near)
 
 
-@pytest.mark.usefixtures("has_instructions")
-def test_what_is_added_to_a_float32_total_keeps_digits_that_bfloat16_has_not():
-    total, one = torch.full((1, 1), 1000.0), rounded(torch.ones(1, 1))
+def test_what_is_added_to_a_total_keeps_digits_that_bfloat16_has_not(device):
+    total, one = torch.full((1, 1), 1000.0, device=device), rounded(torch.ones(1, 1, device=device))
     for _ in range(3):
         add_product(total, one, one)
     assert total.item() == 1003.0

@@ -93,7 +93,8 @@ def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
         memory(Job.of(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"precision": name}), {"items": Width(1000)}))
         for name in ("float32", "bfloat16")
     )
-    assert half == replace(full, activations=full.activations + 2 * 3000 * 2000)
+    assert half.activations == full.activations + 4 * 3000 * 2000
+    assert half == replace(full, activations=half.activations, workspace=half.workspace)
 
 
 @pytest.mark.parametrize(("kind", "line"), [("uniform", 0), ("popularity", 8)])

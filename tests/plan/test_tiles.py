@@ -1,4 +1,4 @@
-"""Tiles depend on shapes, the kind of device and the size of a logit alone."""
+"""Tiles depend on shapes and the kind of device alone."""
 
 import pytest
 
@@ -6,27 +6,16 @@ from widenet.plan.tiles import searched_tiles, tile_units, tiles
 
 
 @pytest.mark.parametrize(
-    ("num_examples", "device", "half_columns", "units"),
-    [
-        (256, "cpu", None, 512),
-        (256, "cpu", 128, 1024),
-        (256, "cpu", 257, 512),
-        (1024, "cpu", None, 256),
-        (1024, "cpu", 128, 256),
-        (4096, "cpu", 128, 256),
-        (0, "cpu", None, 2**17),
-        (4096, "cuda", None, 2**14),
-        (4096, "cuda", 128, 2**14),
-    ],
+    ("num_examples", "device", "units"),
+    [(256, "cpu", 512), (1024, "cpu", 256), (4096, "cpu", 256), (0, "cpu", 2**17), (4096, "cuda", 2**14)],
 )
-def test_a_tile_fills_a_cache_and_holds_256_units_at_least(num_examples, device, half_columns, units):
-    assert tile_units(num_examples, device, half_columns) == units
+def test_a_tile_fills_a_cache_and_holds_256_units_at_least(num_examples, device, units):
+    assert tile_units(num_examples, device) == units
 
 
-@pytest.mark.parametrize("half_columns", [None, 128])
-def test_tiles_cover_a_shard_in_order(half_columns):
-    cut = list(tiles(3000, 256, "cpu", half_columns))
-    assert [start for start, _ in cut] == list(range(0, 3000, tile_units(256, "cpu", half_columns)))
+def test_tiles_cover_a_shard_in_order():
+    cut = list(tiles(3000, 256, "cpu"))
+    assert [start for start, _ in cut] == list(range(0, 3000, tile_units(256, "cpu")))
     assert [stop for _, stop in cut] == [*[start for start, _ in cut[1:]], 3000]
 
 

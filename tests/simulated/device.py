@@ -120,6 +120,7 @@ def compute(func, args, kwargs):
     for tensor in given:
         streams.read(tensor.memory)
     own_args, own_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.held, (args, kwargs))
+    work = _widened_product if func is torch.ops.aten.mm.dtype else func
     check_twice(func, own_args, own_kwargs)
     masks = name.startswith("index") and any(leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor))
     if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
@@ -128,11 +129,17 @@ def compute(func, args, kwargs):
     for argument, value in zip(func._schema.arguments, args, strict=False):
         if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, OnDevice):
             written.append(value)
-    found = graphs.noted(lambda: func(*own_args, **own_kwargs), given, written)
+    found = graphs.noted(lambda: work(*own_args, **own_kwargs), given, written)
     known = {id(tensor.held): tensor for tensor in given}
     for tensor in written:
         streams.write(tensor.memory)
     return tree_map_only(Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found)
+
+
+def _widened_product(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Tensor:
+    """What CUDA computes of bfloat16 operands where the result is float32; torch has no such product on a CPU."""
+    assert (left.dtype, right.dtype, out_dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
+    return left.float() @ right.float()
 
 
 def check_devices(func, args, strangers: list[Tensor]) -> None:

@@ -42,24 +42,6 @@ def _exponential(x: Any) -> Any:
 
 
 @register_jitable(inline="always")
-def _same(number: Any) -> Any:
-    return number
-
-
-@register_jitable(inline="always")
-def _widened(half: Any) -> Any:
-    """The float32 of a bfloat16's bits."""
-    return np.int32(np.int32(half) << 16).view(np.float32)
-
-
-@register_jitable(inline="always")
-def _halved(number: Any) -> Any:
-    """The bits of the nearest bfloat16, of two equally near ones of the even one."""
-    bits = np.float32(number).view(np.int32)
-    return np.int16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
-
-
-@register_jitable(inline="always")
 def _stays(z: Any, examples_Z: Any, units_Z: Any) -> Any:
     """Whether an entry's slope counts: of a target that is named twice the last does."""
     return z + 1 == len(units_Z) or units_Z[z + 1] != units_Z[z] or examples_Z[z + 1] != examples_Z[z]
@@ -112,129 +94,105 @@ def _log_of_product(x_V: Any, factor_V: Any) -> Any:
     return np.log(product)
 
 
-def _sigmoid(load: Any, store: Any) -> Kernel:
+def _sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
     """See `CompiledTiles.sigmoid`, for the units as if none were a target."""
-
-    def sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
-        x_V, above_V, factor_V = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.float32), np.empty(_PIECE // 2, np.float64)
-        part_T, total = np.empty(len(sum_T), np.float32), 0.0
-        for first_example in range(0, len(other_E), _PART):
-            part_T[:] = _ZERO
-            for e in range(first_example, min(first_example + _PART, len(other_E))):
-                value, weight = 0.0, other_E[e]
-                for first in range(0, len(sum_T), _PIECE):
-                    logits_V, bias_V, part_V = (
-                        logits_ET[e, first : first + _PIECE],
-                        bias_T[first : first + _PIECE],
-                        part_T[first : first + _PIECE],
-                    )
-                    for v in range(len(part_V)):
-                        z = load(logits_V[v]) + bias_V[v]
-                        x = _exponential(-z if z > _ZERO else z)
-                        share = _ONE / (_ONE + x)
-                        slope = weight * (x * share if z < _ZERO else share)
-                        logits_V[v] = store(slope)
-                        part_V[v] += slope
-                        x_V[v], above_V[v] = x, _ZERO if z < _ZERO else z
-                    for v in range(len(part_V), _PIECE):
-                        x_V[v], above_V[v] = _ZERO, _ZERO
-                    value += _log_of_product(x_V, factor_V) + _sum(above_V)
-                total += value * np.float64(weight)
-            for t in range(len(sum_T)):
-                sum_T[t] += part_T[t]
-        return total
-
-    return sigmoid
+    x_V, above_V, factor_V = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.float32), np.empty(_PIECE // 2, np.float64)
+    part_T, total = np.empty(len(sum_T), np.float32), 0.0
+    for first_example in range(0, len(other_E), _PART):
+        part_T[:] = _ZERO
+        for e in range(first_example, min(first_example + _PART, len(other_E))):
+            value, weight = 0.0, other_E[e]
+            for first in range(0, len(sum_T), _PIECE):
+                logits_V, bias_V, part_V = (
+                    logits_ET[e, first : first + _PIECE],
+                    bias_T[first : first + _PIECE],
+                    part_T[first : first + _PIECE],
+                )
+                for v in range(len(part_V)):
+                    z = logits_V[v] + bias_V[v]
+                    x = _exponential(-z if z > _ZERO else z)
+                    share = _ONE / (_ONE + x)
+                    slope = weight * (x * share if z < _ZERO else share)
+                    logits_V[v] = slope
+                    part_V[v] += slope
+                    x_V[v], above_V[v] = x, _ZERO if z < _ZERO else z
+                for v in range(len(part_V), _PIECE):
+                    x_V[v], above_V[v] = _ZERO, _ZERO
+                value += _log_of_product(x_V, factor_V) + _sum(above_V)
+            total += value * np.float64(weight)
+        for t in range(len(sum_T)):
+            sum_T[t] += part_T[t]
+    return total
 
 
-def _sigmoid_targets(store: Any) -> Kernel:
+def _sigmoid_targets(
+    z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, values_Z: Any, target_E: Any, other_E: Any, slopes_ET: Any, sum_T: Any
+) -> float:
     """Puts the targets' slopes in the place of those that `_sigmoid` gave; what that changes of the loss."""
-
-    def sigmoid_targets(
-        z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, values_Z: Any, target_E: Any, other_E: Any, slopes_ET: Any, sum_T: Any
-    ) -> float:
-        change = 0.0
-        for n in range(len(z_Z)):
-            z, e, t = z_Z[n], examples_Z[n], units_Z[n] - first
-            value = values_Z[n] if len(values_Z) > 0 else _ONE
-            other = other_E[e]
-            weight = target_E[e] if value > _ZERO else other
-            x = _exponential(-z if z > _ZERO else z)
-            share = _ONE / (_ONE + x)
-            a = x * share if z < _ZERO else share
-            softplus = np.log1p(np.float64(x)) + np.float64(_ZERO if z < _ZERO else z)
-            change += (softplus - np.float64(value) * np.float64(z)) * np.float64(weight) - softplus * np.float64(other)
-            if _stays(n, examples_Z, units_Z):
-                slope = (a - value) * weight
-                slopes_ET[e, t] = store(slope)
-                sum_T[t] += slope - a * other
-        return change
-
-    return sigmoid_targets
+    change = 0.0
+    for n in range(len(z_Z)):
+        z, e, t = z_Z[n], examples_Z[n], units_Z[n] - first
+        value = values_Z[n] if len(values_Z) > 0 else _ONE
+        other = other_E[e]
+        weight = target_E[e] if value > _ZERO else other
+        x = _exponential(-z if z > _ZERO else z)
+        share = _ONE / (_ONE + x)
+        a = x * share if z < _ZERO else share
+        softplus = np.log1p(np.float64(x)) + np.float64(_ZERO if z < _ZERO else z)
+        change += (softplus - np.float64(value) * np.float64(z)) * np.float64(weight) - softplus * np.float64(other)
+        if _stays(n, examples_Z, units_Z):
+            slope = (a - value) * weight
+            slopes_ET[e, t] = slope
+            sum_T[t] += slope - a * other
+    return change
 
 
-def _softmax_sums(load: Any) -> Kernel:
+def _softmax_sums(logits_ET: Any, bias_T: Any, peak_E: Any, total_E: Any) -> None:
     """See `CompiledTiles.add_softmax_sums`."""
-
-    def softmax_sums(logits_ET: Any, bias_T: Any, peak_E: Any, total_E: Any) -> None:
-        z_T, fold_T = np.empty(len(bias_T), np.float32), np.empty(len(bias_T) + 1, np.float32)
-        for e in range(len(peak_E)):
-            for t in range(len(bias_T)):
-                z_T[t] = load(logits_ET[e, t]) + bias_T[t]
-                fold_T[t] = z_T[t]
-            fold_T[len(bias_T)] = peak_E[e]
-            peak = _peak(fold_T)
-            for t in range(len(bias_T)):
-                z_T[t] = _exponential(z_T[t] - peak)
-            total_E[e] = total_E[e] * np.exp(np.float64(peak_E[e]) - np.float64(peak)) + _sum(z_T)
-            peak_E[e] = peak
-
-    return softmax_sums
+    z_T, fold_T = np.empty(len(bias_T), np.float32), np.empty(len(bias_T) + 1, np.float32)
+    for e in range(len(peak_E)):
+        for t in range(len(bias_T)):
+            z_T[t] = logits_ET[e, t] + bias_T[t]
+            fold_T[t] = z_T[t]
+        fold_T[len(bias_T)] = peak_E[e]
+        peak = _peak(fold_T)
+        for t in range(len(bias_T)):
+            z_T[t] = _exponential(z_T[t] - peak)
+        total_E[e] = total_E[e] * np.exp(np.float64(peak_E[e]) - np.float64(peak)) + _sum(z_T)
+        peak_E[e] = peak
 
 
-def _softmax(load: Any, store: Any) -> Kernel:
+def _softmax(logits_ET: Any, bias_T: Any, log_sum_E: Any, coupling_E: Any, sum_T: Any) -> None:
     """See `CompiledTiles.softmax`."""
-
-    def softmax(logits_ET: Any, bias_T: Any, log_sum_E: Any, coupling_E: Any, sum_T: Any) -> None:
-        part_T = np.empty(len(bias_T), np.float32)
-        for first_example in range(0, len(log_sum_E), _PART):
-            part_T[:] = _ZERO
-            for e in range(first_example, min(first_example + _PART, len(log_sum_E))):
-                log_sum, coupling = log_sum_E[e], coupling_E[e]
-                for t in range(len(bias_T)):
-                    delta = _exponential(load(logits_ET[e, t]) + bias_T[t] - log_sum) * coupling
-                    logits_ET[e, t] = store(delta)
-                    part_T[t] += delta
+    part_T = np.empty(len(bias_T), np.float32)
+    for first_example in range(0, len(log_sum_E), _PART):
+        part_T[:] = _ZERO
+        for e in range(first_example, min(first_example + _PART, len(log_sum_E))):
+            log_sum, coupling = log_sum_E[e], coupling_E[e]
             for t in range(len(bias_T)):
-                sum_T[t] += part_T[t]
+                delta = _exponential(logits_ET[e, t] + bias_T[t] - log_sum) * coupling
+                logits_ET[e, t] = delta
+                part_T[t] += delta
+        for t in range(len(bias_T)):
+            sum_T[t] += part_T[t]
 
-    return softmax
 
-
-def _softmax_pulls(store: Any) -> Kernel:
+def _softmax_pulls(
+    z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, deltas_ET: Any, sum_T: Any
+) -> None:
     """Takes the targets' pulls from what `_softmax` gave."""
-
-    def softmax_pulls(
-        z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, deltas_ET: Any, sum_T: Any
-    ) -> None:
-        for n in range(len(z_Z)):
-            e, t = examples_Z[n], units_Z[n] - first
-            if _stays(n, examples_Z, units_Z):
-                deltas_ET[e, t] = store(_exponential(z_Z[n] - log_sum_E[e]) * coupling_E[e] - pulls_Z[n])
-                sum_T[t] -= pulls_Z[n]
-
-    return softmax_pulls
+    for n in range(len(z_Z)):
+        e, t = examples_Z[n], units_Z[n] - first
+        if _stays(n, examples_Z, units_Z):
+            deltas_ET[e, t] = _exponential(z_Z[n] - log_sum_E[e]) * coupling_E[e] - pulls_Z[n]
+            sum_T[t] -= pulls_Z[n]
 
 
-def _gather(load: Any) -> Kernel:
+def _gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, z_Z: Any) -> None:
     """The targets' logits."""
-
-    def gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, z_Z: Any) -> None:
-        for n in range(len(z_Z)):
-            t = units_Z[n] - first
-            z_Z[n] = load(logits_ET[examples_Z[n], t]) + bias_T[t]
-
-    return gather
+    for n in range(len(z_Z)):
+        t = units_Z[n] - first
+        z_Z[n] = logits_ET[examples_Z[n], t] + bias_T[t]
 
 
 def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
@@ -290,29 +248,21 @@ class Entries:
 
 
 class CompiledTiles:
-    """What is computed of a tile's logits, float32 or bfloat16 [E, T], without the biases; the slopes take the logits' place.
+    """What is computed of a tile's logits, float32 [E, T], without the biases; the slopes take the logits' place.
 
     bias_T: float32, or None. Sums over examples are added within parts of 64, then over these. What is the same for many tiles comes as
     arrays: to make one of a tensor takes as long as some thousand logits.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        """dtype: of the logits."""
-        half = dtype == torch.bfloat16
-        load, store, number = (_widened, _halved, "int16") if half else (_same, _same, "float32")
-
-        def within(kernel: Kernel) -> Any:
-            return register_jitable(named_for(kernel, number))
-
-        gather = within(_gather(load))
-        sigmoid = _whole_sigmoid(gather, within(_sigmoid(load, store)), within(_sigmoid_targets(store)))
-        sums = _whole_sums(gather, within(_softmax_sums(load)))
-        softmax = _whole_softmax(gather, within(_softmax(load, store)), within(_softmax_pulls(store)))
+    def __init__(self) -> None:
+        gather, sigmoid, targets, sums, softmax, pulls = (
+            register_jitable(named_for(kernel)) for kernel in (_gather, _sigmoid, _sigmoid_targets, _softmax_sums, _softmax, _softmax_pulls)
+        )
         row, wide = "float32[::1]", "float64[::1]"
-        asked = f"{number}[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
-        self._sigmoid = compile_for(sigmoid, f"float64({asked}, {row}, {row}, {row})", number)
-        self._sums = compile_for(sums, f"void({asked}, {row}, {wide})", number)
-        self._softmax = compile_for(softmax, f"void({asked}, {row}, {row}, {row})", number)
+        asked = f"float32[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
+        self._sigmoid = compile_for(_whole_sigmoid(gather, sigmoid, targets), f"float64({asked}, {row}, {row}, {row})")
+        self._sums = compile_for(_whole_sums(gather, sums), f"void({asked}, {row}, {wide})")
+        self._softmax = compile_for(_whole_softmax(gather, softmax, pulls), f"void({asked}, {row}, {row}, {row})")
 
     def sigmoid(
         self,
@@ -357,13 +307,12 @@ class CompiledTiles:
 
 
 @made_once
-def compiled_tiles(dtype: torch.dtype) -> CompiledTiles:
-    """The passes over tiles of one type."""
-    return CompiledTiles(dtype)
+def compiled_tiles() -> CompiledTiles:
+    """The passes over tiles, compiled once."""
+    return CompiledTiles()
 
 
 def _tile(logits_ET: Tensor, bias_T: Tensor | None, entries: Entries) -> tuple[Any, ...]:
-    """What all kernels take first. Of bfloat16, which numpy has not, the bits."""
-    bits = logits_ET.view(torch.int16) if logits_ET.dtype == torch.bfloat16 else logits_ET
+    """The arguments that all kernels take first."""
     bias = np.zeros(logits_ET.shape[1], np.float32) if bias_T is None else bias_T.numpy()
-    return bits.numpy(), bias, entries.examples_Z, entries.units_Z, entries.first
+    return logits_ET.numpy(), bias, entries.examples_Z, entries.units_Z, entries.first

@@ -40,9 +40,9 @@ class CompiledPasses:
         asked = logits_ET, tile.bias_T, entries.within(span, step.tiles[shard][index][0])
         if rows is not None:
             pulls_Z, *of_examples = (numbers.numpy() for numbers in (rows.pulls[shard], rows.total_E, rows.coupling_E))
-            bias_T = _passes(logits_ET).softmax(*asked, pulls_Z[span], *of_examples)
+            bias_T = _passes().softmax(*asked, pulls_Z[span], *of_examples)
             return rows.loss(shard) if index == 0 else 0.0, step.output.operand(logits_ET), bias_T
-        loss, bias_T = _passes(logits_ET).sigmoid(*asked, None if values_Z is None else values_Z[span], *self.weights)
+        loss, bias_T = _passes().sigmoid(*asked, None if values_Z is None else values_Z[span], *self.weights)
         return loss, step.output.operand(logits_ET), bias_T
 
     def softmax_sums(self, shard: int, entry_logits_Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ class CompiledPasses:
             tile, span = step.tile(shard, index), step.span(shard, index)
             logits_ET = step.tile_logits(shard, index, tile)
             asked = logits_ET, tile.bias_T, self._entries(shard)[0].within(span, step.tiles[shard][index][0])
-            _passes(logits_ET).add_softmax_sums(*asked, found_Z[span], *sums)
+            _passes().add_softmax_sums(*asked, found_Z[span], *sums)
             step.keep_logits(shard, index, logits_ET)
         return peak_E, total_E
 
@@ -76,7 +76,7 @@ def _are_apart(one: Tensor, other: Tensor) -> bool:
     return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
 
 
-def _passes(logits_ET: Tensor) -> "CompiledTiles":
+def _passes() -> "CompiledTiles":
     from widenet.kernels.compiled_tiles import compiled_tiles
 
-    return compiled_tiles(logits_ET.dtype)
+    return compiled_tiles()

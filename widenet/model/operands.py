@@ -1,31 +1,37 @@
-"""Operands of matrix products rounded to bfloat16, and products that are float32 whatever their operands."""
+"""Matrix products with operands rounded to bfloat16: products and sums are float32, and so are the results, on every device."""
 
 import torch
 from torch import Tensor
 
 
-def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions that multiply bfloat16. Without them a CPU's products are much slower than in float32."""
-    return device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
-
-
 def rounded(values: Tensor) -> Tensor:
-    """Float32 values rounded to bfloat16, for a product: bfloat16 where the device has instructions for it, else float32 again."""
+    """Round float32 values to bfloat16, for a product.
+
+    CUDA gets bfloat16 numbers, which it multiplies faster. A CPU gets the same values as float32: torch has no product on a CPU that
+    takes bfloat16 and gives float32.
+    """
     half = values.bfloat16()
-    return half if has_bfloat16(values.device) else half.float()
+    return half.float() if values.device.type == "cpu" else half
+
+
+def matrix_product(left_RK: Tensor, right_KC: Tensor) -> Tensor:
+    """left @ right, float32 [R, C]; both operands float32, or both as `rounded` gives them."""
+    if left_RK.dtype == torch.bfloat16:
+        return torch.mm(left_RK, right_KC, out_dtype=torch.float32)
+    return left_RK @ right_KC
 
 
 def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
-    """Put left @ right in a float32 result's place. left, right: both float32 or both bfloat16, which rounds the result too."""
-    if left_RK.dtype == result_RC.dtype:
-        torch.mm(left_RK, right_KC, out=result_RC)
+    """Put left @ right in the place of a float32 result. Operands as of `matrix_product`."""
+    if left_RK.dtype == torch.bfloat16:
+        result_RC.copy_(matrix_product(left_RK, right_KC))
     else:
-        result_RC.copy_(left_RK @ right_KC)
+        torch.mm(left_RK, right_KC, out=result_RC)
 
 
 def add_product(total_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
-    """Add left @ right to a float32 total, in its place. Operands as of `fill_product`."""
-    if left_RK.dtype == total_RC.dtype:
-        total_RC.addmm_(left_RK, right_KC)
+    """Add left @ right to a float32 total, in its place. Operands as of `matrix_product`."""
+    if left_RK.dtype == torch.bfloat16:
+        total_RC.add_(matrix_product(left_RK, right_KC))
     else:
-        total_RC.add_(left_RK @ right_KC)
+        total_RC.addmm_(left_RK, right_KC)

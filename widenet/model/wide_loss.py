@@ -49,7 +49,7 @@ class WideLoss:
         self.keeps = are_kept(self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes)
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        cut = max(self.num_examples, tiled_for), device, direct_EH.shape[1] if output.half else None
+        cut = max(self.num_examples, tiled_for), device
         self.tiles = [list(tiles(shards.size(shard), *cut)) for shard in range(shards.count)]
         if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
             self.tiles = [[(0, shards.size(shard))] for shard in range(shards.count)]

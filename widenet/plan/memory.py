@@ -110,7 +110,7 @@ def _activations(job: Job) -> int:
     hidden += sum(4 * 2 * job.vectors(source) * units[source] for source in pooled)
     hidden += sum(4 * 4 * job.vectors(layer.name) * layer.sums for layer in job.network.hidden if isinstance(layer, RecurrentLayer))
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
-    operands = trunk // 2 if job.training.precision == "bfloat16" else 0
+    operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
 
 
@@ -167,9 +167,9 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
         return _standing(job, layer, weight, process)
-    shard, half = job.shards(weight).size(job.training.shards - 1), columns if job.training.precision == "bfloat16" else None
-    units = min(tile_units(num, job.device, half), shard, -(-job.units_at_work(layer, process) // job.num_held(process)))
-    tile = 4 * (4 * num * units + units * columns * (4 + len(job.training.optimizer.state)))
+    shard, half = job.shards(weight).size(job.training.shards - 1), job.training.precision == "bfloat16"
+    units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.num_held(process)))
+    tile = 4 * ((5 if half else 4) * num * units + units * columns * ((5 if half else 4) + len(job.training.optimizer.state)))
     return min(job.num_threads, job.num_held(process)) * tile + _exact_sum(job, layer.name, weight.incoming, process)
 
 

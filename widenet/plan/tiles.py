@@ -16,10 +16,6 @@ SEARCHED_CELLS = {"cpu": 2**19, "cuda": 2**26}
 LEAST_SEARCHED, FEWEST_EXAMPLES = 64, 16
 """Units in such a tile at least; and fewer examples than these have no larger tiles, for the vectors of a tile are to stay small too."""
 
-FEW_COLUMNS = 256
-"""Up to so many columns of a weight, a CPU's tiles of bfloat16 logits hold twice as many: as many bytes. Their products are so short that
-Python's share of a tile counts, and their weights still few enough for a core's cache."""
-
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once: on a CPU few enough that several passes over them stay in a core's cache."""
 
@@ -28,18 +24,14 @@ KEPT_BYTES = {"cpu": 2**29, "cuda": 2**34}
 again, with the same shapes and so the same bits. On CUDA, `plan.fit.with_room` says more, where the device's memory is known."""
 
 
-def tile_units(num_examples: int, device: str, half_columns: int | None = None) -> int:
-    """Units in a tile for a batch: a function of shapes and the kind of device alone, for the bits depend on it.
-
-    half_columns: columns of the weight, where the logits are bfloat16.
-    """
-    doubled = device == "cpu" and half_columns is not None and half_columns <= FEW_COLUMNS
-    return max(LEAST_UNITS, TILE_CELLS[device] * (2 if doubled else 1) // max(num_examples, 1))
+def tile_units(num_examples: int, device: str) -> int:
+    """Units in a tile for a batch: a function of shapes and the kind of device alone, for the bits depend on it."""
+    return max(LEAST_UNITS, TILE_CELLS[device] // max(num_examples, 1))
 
 
-def tiles(num_units: int, num_examples: int, device: str, half_columns: int | None = None) -> Iterator[tuple[int, int]]:
+def tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
     """The tiles (start, stop) of a shard for a batch."""
-    units = tile_units(num_examples, device, half_columns)
+    units = tile_units(num_examples, device)
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 

@@ -17,7 +17,6 @@ from widenet.evaluate import evaluate
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.model.operands import has_bfloat16
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.announced import launch_id, restarted
 from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
@@ -143,8 +142,8 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
 
 def _slow(training: TrainingSpec, device: torch.device) -> Iterator[str]:
     """What this machine or this Python lacks to be fast, a sentence each."""
-    if training.precision == "bfloat16" and not has_bfloat16(device):
-        yield "This CPU has no instructions for bfloat16: training is no faster than in float32."
+    if training.precision == "bfloat16" and device.type == "cpu":
+        yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
 

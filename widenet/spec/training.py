@@ -69,7 +69,7 @@ class TrainingSpec(Document):
     m = 0.9 m + 0.1 loss after every step; the first 100 steps are never braked. Costs another pass over wide outputs.
     """
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of a step's matrix products: bfloat16 rounds operands, and results where a device has its instructions."""
+    """Precision of the operands of a step's matrix products. Under bfloat16 they are rounded; products, sums and results are float32."""
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
     """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
     evaluation: Evaluation | None = None

@@ -1,6 +1,6 @@
 """The version of the arithmetic of trainings, and what to say where one training had several."""
 
-ARITHMETIC = 1
+ARITHMETIC = 2
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
 
 UNCOUNTED = 0

@@ -108,18 +108,6 @@ def test_a_tile_of_any_shape_is_right(case, has, device):
     check(output_of("cross_entropy", "sigmoid"), *case, device, with_values=has, with_bias=has)
 
 
-def test_bfloat16_products_give_bfloat16_deltas_and_sums_that_were_never_rounded(device):
-    spec, (num_examples, num_units, rows) = output_of("cross_entropy", "sigmoid"), TARGETS["prime sizes"]
-    batch, products_ET, ones_E = SparseBatch.from_lists(rows), numbers(num_examples, num_units).bfloat16(), torch.ones(num_examples)
-    loss, delta_ET, sums_T = triton_tile(spec, products_ET, None, batch, ones_E, ones_E, device)
-    whole, again = (triton_tile(spec, products_ET.float(), None, batch, ones_E, ones_E, device) for _ in range(2))
-    assert all(torch.equal(one, other) for one, other in zip(whole, again, strict=True))
-    assert delta_ET.dtype == torch.bfloat16
-    assert torch.allclose(delta_ET.float(), whole[1], rtol=2.0**-7, atol=0)
-    assert torch.equal(sums_T, whole[2])
-    assert torch.equal(loss, whole[0])
-
-
 def test_small_and_large_logits_keep_their_digits(device):
     logits_ET = torch.tensor([[-80.0, -30.0, -17.0, -9.0, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 9.0, 17.0, 30.0, 80.0]])
     for activation in ("tanh", "elu", "selu", "softplus"):

@@ -71,7 +71,7 @@ def softmax_pulls(
             examples_Z,  # [Z] int64
             pull_Z,  # [Z] float32
             value_Z,  # [Z] float32
-            products_ET,  # [E, T] float32 or bfloat16
+            products_ET,  # [E, T] float32
             bias_T,  # [T] float32, or None
             log_sum_E,  # [E] float32
             coupling_E,  # [E] float32

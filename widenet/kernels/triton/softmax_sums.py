@@ -29,13 +29,13 @@ def _kernel(products, biases, peaks, totals, num_units, BLOCK: tl.constexpr):
 def add_softmax_sums(products_ET: Tensor, bias_T: Tensor | None, peak_E: Tensor, total_E: Tensor) -> None:
     """Count a tile, in place: the largest logit so far, and the sum so far of exp(z - largest). Order of addition: by 2,048 units.
 
-    products_ET: float32 or bfloat16, the logits without the biases.
+    products_ET: float32, the logits without the biases.
     """
     num_examples, num_units = products_ET.shape
     if not products_ET.numel():
         return
     _kernel[(num_examples,)](
-        products_ET,  # [E, T] float32 or bfloat16
+        products_ET,  # [E, T] float32
         bias_T,  # [T] float32, or None
         peak_E,  # [E] float32, in and out; -inf before the first tile
         total_E,  # [E] float64, in and out; 0 before the first tile

@@ -25,7 +25,7 @@ def _kernel(
 def softmax_tile(products_ET: Tensor, bias_T: Tensor | None, log_sum_E: Tensor, coupling_E: Tensor) -> tuple[Tensor, Tensor]:
     """exp(z - log_sum) * coupling, [E, T] of the products' type, and its sums over examples, float32 [T].
 
-    products_ET: float32 or bfloat16, the logits without the biases. log_sum_E: float32, the logarithm of the softmax's denominator.
+    products_ET: float32, the logits without the biases. log_sum_E: float32, the logarithm of the softmax's denominator.
     Order of addition: within parts of 64 examples, then over these.
     """
     num_examples, num_units = products_ET.shape
@@ -34,7 +34,7 @@ def softmax_tile(products_ET: Tensor, bias_T: Tensor | None, log_sum_E: Tensor, 
     column_sums_RT = torch.empty(grid[1], num_units, device=products_ET.device)
     if delta_ET.numel():
         _kernel[grid](
-            products_ET,  # [E, T] float32 or bfloat16
+            products_ET,  # [E, T] float32
             bias_T,  # [T] float32, or None
             log_sum_E,  # [E] float32
             coupling_E,  # [E] float32

@@ -30,7 +30,7 @@ def target_logits(starts: Tensor, examples_Z: Tensor, products_ET: Tensor, bias_
     _kernel[(num_units,)](
         starts,  # [T + 1] int64
         examples_Z,  # [Z] int64
-        products_ET,  # [E, T] float32 or bfloat16
+        products_ET,  # [E, T] float32
         bias_T,  # [T] float32, or None
         logits_Z,  # [Z] float32, out
         num_units,

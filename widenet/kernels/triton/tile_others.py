@@ -62,7 +62,7 @@ def _kernel(
 def tile_others(products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, formula: UnitFormula) -> tuple[Tensor, Tensor, Tensor]:
     """Loss float64 [], weighted slopes by the logits [E, T], of the products' type, and the slopes' sums over examples, float32 [T].
 
-    products_ET: float32 or bfloat16, the logits without the biases. weight_E: float32, what a unit counts.
+    products_ET: float32, the logits without the biases. weight_E: float32, what a unit counts.
     Order of addition: within parts of 64 examples, then over these.
     """
     num_examples, num_units = products_ET.shape
@@ -72,7 +72,7 @@ def tile_others(products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, fo
     losses = torch.empty(grid[0] * grid[1], dtype=torch.float64, device=products_ET.device)
     if losses.numel():
         _kernel[grid](
-            products_ET,  # [E, T] float32 or bfloat16
+            products_ET,  # [E, T] float32
             bias_T,  # [T] float32, or None
             weight_E,  # [E] float32
             delta_ET,  # [E, T] of the products' type, out

@@ -79,7 +79,7 @@ def tile_targets(
             starts,  # [T + 1] int64
             examples_Z,  # [Z] int64
             values_Z,  # [Z] float32, or None: ones
-            products_ET,  # [E, T] float32 or bfloat16
+            products_ET,  # [E, T] float32
             bias_T,  # [T] float32, or None
             target_weight_E,  # [E] float32
             other_weight_E,  # [E] float32

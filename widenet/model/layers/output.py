@@ -10,7 +10,7 @@ from widenet.kernels import RowGradient, Touched, gather_sum
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
-from widenet.model.operands import add_product, rounded
+from widenet.model.operands import add_product, matrix_product, rounded
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch
@@ -107,14 +107,14 @@ class Tile:
         self.operand = rounded(self.vector_TH) if self.half else self.vector_TH
 
     def products(self, direct_EH: Tensor) -> Tensor:
-        """The logits without the biases [E, T], of the operands' type."""
-        return direct_EH @ self.operand.T
+        """The logits without the biases, float32 [E, T]."""
+        return matrix_product(direct_EH, self.operand.T)
 
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
         if self.bias_T is not None and not self.half:
             return torch.addmm(self.bias_T, direct_EH, self.operand.T)
-        logits_ET = self.products(direct_EH).float()
+        logits_ET = self.products(direct_EH)
         return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
@@ -123,7 +123,7 @@ class Tile:
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor | RowGradient:
         """float32 [T, H], the gradient to the units' own weights, through the division by their length under "cosine"."""
-        gradient_TH = (delta_ET.T @ direct_EH).float()
+        gradient_TH = matrix_product(delta_ET.T, direct_EH)
         if self.length_T1 is not None:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
             gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
