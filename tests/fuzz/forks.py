@@ -1,6 +1,7 @@
 """Command lines run one after the other, each in a process forked from one that has loaded every module and run nothing."""
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -64,7 +65,19 @@ class Forks:
 
 def serve() -> None:
     """Read command lines from standard input, fork for each, and print how it ended."""
+    _load()
+    for line in sys.stdin:
+        words, folder = json.loads(line)
+        print(json.dumps(asdict(_forked(words, Path(folder)))), flush=True)
+
+
+def _load() -> None:
+    """Load what commands load, and build what they build at every start, so that a fork begins with its work."""
+    import typer.main
+    from numba.core.registry import cpu_target
+
     import widenet
+    from widenet.cli.app import app
 
     for module in pkgutil.walk_packages(widenet.__path__, "widenet."):
         if "triton" not in module.name and module.name != "widenet.__main__":
@@ -72,9 +85,10 @@ def serve() -> None:
     for name in ("duckdb", "fastparquet", "h5py", "netCDF4", "onnx", "pandas", "polars", "pyarrow.dataset", "scipy.sparse"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    for line in sys.stdin:
-        words, folder = json.loads(line)
-        print(json.dumps(asdict(_forked(words, Path(folder)))), flush=True)
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    sys.modules["widenet.cli.app"].app = typer.main.get_command(app)  # type: ignore[attr-defined]
+    gc.freeze()
 
 
 def _forked(words: list[str], folder: Path) -> Ended:
