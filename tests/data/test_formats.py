@@ -31,7 +31,12 @@ def refusal(path, tmp_path, **options):
         (HEAD + "a,x,1\n" * 3 + "a,y,five\n", {}, 'r.csv: line 5: column "rating" must be a number; got "five". Fix or remove the row.'),
         (HEAD + "a,x,1\na,y,\n", {}, 'r.csv: line 3: column "rating" must be a number. Fix or remove the row.'),
         (HEAD + "a,x,nan\n", {}, 'r.csv: line 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
-        (HEAD + "a,x,1e39\n", {}, 'r.csv: line 2: column "rating" must be a number; got "1e39". Fix or remove the row.'),
+        (
+            HEAD + "a,x,1e39\n",
+            {},
+            'r.csv: line 2: column "rating" must lie between -3.4e38 and 3.4e38, as a float32 does; got "1e39". '
+            "Scale the column down, or take its logarithm.",
+        ),
         (HEAD + "a,x,1\n,y,2\n", {}, 'r.csv: line 3: column "user" must not be empty. Fix or remove the row.'),
         (HEAD + 'a,x,1\nb,"",2\n', {}, 'r.csv: line 3: column "item" must not be empty. Fix or remove the row.'),
         (HEAD + 'a,"x\ny",1\nb,y\n', {}, "r.csv: line 4: must have 3 columns; got 2. Quote text that holds the delimiter."),

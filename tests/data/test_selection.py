@@ -72,6 +72,18 @@ def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch
     assert facts["train_outside_since_and_until"] == 400 - len(inside)
     assert facts["users_below_min_user_items"] == num_users - len(left) > 0
     assert facts["items_below_min_item_users"] == num_items - len({item for row in left.values() for item in row}) > 0
+    num_left = sum(len(row) for row in left.values())
+    assert facts["train_interactions_below_minimums"] == sum(len(row) for row in last_of(inside).values()) - num_left > 0
+
+
+@pytest.mark.parametrize("further", [{}, {"heldout_last": 1, "time": "time"}, {"sequence": True, "time": "time"}])
+def test_the_interactions_users_and_items_that_minimums_drop_are_told(tmp_path, source, further):
+    rows = "a,x,5,1\na,y,5,2\nb,x,5,3\nb,y,5,4\nb,z,5,5\nc,w,1,6\nc,x,1,7\nd,x,5,8\n"
+    path = source("a.csv", f"user,item,rating,time\n{rows}")
+    facts = ingest(path, tmp_path / "ds", min_value=2, min_user_items=2, min_item_users=2, **further).manifest.source
+    assert (facts["train_below_min_value"], facts["users_below_min_value"], facts["items_below_min_value"]) == (2, 1, 1)
+    assert facts["train_interactions_below_minimums"] == 2  # b's z and d's x
+    assert (facts["users_below_min_user_items"], facts["items_below_min_item_users"]) == (1, 1)
 
 
 @pytest.mark.parametrize("rows_per_bucket", [7, 2**19])

@@ -87,6 +87,9 @@ class Asked:
     decimal: Annotated[str | None, Option(help="What stands before decimals in CSV: a comma, or a point, which is meant if not given.")] = (
         None
     )
+    time_format: Annotated[
+        str | None, Option(metavar="FORMAT", help="How --time is written, as in '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none.")
+    ] = None
     skip_bad_lines: Annotated[int, Option(metavar="N", help="Leave out up to N lines that break a rule.")] = 0
     field: Annotated[str, Option(help="Name of the dataset's field.")] = "items"
     name: Annotated[str | None, Option(help="Name of the dataset; that of the first source if not given.")] = None
@@ -141,6 +144,7 @@ class Asked:
             header=self.header,
             columns=_names(self.columns),
             decimal=self.decimal,
+            time_format=self.time_format,
             skip_bad_lines=self.skip_bad_lines,
             field=self.field,
             name=self.name,

@@ -179,11 +179,13 @@ class Merge:
     num_taken: int = 0
     latest: float = -math.inf
     """The largest time of all rows that were read."""
+    below: Rows | None = None
+    """The rows whose value is too small."""
 
     @classmethod
-    def of(cls, rows: Rows, **counts: float) -> "Merge":
+    def of(cls, rows: Rows, below: Rows | None = None, **counts: float) -> "Merge":
         """That of the rows that stay."""
-        return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, **counts)  # type: ignore[arg-type]
+        return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, below=below, **counts)  # type: ignore[arg-type]
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
@@ -200,13 +202,17 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
         if rows.time is not None and selection.has_window:
             inside = rows.of((rows.time >= selection.since) & (rows.time < selection.until))
         pairs = inside.in_sequence() if selection.sequence else inside.merged(selection.duplicates)
-        kept = pairs if least is None or pairs.value is None else pairs.of(pairs.value >= least)
+        kept, small = pairs, None
+        if least is not None and pairs.value is not None:
+            kept, small = pairs.of(pairs.value >= least), pairs.of(pairs.value < least)
         new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
         buckets.replace(number, Rows(new.key, None if selection.sequence else new.value, new.time if divides else None))
         outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
         below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
         latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
-        found[part] = Merge.of(new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice, latest=latest)
+        found[part] = Merge.of(
+            new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice, latest=latest, below=small
+        )
         taken = taken if selection.sequence else new.key
     return found
 

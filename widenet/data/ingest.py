@@ -61,7 +61,7 @@ def ingest(sources: Any, out: Path | str, options: Options) -> "Dataset":
 
     docs/data.md says what each option means, docs/architecture.md the order and form.
     sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
-        a tuple of arrays (users, items, and perhaps values, times), or a list of such.
+        a dictionary of columns, a list of tuples (user, item, and perhaps value, time), a tuple of such arrays, or a list of sources.
     users, titles: one such source, of the users' own columns, and of names for items. on_progress: is told each phase.
     on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that is not known yet.
     Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
@@ -142,6 +142,8 @@ def _listed(given: Any) -> list[Any]:
     """The sources one by one."""
     several = isinstance(given, Iterable) and not isinstance(given, str | Path) and not is_table(given)
     listed = list(given) if several else [given]
+    if is_table(listed):
+        return [listed]
     if not listed:
         raise OptionError("SOURCE must be at least one file; got none.")
     return listed

@@ -50,6 +50,8 @@ class Merging:
         self._users_stay = np.full(self._num_users, not self._selection.drops)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
+        self._num_left = 0
+        valued_users, valued_items = np.zeros(self._num_users, dtype=bool), np.zeros(self._num_items, dtype=bool)
         counts = {part: np.zeros(4, dtype=np.int64) for part in self._sources}
         try:
             for found in in_order(work, range(self._num_buckets), self._threads):
@@ -58,6 +60,10 @@ class Merging:
                     self._items_stay[merged.items] = True
                     if part == "train":
                         np.add.at(self._num_train, merged.items, 1)
+                    if part == "train" or part in self._selection.divided:
+                        self._num_left += len(merged.items)
+                    if merged.below is not None:
+                        valued_users[merged.below.user], valued_items[merged.below.item] = True, True
                     self._check_dates(part, merged.latest)
                     if part in counts:
                         counts[part] += (merged.num_outside, merged.num_repeated, merged.num_below, merged.num_taken)
@@ -66,6 +72,7 @@ class Merging:
             names = self._sources["train"].names
             rule = "a user must have an item once with --duplicates error"
             raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule.") from None
+        self._num_emptied = int((valued_users & ~self._users_stay).sum()), int((valued_items & ~self._items_stay).sum())
         return counts
 
     def _check_dates(self, part: Part, latest: float) -> None:
@@ -84,6 +91,7 @@ class Merging:
             facts["items_not_in_vocabulary"] = int(unknown.sum())
             facts["train_interactions_not_in_vocabulary"] = int(self._num_train[unknown].sum())
             had_items = had_items & ~unknown
+        num_before = int(self._num_train[had_items].sum())
         users, items = large_enough(self._buckets["train"], self._num_buckets, np.ones_like(had_users), had_items, self._selection)
         for part in self._selection.divided:
             shutil.rmtree(self._folder / part, ignore_errors=True)
@@ -92,6 +100,7 @@ class Merging:
         if self._selection.has_minimums:
             facts["users_below_min_user_items"] = int((had_users & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
+            facts["train_interactions_below_minimums"] = num_before - self._num_left
 
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         shutil.rmtree(self._folder / part, ignore_errors=True)
@@ -109,12 +118,16 @@ class Merging:
                 facts[f"{part}_outside_since_and_until"] = int(num_outside)
             facts[f"{part}_duplicates_merged"] = int(num_repeated)
             facts[f"{part}_below_min_value"] = int(num_below)
+            if part == "train":
+                self._all_are_below = self._tables.num_rows(part) == num_outside + num_repeated + num_below
+        if self._selection.min_value is not None:
+            facts["users_below_min_value"], facts["items_below_min_value"] = self._num_emptied
         facts["heldout_already_in_train"] = int(counts["heldout"][3])
 
     def _nothing_left(self) -> DataError:
         facts, selection = self._tables.facts, self._selection
         below = facts["train_below_min_value"]
-        if below:
+        if below and self._all_are_below:
             why = f"all {below:,} are below --min-value {selection.min_value:g}. Lower it."
         elif facts.get("train_interactions_not_in_vocabulary"):
             why = "--vocabulary has none of their items. Name another directory, or add --grow."

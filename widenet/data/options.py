@@ -73,6 +73,7 @@ class Options:
     header: bool | None = None
     columns: Sequence[str] | None = None
     decimal: str | None = None
+    time_format: str | None = None
     skip_bad_lines: int = 0
     field: str = "items"
     name: str | None = None
@@ -106,7 +107,7 @@ class Options:
     @cached_property
     def roles(self) -> Roles:
         """The columns of the interactions."""
-        return Roles(self.user, self.item, self.value, self.time, self.min_value is not None and not self._counts_rows)
+        return Roles(self.user, self.item, self.value, self.time, self.min_value is not None and not self._counts_rows, self.time_format)
 
     @cached_property
     def reading(self) -> Reading:
@@ -169,7 +170,7 @@ def check(options: Options) -> None:
     if options.skip_bad_lines < 0:
         raise OptionError(f"--skip-bad-lines must be at least 0; got {options.skip_bad_lines}.")
     options.known.check(options.field)
-    _ = options.reading, options.naming, options.limits  # each checks what it is made of
+    _ = options.roles, options.reading, options.naming, options.limits  # each checks what it is made of
     taken = {options.field: "the interactions (--field)"}
     for option, names in (("--sparse", options.side.sparse), ("--dense", options.side.dense)):
         for name in names:

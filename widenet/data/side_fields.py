@@ -123,9 +123,9 @@ class SideTables:
     def _read(self, source: Source, key: str) -> None:
         """The table `known_users`: the rows of those who are examples."""
         wanted = [column for column in source.columns if column in (*self._numbers, *self._asked.sparse.values())]
-        columns = ", ".join(f"nullif(CAST(given.{sql.name(column)} AS VARCHAR), '') AS {_known(column)}" for column in wanted)
+        columns = ", ".join(f"{source.text(column, 'given.')} AS {_known(column)}" for column in wanted)
         try:
-            matched = f"example_rows.name = CAST(given.{sql.name(key)} AS VARCHAR)"
+            matched = f"example_rows.name = {source.text(key, 'given.')}"
             self._connection.execute(
                 f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "
                 f"FROM {source.scan(self._connection)} AS given JOIN example_rows ON {matched}"

@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 
-from widenet.data.formats import memory, sql, table
-from widenet.data.formats.columns import Columns, chosen, listed
+from widenet.data.formats import memory, table
+from widenet.data.formats.columns import Columns, check_time_format, chosen, listed
 from widenet.data.formats.csv import Csv
 from widenet.data.formats.guesses import LISTS
 from widenet.data.formats.sessions import Sessions
@@ -24,9 +24,9 @@ _NOTHING = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE f
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of all sources that were named; None is guessed or absent.
+    """The columns of all sources that were named; None is guessed or absent. Raises OptionError for a format of times that is none.
 
-    needs_value: whether a value is read although its column was not named.
+    needs_value: whether a value is read although its column was not named. time_format: how times are written.
     """
 
     user: str | None = None
@@ -34,6 +34,13 @@ class Roles:
     value: str | None = None
     time: str | None = None
     needs_value: bool = False
+    time_format: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.time_format is not None:
+            if self.time is None:
+                raise OptionError("--time-format needs --time. Name the time's column.")
+            check_time_format(self.time_format)
 
     @property
     def numbers(self) -> list[str]:
@@ -57,7 +64,7 @@ class Roles:
             if first != role:
                 raise DataError(f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with --{role}.')
         self._check_guesses(source, found)
-        return Columns(**found, decimal=source.decimal)
+        return Columns(**found, decimal=source.decimal, time_format=self.time_format, floats=source.floats)
 
     def _check_guesses(self, source: Source, found: Mapping[str, str]) -> None:
         """Raise DataError where a column that was guessed to be the user or the item looks like a time or like lists."""
@@ -97,7 +104,7 @@ class Sources:
         """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty."""
         queries = []
         for source, columns in self._read:
-            user, category = (f"nullif(CAST({sql.name(each)} AS VARCHAR), '')" for each in (columns.user, column))
+            user, category = source.text(columns.user), source.text(column)
             queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")
         return " UNION ALL ".join(queries)
 
@@ -203,7 +210,7 @@ def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
     if memory.is_table(given):
         return [(given, "the table")]
     if not isinstance(given, str | Path):
-        kinds = "a path, a pandas, Polars or Arrow table, a SciPy matrix, or arrays of users and items"
+        kinds = "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, tuples, or arrays of users and items"
         raise OptionError(f"{option} must be {kinds}; got {type(given).__name__}.")
     if str(given) == STANDARD_INPUT:
         return [(_spooled(folder), "standard input")]

@@ -6,7 +6,6 @@ from typing import Any
 
 import duckdb
 
-from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, chosen
 from widenet.data.formats.source import Reading, Source
 from widenet.data.sources import mistake, opened_one
@@ -53,7 +52,7 @@ class OpenedTitles:
     def read(self, tables: Tables) -> None:
         """Fill the table `titles`; raises DataError when no id of the source is a feature."""
         source, key, text = self.source, self.key, self.text
-        columns = f"CAST({sql.name(key)} AS VARCHAR), min(nullif(CAST({sql.name(text)} AS VARCHAR), ''))"
+        columns = f"{source.text(key)}, min({source.text(text)})"
         try:
             tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")
         except duckdb.Error as error:

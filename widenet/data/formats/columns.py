@@ -6,18 +6,29 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+
+import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.text import NO_NUL
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError
 
-_ITEM_NAMES = ("item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin", "isbn", "iid")
-_USER_NAMES = ("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid")
+_ITEM_NAMES = (
+    *("item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin", "isbn", "iid"),
+    *("sku", "parentasin", "stockcode", "articleid", "ean", "upc", "gtin", "videoid", "contentid", "newsid", "businessid", "placeid"),
+    *("venueid", "locationid", "poiid", "gameid", "appid", "recipeid", "animeid", "courseid", "hotelid", "listingid"),
+)
+_USER_NAMES = (
+    *("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid"),
+    *("visitorid", "visitor", "clientid", "client", "memberid", "accountid", "subscriberid", "buyerid", "profileid", "playerid"),
+    *("householdid", "fullvisitorid", "userpseudoid"),
+)
 OBVIOUS = {
     "user": _USER_NAMES,
     "users-id": (*_USER_NAMES, "id"),
     "item": _ITEM_NAMES,
-    "value": ("value", "rating", "score", "stars"),
+    "value": ("value", "rating", "score", "stars", "overall"),
     "title-id": ("id", *_ITEM_NAMES),
     "title": ("title", "name"),
 }
@@ -25,6 +36,24 @@ OBVIOUS = {
 
 
 _DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
+_THOUSANDS = {sign: re.compile(rf"[+-]?[0-9]{{1,3}}({sign}[0-9]{{3}})+({other}[0-9]*)?") for sign, other in ((",", r"\."), (r"\.", ","))}
+_DAYS = (
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d.%m.%Y",
+    "%d-%m-%Y",
+    "%m-%d-%Y",
+    "%Y %m %d",
+    "%b %d, %Y",
+    "%d %b %Y",
+    "%d-%b-%Y",
+    "%B %d, %Y",
+    "%d %B %Y",
+)
+_HOURS = ("", " %H:%M:%S", " %H:%M", " %I:%M %p", " %I:%M:%S %p", ", %H:%M:%S", ", %H:%M", ", %I:%M:%S %p", ", %I:%M %p")
+_ISO = re.compile(r"[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z?")
+"""Some of the times that DuckDB reads, known without asking it."""
+_WHOLE = ("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT", "%Y%m%dT%H%M%S")
 
 RULES = {
     "user": "must not be empty",
@@ -37,24 +66,30 @@ RULES = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of each role; None where the source has none, or it is not wanted. decimal: what stands before decimals."""
+    """The column of each role; None where the source has none, or it is not wanted.
+
+    decimal: what stands before decimals. time_format: how times are written, as DuckDB's strptime takes it; None: numbers and ISO.
+    floats: columns of floating-point numbers, of which ids are written without ".0".
+    """
 
     user: str
     item: str
     value: str | None = None
     time: str | None = None
     decimal: str = "."
+    time_format: str | None = None
+    floats: frozenset[str] = frozenset()
 
     def expressions(self) -> dict[str, tuple[str, str]]:
         """For each role that has a column: the column, and the SQL of what is read from it, NULL where it breaks the rule."""
         read = {
-            role: (column, f"nullif(CAST({sql.name(column)} AS VARCHAR), '')")
+            role: (column, f"nullif({sql.text(sql.name(column), column in self.floats)}, '')")
             for role, column in (("user", self.user), ("item", self.item))
         }
         if self.value:
             read["value"] = (self.value, sql.number(sql.name(self.value), self.decimal))
         if self.time:
-            read["time"] = (self.time, sql.seconds(sql.name(self.time), self.decimal))
+            read["time"] = (self.time, sql.seconds(sql.name(self.time), self.decimal, self.time_format))
         return read
 
     def interactions(self, table: str) -> str:
@@ -95,20 +130,66 @@ def chosen(place: str, found: Sequence[str], role: str, named: str | None, other
     raise DataError(f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}{remedy}.")
 
 
-def broken(column: str, role: str, text: str | None, decimal: str = ".") -> str:
+def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
     """The end of a sentence about a cell that breaks the rule of its role."""
     got = f'; got "{text}"' if text else ""
-    remedy = remedy_for(text, "--decimal", decimal) if role == "value" else None
-    return f'column "{column}" {RULES[role]}{got}. {remedy or "Fix or remove the row."}'
+    rule, remedy = RULES[role], None
+    if role == "value":
+        remedy = remedy_for(text, "--decimal", columns.decimal)
+        if text and (number := _number(text, columns.decimal)) is not None and abs(number) > sql.LARGEST_FLOAT32:
+            rule, remedy = "must lie between -3.4e38 and 3.4e38, as a float32 does", "Scale the column down, or take its logarithm."
+    if role == "time":
+        if columns.time_format is not None:
+            rule, remedy = f"must be a time as --time-format {columns.time_format!r} has it", "Correct the format, or fix the row."
+        elif text:
+            remedy = _time_remedy(text)
+    return f'column "{column}" {rule}{got}. {remedy or "Fix or remove the row."}'
 
 
 def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
-    """What to do about a number with the other decimal sign; None about any other text. option: that says which it is, for CSV."""
-    if decimal == "." and _DECIMAL_COMMA.fullmatch(text or ""):
-        return f"Write {str(text).replace(',', '.')}, or say {option} , for CSV with decimal commas."
-    if decimal == "," and "." in (text or "") and is_number(text or ""):
-        return f"Write {str(text).replace('.', ',')}, or leave {option} out."
+    """What to do about a number that is written in another way; None about any other text. option: that of decimal commas, for CSV."""
+    text = text or ""
+    if decimal == "." and _THOUSANDS[","].fullmatch(text):
+        plain_number = text.replace(",", "")
+        if text.count(",") > 1 or "." in text:
+            return f"Write {plain_number}, without commas between thousands."
+        return f"Write {plain_number} if the comma parts thousands, or say {option} , if it stands before decimals."
+    if decimal == "." and _THOUSANDS[r"\."].fullmatch(text):
+        return f"Write {text.replace('.', '').replace(',', '.')}, without points between thousands."
+    if decimal == "," and _THOUSANDS[r"\."].fullmatch(text) and (text.count(".") > 1 or "," in text):
+        return f"Write {text.replace('.', '')}, without points between thousands."
+    if decimal == "." and _DECIMAL_COMMA.fullmatch(text):
+        return f"Write {text.replace(',', '.')}, or say {option} , for CSV with decimal commas."
+    if decimal == "," and "." in text and is_number(text):
+        return f"Write {text.replace('.', ',')}, or leave {option} out."
     return None
+
+
+def _time_remedy(text: str) -> str | None:
+    """The formats that a time may be written in; None where none of the usual ones fits."""
+    formats = [day + hour for day in _DAYS for hour in _HOURS] + list(_WHOLE)
+    fitting = [f"'{each}'" for each in formats if _fits(text.strip(), each)]
+    return f"Say --time-format {' or '.join(fitting[:2])}." if fitting else None
+
+
+def _fits(text: str, time_format: str) -> bool:
+    try:
+        datetime.strptime(text, time_format)
+    except ValueError:
+        return False
+    return True
+
+
+def check_time_format(time_format: str) -> None:
+    """Raise OptionError for a format that DuckDB does not take."""
+    try:
+        with duckdb.connect() as database:
+            database.execute(f"SELECT epoch(try_strptime('', {sql.literal(time_format)}))")
+    except duckdb.Error:
+        rule = "must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'"
+        raise OptionError(f"--time-format {rule}; got {time_format!r}.") from None
+    if "%" not in time_format:
+        raise OptionError(f"--time-format must hold specifiers such as %d, %m and %Y; got {time_format!r}.")
 
 
 def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
@@ -117,11 +198,11 @@ def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
         "user": bool,
         "item": bool,
         "value": lambda text: is_number(text, columns.decimal),
-        "time": lambda text: _is_time(text, columns.decimal),
+        "time": lambda text: _is_time(text, columns.decimal, columns.time_format),
     }
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
-            return broken(name, role, cells[name], columns.decimal)
+            return broken(name, role, cells[name], columns)
         if "\0" in cells[name]:
             return f'column "{name}" {NO_NUL}'
     return None
@@ -133,13 +214,18 @@ def is_number(text: str, decimal: str = ".") -> bool:
     return number is not None and abs(number) <= sql.LARGEST_FLOAT32
 
 
-def _is_time(text: str, decimal: str) -> bool:
-    if _number(text, decimal) is not None:
+def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
+    if time_format is None and (_number(text, decimal) is not None or _ISO.fullmatch(text)):
         return True
-    try:
-        return bool(datetime.fromisoformat(text.strip()))
-    except ValueError:
-        return False
+    read = sql.seconds("cell", decimal, time_format)
+    found = _database().execute(f"SELECT {read} FROM (SELECT CAST(? AS VARCHAR) AS cell)", [text]).fetchone()
+    return found is not None and found[0] is not None
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Where single cells are read."""
+    return duckdb.connect()
 
 
 def _number(text: str, decimal: str) -> float | None:

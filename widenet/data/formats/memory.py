@@ -1,7 +1,9 @@
-"""Tables in memory, without copying what Arrow can share: pandas, Polars, Arrow, SciPy's sparse matrices, NumPy's arrays."""
+"""Tables in memory, without copying what Arrow can share: pandas, Polars, Arrow, SciPy's matrices, NumPy's arrays, Python's own."""
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -10,34 +12,86 @@ import pyarrow as pa
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, broken
+from widenet.data.formats.guesses import time_like
 from widenet.data.formats.source import Source
 from widenet.errors import DataError
 
 _ARRAY_COLUMNS = ("user", "item", "value", "time")
+_FIRST_ROWS = 100
 
 
 def is_table(given: object) -> bool:
-    """Whether something is a source in memory: it has an Arrow stream or is a sparse matrix, or it is an array or a tuple of arrays."""
-    if isinstance(given, tuple):
-        return len(given) > 1 and all(isinstance(each, np.ndarray) for each in given)
-    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "tocsr") or isinstance(given, np.ndarray)
+    """Whether something is a source in memory.
+
+    It has an Arrow stream, or is a sparse matrix, an array, a tuple of arrays, a dictionary of columns, or a list of tuples or of rows
+    as dictionaries.
+    """
+    if isinstance(given, tuple) and given and all(isinstance(each, np.ndarray) for each in given):
+        return len(given) > 1
+    if isinstance(given, list | tuple):
+        return bool(given) and (all(map(_is_row, given)) or all(map(_is_record, given)))
+    return isinstance(given, Mapping) or hasattr(given, "__arrow_c_stream__") or hasattr(given, "tocsr") or isinstance(given, np.ndarray)
 
 
 def opened(given: Any, name: str) -> "TableInMemory":
     """The source in a table, a matrix or arrays; raises DataError for what is none.
 
-    A matrix has the columns user, item and value: row and column number, and what is stored there. Arrays are user, item, value and time.
+    A matrix has the columns user, item and value: row and column number, and what is stored there. Arrays and the entries of tuples are
+    user, item, value and time.
     """
     if hasattr(given, "tocsr"):
         csr = given.tocsr()
         return of_matrix(name, csr.indptr, csr.indices, csr.data)
+    if isinstance(given, list | tuple) and _is_row(given[0]):
+        given = _of_tuples(given, name)
+    elif isinstance(given, list | tuple) and _is_record(given[0]):
+        given = {key: [row.get(key) for row in given] for key in dict.fromkeys(key for row in given for key in row)}
     if isinstance(given, np.ndarray | tuple):
         given = _of_arrays(list(given.T) if isinstance(given, np.ndarray) else list(given), name)
     try:
-        table = pa.table(given)
+        table = _of_columns(given) if isinstance(given, Mapping) else pa.table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"{name}: every column must be of one type that Arrow has; {error}. Convert the column.") from error
-    return TableInMemory(name, "a table", list(table.schema.names), table=table)
+    columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
+    floats = frozenset(column.name for column in table.schema if pa.types.is_floating(column.type))
+    return TableInMemory(name, "a table", columns, floats=floats, table=table)
+
+
+def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    """The table of a dictionary of columns; raises TypeError for a text in place of a column."""
+    for name, entries in columns.items():
+        if isinstance(entries, str | bytes) or not hasattr(entries, "__len__"):
+            raise TypeError(f"column {name!r} is {type(entries).__name__}, and must be a list or an array")
+    return pa.table({str(name): pa.array(entries, from_pandas=True) for name, entries in columns.items()})
+
+
+def _is_record(given: object) -> bool:
+    """Whether something is a row as a dictionary."""
+    return isinstance(given, Mapping) and bool(given) and all(map(_is_single, given.values()))
+
+
+def _is_row(given: object) -> bool:
+    """Whether something is a user, an item, and perhaps a value and a time."""
+    return isinstance(given, tuple) and 2 <= len(given) <= len(_ARRAY_COLUMNS) and all(map(_is_single, given))
+
+
+def _is_single(given: object) -> bool:
+    """Whether something is a text or a number rather than several."""
+    return isinstance(given, str) or not (hasattr(given, "__len__") or isinstance(given, Path))
+
+
+def _of_tuples(rows: Sequence[tuple[Any, ...]], name: str) -> dict[str, list[Any]]:
+    """The columns of a list of tuples; raises DataError for tuples of several lengths, and where items look like times."""
+    lengths = sorted({len(row) for row in rows})
+    if len(lengths) > 1:
+        raise DataError(
+            f"{name}: tuples must be of one length; got {lengths[0]} and {lengths[1]}. Give each (user, item), or also a value."
+        )
+    columns = dict(zip(_ARRAY_COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
+    if kind := time_like([str(item) for item in columns["item"][:_FIRST_ROWS]]):
+        rule = f"a tuple must be (user, item, value, time); the second entries look like {kind}"
+        raise DataError(f"{name}: {rule}. Order them so, or give a dictionary of columns.")
+    return columns
 
 
 def _of_arrays(arrays: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
@@ -82,7 +136,7 @@ class InArrow(Source):
                 cell = f"SELECT row_number() OVER () AS number, CAST({sql.name(column)} AS VARCHAR), {expression} AS read"
                 rows = f"SELECT * FROM ({cell} FROM {self.scan(database)}) WHERE read IS NULL ORDER BY number LIMIT 1"
                 for number, text, _ in database.execute(rows).fetchall():
-                    mistakes.append((number, f"{self.name}: row {number}: {broken(column, role, text)}"))
+                    mistakes.append((number, f"{self.name}: row {number}: {broken(column, role, text, columns)}"))
         return min(mistakes)[1] if mistakes else None
 
 

@@ -23,7 +23,8 @@ def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG00
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{name}: must be a Parquet file; {reason_of(error)}. Check the file, or name another --format.") from error
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
-    return Parquet(name, "Parquet", columns, path=path)
+    floats = frozenset(column.name for column in schema if pa.types.is_floating(column.type))
+    return Parquet(name, "Parquet", columns, floats=floats, path=path)
 
 
 @dataclass
@@ -45,5 +46,5 @@ class Parquet(Source):
                 cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"
                 row = database.execute(f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1").fetchone()
                 if row:
-                    mistakes.append((row[0], f"{self.name}: row {row[0] + 1}: {broken(column, role, row[1])}"))
+                    mistakes.append((row[0], f"{self.name}: row {row[0] + 1}: {broken(column, role, row[1], columns)}"))
         return min(mistakes)[1] if mistakes else None

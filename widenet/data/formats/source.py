@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 import duckdb
 
+from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
 from widenet.data.formats.text import TextFile
 from widenet.errors import OptionError
@@ -36,6 +37,13 @@ class Source(ABC):
 
     decimal: str = "."
     """What stands before the decimals of its numbers."""
+
+    floats: frozenset[str] = frozenset()
+    """Columns of floating-point numbers."""
+
+    def text(self, column: str, table: str = "") -> str:
+        """The SQL of a column as ids and categories are kept: as text, NULL where it is empty. table: the SQL name of a table before it."""
+        return f"nullif({sql.text(table + sql.name(column), column in self.floats)}, '')"
 
     @abstractmethod
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:

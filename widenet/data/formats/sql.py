@@ -8,6 +8,10 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
 
+_OFFSET = ":[0-9]{2}.*[+-][0-9]{2}(:?[0-9]{2}){0,2}$"
+_ZONE = "[A-Za-z]{2}[A-Za-z_/]*$"
+"""How a timestamp ends that has an offset, or the name of a zone, of which only UTC and GMT are taken."""
+
 _NO_DELIMITER = "\x01"
 
 
@@ -50,11 +54,27 @@ def number(expression: str, decimal: str = ".") -> str:
     return f"CASE WHEN isfinite({read}) AND abs({read}) <= {LARGEST_FLOAT32} THEN {read} END"
 
 
-def seconds(expression: str, decimal: str = ".") -> str:
-    """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL."""
+def seconds(expression: str, decimal: str = ".", time_format: str | None = None) -> str:
+    """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL.
+
+    A timestamp without a zone is UTC. DuckDB leaves an offset out that it casts to TIMESTAMP, so that those with one are cast otherwise.
+    """
     text = f"CAST({expression} AS VARCHAR)"
-    found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), epoch(try_cast({text} AS TIMESTAMP)))"
+    if time_format is not None:
+        return f"epoch(try_strptime({text}, {literal(time_format)}))"
+    zoned = f"WHEN regexp_matches({text}, '{_OFFSET}') THEN epoch(try_cast({text} AS TIMESTAMPTZ))"
+    plain = f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN epoch(try_cast({text} AS TIMESTAMP))"
+    found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), CASE {zoned} {plain} END)"
     return f"CASE WHEN isfinite({found}) THEN {found} END"
+
+
+def text(expression: str, is_float: bool = False) -> str:
+    """The expression as text, as ids are kept. is_float: of a floating-point number, without ".0"; NULL where it is not finite."""
+    cast = f"CAST({expression} AS VARCHAR)"
+    if not is_float:
+        return cast
+    whole = f"CASE WHEN {expression} = trunc({expression}) THEN CAST(try_cast({expression} AS HUGEINT) AS VARCHAR) END"
+    return f"CASE WHEN isfinite({expression}) THEN coalesce({whole}, {cast}) END"
 
 
 def _with_point(text: str, decimal: str) -> str:

@@ -1,0 +1,85 @@
+"""Columns by name, and times in every way that they are written."""
+
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from widenet.data.formats import sql
+from widenet.data.ingest import ingest
+from widenet.errors import DataError, OptionError
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC).timestamp()
+TIMES = {
+    "2024-05-01T12:00:00": None,
+    "2024-05-01T12:00:00Z": None,
+    "2024-05-01 12:00:00 UTC": None,
+    "2024-05-01T14:00:00+02:00": None,
+    "2024-05-01 14:00:00+0200": None,
+    "2024-05-01 07:00:00-05": None,
+    "2024-05-01T17:30+05:30": None,
+    "2024/05/01 12:00:00": None,
+    "1714564800": None,
+    "01/05/2024 12:00": "%d/%m/%Y %H:%M",
+    "5/1/2024 12:00 PM": "%m/%d/%Y %I:%M %p",
+    "May 1, 2024 12h": "%b %d, %Y %Hh",
+    "01.05.2024 14:00 +0200": "%d.%m.%Y %H:%M %z",
+}
+
+
+@pytest.mark.parametrize("cell", TIMES)
+def test_a_time_is_seconds_of_utc(cell):
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'Asia/Tokyo'")
+        read = sql.seconds("cell", ".", TIMES[cell])
+        assert database.execute(f"SELECT {read} FROM (SELECT ? AS cell)", [cell]).fetchone() == (NOON,)
+        for stamp in (f"TIMESTAMPTZ '{cell}'", "TIMESTAMP '2024-05-01 12:00:00'"):
+            if TIMES[cell] is None and "+" in cell:
+                assert database.execute(f"SELECT {read} FROM (SELECT {stamp} AS cell)").fetchone() == (NOON,)
+
+
+def test_the_last_of_times_with_offsets_counts(tmp_path, source):
+    rows = "u,a,1,2024-05-01T12:00:00+02:00\nu,a,2,2024-05-01T11:00:00Z\n"
+    dataset = ingest(source("a.csv", f"user,item,rating,at\n{rows}"), tmp_path / "ds", value="rating", time="at")
+    assert dataset.sparse("items", slice(None)).values.tolist() == [2.0]
+
+
+def test_a_format_of_times_is_used_for_order(tmp_path, source):
+    path = source("a.csv", "user,item,rating,at\nu,a,1,02/01/2024\nu,a,2,01/02/2024\n")
+    for time_format, value in (("%d/%m/%Y", 2.0), ("%m/%d/%Y", 1.0)):
+        out = tmp_path / str(value)
+        dataset = ingest(path, out, value="rating", time="at", time_format=time_format)
+        assert dataset.sparse("items", slice(None)).values.tolist() == [value]
+
+
+def test_lines_with_times_of_another_format_are_skipped(tmp_path, source):
+    path = source("a.csv", "user,item,at\nu,a,31/12/2024\nv,a,2024-12-31\n")
+    assert ingest(path, tmp_path / "ds", time="at", time_format="%d/%m/%Y", skip_bad_lines=1).ids(slice(None)) == ["u"]
+
+
+@pytest.mark.parametrize(
+    ("time_format", "said"),
+    [
+        ("%q", "--time-format must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'; got '%q'."),
+        ("dd/mm/yyyy", "--time-format must hold specifiers such as %d, %m and %Y; got 'dd/mm/yyyy'."),
+    ],
+)
+def test_a_format_that_is_none_is_refused(tmp_path, time_format, said):
+    with pytest.raises(OptionError) as refused:
+        ingest("a.csv", tmp_path / "ds", time="at", time_format=time_format)
+    assert str(refused.value) == said
+    with pytest.raises(OptionError, match=r"^--time-format needs --time"):
+        ingest("a.csv", tmp_path / "ds", time_format="%d/%m/%Y")
+
+
+@pytest.mark.parametrize("header", ["visitorid,sku", "customer_id,StockCode", "Client ID,product-id", "member_id,parent_asin"])
+def test_usual_names_need_no_option(tmp_path, source, header):
+    dataset = ingest(source("a.csv", f"price,{header}\n5,u,a\n6,v,b\n"), tmp_path / "ds")
+    assert dataset.ids(slice(None)) == ["u", "v"]
+    assert dataset.vocabulary("items").all_ids() == pa.array(["a", "b"])
+
+
+def test_an_unusual_name_is_refused_with_its_option(tmp_path, source):
+    with pytest.raises(DataError, match=r"no column is obviously the user; it has who, item\. Name one with --user"):
+        ingest(source("a.csv", "who,item\nu,a\n"), tmp_path / "ds")
