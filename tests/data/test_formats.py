@@ -169,7 +169,6 @@ def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("sessions.txt", '[{"session": "s0", "items": [4, 5]},'),
         ("matrix.mtx", "%%MatrixMarket matrix coordinate real general"),
         ("train.svm", "3 0:0.5 7:1.25"),
     ],

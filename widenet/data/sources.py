@@ -154,7 +154,7 @@ class Sources:
             numbers = set()
             for number, rule in source.bad_lines(columns):
                 numbers.add(number)
-                first = first or f"{source.name}: line {number}: {rule}"
+                first = first or f"{source.name}: {source.row} {number}: {rule}"
                 if num_skipped + len(numbers) > most:
                     raise DataError(
                         f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: mend them, or raise --skip-bad-lines."

@@ -1,44 +1,56 @@
-"""JSON lines: each line is an object; a key that holds lists gives one interaction for each entry."""
+"""JSON: an object a line, or one array of objects; a key that holds lists gives one interaction for each entry."""
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 
-from widenet.data.formats import sql
+from widenet.data.formats import json_array, sql
 from widenet.data.formats.columns import Columns, first_broken
 from widenet.data.formats.source import Reading, TextSource
-from widenet.data.formats.text import NO_UTF8, TextFile
+from widenet.data.formats.text import NO_UTF8, TextFile, copy_in
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 
 SUFFIXES: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
 IS_TEXT = True
 
+_FIRST_OBJECTS = 100
+
 
 def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG001
-    """The source in a file; its columns are the keys of the first lines."""
-    file = TextFile(path)
+    """The source in a file; its columns are the keys of the first lines, or of the first objects of an array."""
+    file = TextFile(path, name)
+    if json_array.is_array(file):
+        return _source(name, file, list(islice(json_array.elements(file), _FIRST_OBJECTS)), is_array=True)
     with file.opened() as text:
         if text.read(len(BOM_UTF8)) == BOM_UTF8:
             raise DataError(f"{name}: line 1: must not begin with a byte order mark. Remove it, for example with `tail -c +4`.")
+    return _source(name, file, file.sample())
+
+
+def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = False) -> "JsonLines":
+    """The source in a file whose first lines, or objects, are these."""
     found: dict[str, Any] = {}
-    for number, line in enumerate(file.sample(), start=1):
+    for number, line in enumerate(sample, start=1):
         try:
             read = json.loads(line, parse_int=str)
         except (ValueError, RecursionError):
             read = None
         if isinstance(read, dict):
             found = read | {key: value for key, value in found.items() if value is not None}
-        elif number == 1:
+        elif number == 1 and not is_array:
             raise DataError(f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`.")
     lists = frozenset(key for key, value in found.items() if isinstance(value, list))
-    kind = f"JSON lines{f' ({sorted(lists)[0]} holds lists)' if lists else ''}"
-    return JsonLines(name, kind, list(found), empty_users=bool(lists), file=file, lists=lists)
+    kind = f"{'a JSON array' if is_array else 'JSON lines'}{f' ({sorted(lists)[0]} holds lists)' if lists else ''}"
+    return JsonLines(
+        name, kind, list(found), empty_users=bool(lists), file=file, row="object" if is_array else "line", lists=lists, is_array=is_array
+    )
 
 
 @dataclass
@@ -46,6 +58,13 @@ class JsonLines(TextSource):
     """Where keys hold lists, the first entries belong together, and the second ones; an empty list is a user without items."""
 
     lists: frozenset[str] = field(default=frozenset())
+    is_array: bool = False
+
+    def prepared(self, folder: Path) -> Self:
+        """The source as it is read: of an array, a copy with an object on each line."""
+        if not self.is_array:
+            return super().prepared(folder)
+        return replace(self, file=json_array.as_lines(self.file, copy_in(folder)))
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of all keys, as text."""

@@ -63,6 +63,8 @@ class TextSource(Source):
     """A source in lines of text; `bad_lines` can be left out of it."""
 
     file: TextFile = field(kw_only=True)
+    row: str = field(default="line", kw_only=True)
+    """What messages call a line of the file as it is read."""
 
     def prepared(self, folder: Path) -> Self:
         """The source as it is read: the file itself, or a copy of it in a folder, where DuckDB cannot read the file as it is."""
@@ -74,7 +76,7 @@ class TextSource(Source):
 
     def first_mistake(self, columns: Columns) -> str | None:
         """The first line that breaks a rule, as a sentence; None when there is none."""
-        return next((f"{self.name}: line {number}: {rule}" for number, rule in self.bad_lines(columns)), None)
+        return next((f"{self.name}: {self.row} {number}: {rule}" for number, rule in self.bad_lines(columns)), None)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ _ZIP_HEADER_BYTES = 64
 _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
-_FOREIGN = re.compile(r"\s*\[|%%MatrixMarket|\S+( \d+:\S+)+\s*$")
-"""How a first line of one JSON array, MatrixMarket or libsvm looks."""
+_FOREIGN = re.compile(r"%%MatrixMarket|\S+( \d+:\S+)+\s*$")
+"""How a first line of MatrixMarket or libsvm looks."""
 
 
 def opened(path: Path, reading: Reading | None = None, name: str | None = None) -> Source:
@@ -76,14 +76,14 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
     if reading.delimiter or reading.columns or reading.has_header is not None:
         return "csv"
     lines, say = TextFile(path).sample(), reading.option("format")
-    first = lines[0] if lines else ""
-    if first.lstrip().startswith("{"):
+    first = next((line for line in lines if line.strip()), "")
+    if first.lstrip().startswith(("{", "[")):
         return "jsonl"
     if _DSSTNE.match(first):
         return "dsstne"
     if _FOREIGN.match(first):
         known = ", ".join(FORMATS)
-        raise DataError(f"{name}: line 1 is that of another format (a JSON array, libsvm or MatrixMarket). Convert it to one of {known}.")
+        raise DataError(f"{name}: line 1 is that of another format (libsvm or MatrixMarket). Convert it to one of {known}.")
     if _UNSURE.match(first):
         raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say} csv or {say} dsstne.")
     if any(delimiter in first for delimiter in csv.DELIMITERS):

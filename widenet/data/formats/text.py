@@ -93,7 +93,7 @@ class TextFile:
         """
         if self._survey.has_even_ends:
             return self
-        copy = folder / f"{len(list(folder.iterdir()))}.lines"
+        copy = copy_in(folder)
         with self.opened() as file, copy.open("wb") as even:
             even.writelines(piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for piece in _pieces(file))
         return TextFile(copy, self.shown)
@@ -132,6 +132,11 @@ class TextFile:
         with self.opened() as file, copy.open("wb") as kept:
             kept.writelines(b"\n" if number in numbers else line for number, line in enumerate(file, start=1))
         return TextFile(copy, self.shown)
+
+
+def copy_in(folder: Path) -> Path:
+    """A path in a folder where nothing is yet."""
+    return folder / f"{len(list(folder.iterdir()))}.lines"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,104 @@
+"""A JSON array in a text file: its elements one after the other, of which memory holds one and a piece of the file."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from widenet.data.formats.text import TextFile
+from widenet.errors import DataError
+from widenet.regular_files import LONGEST_LINE_BYTES
+
+_PIECE_CHARACTERS = 2**20
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LINE_ENDS = str.maketrans("\r\n", "  ")
+
+
+def is_array(file: TextFile) -> bool:
+    """Whether a text begins as a JSON array does."""
+    with file.opened() as opened:
+        return opened.read(2**10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+
+
+def elements(file: TextFile) -> Iterator[str]:
+    """The text of each element, on one line; raises DataError where the file is no array, or an element is too long."""
+    with file.opened() as opened, io.TextIOWrapper(opened, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+        yield from _Reader(file.shown, text).elements()
+
+
+def as_lines(file: TextFile, copy: Path) -> TextFile:
+    """A copy with an element on each line; the same bytes otherwise."""
+    with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as lines:
+        lines.writelines(f"{element}\n" for element in elements(file))
+    return TextFile(copy, file.shown)
+
+
+class _Reader:
+    """A text that is read in pieces, and the place in it."""
+
+    def __init__(self, name: str, text: io.TextIOWrapper) -> None:
+        self._name, self._text = name, text
+        self._held, self._at = "", 0
+        self._number = 0
+
+    def elements(self) -> Iterator[str]:
+        """The elements of the array that the text is."""
+        self._take("[")
+        while not (self._number == 0 and self._take("]", is_needed=False)):
+            self._number += 1
+            yield self._element()
+            if not self._take(",", is_needed=False):
+                self._take("]", otherwise="a comma or the end of the array")
+                break
+        if self._next():
+            raise self._wrong("text follows the end of the array")
+
+    def _next(self) -> str:
+        """The next character that is no white space; "" at the end."""
+        while True:
+            found = _SPACE.match(self._held, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._held) or not self._more():
+                return self._held[self._at : self._at + 1]
+
+    def _more(self) -> bool:
+        """Read on; gives whether there was more."""
+        piece = self._text.read(max(_PIECE_CHARACTERS, len(self._held) - self._at))
+        self._held, self._at = self._held[self._at :] + piece, 0
+        return bool(piece)
+
+    def _take(self, sign: str, is_needed: bool = True, otherwise: str = "") -> bool:
+        """Go behind a sign; gives whether it was there."""
+        if self._next() != sign:
+            if is_needed:
+                raise self._wrong(f"{otherwise or sign} is missing")
+            return False
+        self._at += 1
+        return True
+
+    def _element(self) -> str:
+        """The next element."""
+        if not self._next():
+            raise self._wrong("the file ends within the array")
+        while True:
+            try:
+                _, end = _DECODER.raw_decode(self._held, self._at)
+            except (json.JSONDecodeError, RecursionError) as error:
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
+                end = None
+            if end is not None and end < len(self._held):  # a number at the very end may go on
+                element = self._held[self._at : end]
+                self._at = end
+                return element.translate(_LINE_ENDS)
+            if len(self._held) - self._at > LONGEST_LINE_BYTES:
+                raise self._wrong(f"it must have at most {LONGEST_LINE_BYTES:,} characters" if end is not None else reason)
+            if not self._more():
+                raise self._wrong("the file ends within the array" if end is not None else reason)
+
+    def _wrong(self, reason: str) -> DataError:
+        place = f"object {self._number}: " if self._number else ""
+        return DataError(f"{self._name}: {place}must be a JSON array of objects; {reason}. Correct or complete the file.")
+
+
+_DECODER = json.JSONDecoder(parse_int=str)  # Python refuses to convert numbers of very many digits
