@@ -93,6 +93,16 @@ def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
     assert np.allclose(runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6)
 
 
+def test_onnxruntime_takes_a_layer_that_only_adds(data, tmp_path):
+    sums = {"name": "sums", "units": 6, "activation": "linear", "source": "in"}
+    bare = {"name": "bare", "units": 6, "activation": "tanh", "source": [], "skip": "sums", "bias": False}
+    layers = [{"name": "in", "kind": "input", "field": "items"}, sums, bare, {"name": "next", "kind": "output", "field": "tags"}]
+    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
+    export_onnx(model, tmp_path / "model.onnx")
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6)
+
+
 def _first(batch):
     """The last example of a batch alone."""
     if isinstance(batch, torch.Tensor):

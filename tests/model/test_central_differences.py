@@ -27,6 +27,10 @@ LAYERS = {
     "batch normalization": [{"name": "h", "units": 5, "activation": "tanh", "batch_normalization": True}],
     "batch normalization by channel": [{"name": "h", "kind": "convolution", "filters": 3, "kernel": 2, "batch_normalization": True}],
     "skip": [{"name": "a", "units": 5, "activation": "tanh"}, {"name": "h", "units": 5, "activation": "sigmoid", "skip": "a"}],
+    "skip alone": [
+        {"name": "a", "units": 5, "activation": "linear"},
+        {"name": "h", "units": 5, "activation": "sigmoid", "source": [], "skip": "a", "bias": False},
+    ],
     "several sources": [{"name": "a", "units": 4, "source": "in"}, {"name": "h", "units": 5, "activation": "selu", "source": ["in", "a"]}],
     "sparseness": [{"name": "h", "units": 5, "activation": "sigmoid", "sparseness": {}}],
     "sparseness of a convolution": [

@@ -61,3 +61,12 @@ def test_a_cycle_of_any_length_is_shown_whole_and_alone(length):
     assert shown[0] == shown[-1]
     assert sorted(shown[1:]) == sorted(layer["name"] for layer in ring)
     assert all((index + 1) % length == int(other[1:]) for index, other in ((int(name[1:]), other) for name, other in pairwise(shown)))
+
+
+def test_a_hidden_layer_without_a_source_gives_the_sum_of_what_it_skips():
+    bare = {"name": "g", "units": 2, "source": [], "skip": "h"}
+    spec = NetworkSpec.of({"layers": [IN, hidden("h"), bare, output("o")]})
+    assert (spec.sources(spec.layer("g")), spec.sources(spec.layer("o"))) == ((), ("g",))
+    for wrong in ({"skip": None}, {"weight_norm": 1.0}, {"weights": {"layer": "h"}}):
+        with pytest.raises(DocumentError, match=r'layers\[2\].source may be empty only beside "skip"'):
+            NetworkSpec.of({"layers": [IN, hidden("h"), bare | wrong, output("o")]})

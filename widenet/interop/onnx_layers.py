@@ -139,8 +139,9 @@ class Layers:
 
     def _hidden(self, layer: HiddenLayer | ConvolutionLayer) -> str:
         graph, shape = self.graph, self.shapes[layer.name]
-        sums = [self._product(layer.name, source) for source in self.spec.sources(layer)]
-        total = self._added(sums[0], [*sums[1:], *(str(self.values[name]) for name in layer.skip or ())])
+        products = [self._product(layer.name, source) for source in self.spec.sources(layer)]
+        first, *others = [*products, *(str(self.values[name]) for name in layer.skip or ())]
+        total = self._added(first, others)
         changes = [("Add", weight_name(f"{layer.name} bias"))] if layer.bias else []
         if layer.batch_normalization is not None:
             scale, shift, mean, variance = (weight_name(f"{layer.name} normalization {part}") for part in _NORMALIZATION)

@@ -36,9 +36,9 @@ def _end(spec: NetworkSpec, name: str, units: int) -> Shape:
 
 def _shape(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) -> Shape:
     sources, place = {name: shapes[name] for name in spec.sources(layer)}, Place.find(spec, layer)
-    first_name = next(iter(sources))
     match layer:
         case ConvolutionLayer():
+            first_name = next(iter(sources))
             positions = {name: windows_of(place, layer, name, shape).positions for name, shape in sources.items()}
             other = next((name for name in positions if positions[name] != positions[first_name]), None)
             if other is not None:

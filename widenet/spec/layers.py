@@ -8,7 +8,7 @@ from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources, Sparseness
+from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources, SourcesOrNone, Sparseness
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -59,8 +59,8 @@ class HiddenLayer(Spec):
     """Its kind; a layer without a kind is hidden."""
     name: Name
     """The layer's name."""
-    source: Sources | None = None
-    """The layer or layers it takes its input from; unset: the layer before it in the document."""
+    source: SourcesOrNone | None = None
+    """The layer or layers it takes its input from; unset: the layer before it in the document; []: none, beside `skip`."""
     units: Count
     """Number of units."""
     activation: ActivationField = PlainActivation(kind="sigmoid")

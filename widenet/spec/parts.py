@@ -21,6 +21,9 @@ def _several(value: object) -> object:
 _AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
 Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)]
 
+_AsWrittenOrNone = Name | list[Name]
+SourcesOrNone = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWrittenOrNone)]
+
 
 class Share(Spec):
     """Weights taken from another layer instead of one's own; both layers train them."""

@@ -74,8 +74,14 @@ def check_wiring(layers: Sequence[Layer]) -> None:
 
 def _check_sources(layers: Sequence[Layer], index: int, names: list[str]) -> None:
     layer = layers[index]
+    assert not isinstance(layer, InputLayer)
     sources = sources_of(layers, layer)
-    if not sources:
+    if layer.source == ():
+        given = [key for key in ("weights", "weight_norm") if getattr(layer, key, None) is not None]
+        if not getattr(layer, "skip", None) or given:
+            rule = 'may be empty only beside "skip", without "weights" and "weight_norm"'
+            raise ValueError(f"layers[{index}].source {rule}. Name a layer, or remove the key.")
+    elif not sources:
         raise ValueError(f'layers[{index}] ("{layer.name}") has no layer before it. Put an input layer first, or name its "source".')
     for key, named in (("source", sources), ("skip", getattr(layer, "skip", None) or ())):
         for source in named:

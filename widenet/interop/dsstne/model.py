@@ -77,11 +77,27 @@ def import_model(
 
 def _pad(file: ModelFile, layers: list[dict[str, Any]]) -> None:
     """Give every convolution and pooling layer the padding that the file has for it."""
-    outputs = {layer["source"]: layer["name"] for layer in layers if layer.get("weightless")}
+    own = _of_file(file, layers)
     for layer in layers:
         if "kernel" in layer:
-            padding = file.paddings.get(outputs.get(layer["name"], layer["name"]))
+            padding = file.paddings.get(own[layer["name"]])
             layer["padding"] = "dsstne" if padding is None else list(padding[::-1])
+
+
+def _of_file(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, str]:
+    """What the layers of a document are in the file: an output and what it takes may be one layer there."""
+    takers = {_named(layer["source"])[0]: layer["name"] for layer in layers if layer.get("weightless")}
+    found = {layer["name"]: layer["name"] for layer in layers}
+    for source, taker in takers.items():
+        if taker in file.sides:
+            found[source] = taker
+        else:
+            found[taker] = source
+    return found
+
+
+def _named(source: str | list[str]) -> list[str]:
+    return source if isinstance(source, list) else [source]
 
 
 def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
@@ -90,8 +106,8 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
     assert connection.shared is not None
     borrows = any(each.shared is not None for (_, end), each in file.connections.items() if end == connection.shared[1])
     sources = [len(file.layer(end).get("Source", [])) for end in (name, connection.shared[1]) if file.layer(end)["Kind"] == "Output"]
-    parted = any(_is_parted(file.layer(end)) for end in (name, connection.shared[1]))
-    if borrows or parted or any(count > 1 for count in sources):
+    parted = any(_is_parted(file, file.layer(end)) for end in (name, connection.shared[1]))
+    if borrows or parted or not _is_used(file, connection.shared[1]) or any(count > 1 for count in sources):
         return False
     ends = [_is_wide(file, source, name), _is_wide(file, *connection.shared)]
     kinds = [file.layer(end)["Kind"] == "Output" for end in (name, connection.shared[1])]
@@ -99,9 +115,20 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
     return ends[0] == ends[1] and (not ends[0] or turns == connection.transposed)
 
 
-def _is_parted(layer: Mapping[str, Any]) -> bool:
+def _is_used(file: ModelFile, name: str) -> bool:
+    """Whether a layer feeds an output, or is one."""
+    used = {layer["Name"] for layer in file.network["Layers"] if layer["Kind"] == "Output"}
+    before = 0
+    while len(used) > before:
+        before = len(used)
+        used.update(*((*layer.get("Source", []), *layer.get("Skip", [])) for layer in file.network["Layers"] if layer["Name"] in used))
+    return name in used
+
+
+def _is_parted(file: ModelFile, layer: Mapping[str, Any]) -> bool:
     """Whether a layer of the file is an output that takes, as it is, what another gives here."""
-    return bool(layer["Kind"] == "Output" and (layer["Type"] != "FullyConnected" or layer["Skip"]))
+    feeds = any(layer["Name"] in (*other.get("Source", []), *other.get("Skip", [])) for other in file.network["Layers"])
+    return bool(layer["Kind"] == "Output" and (layer["Type"] != "FullyConnected" or layer["Skip"] or feeds))
 
 
 def _is_wide(file: ModelFile, source: str, name: str) -> bool:
@@ -121,12 +148,13 @@ def _say_shared(file: ModelFile, copied: set[tuple[str, str]]) -> None:
 def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
     """What the inputs and outputs are: an input's data is as sparse as its layer says, an output's counts as sparse."""
     found: dict[str, Width] = {}
+    own = _of_file(file, layers)
     for layer in layers:
         if layer.get("kind") not in ("input", "output"):
             continue
-        source = file.layer(layer["name"])
+        source = file.layer(own[layer["name"]])
         is_sparse = layer["kind"] == "output" or source["Sparse"]
-        facts = Width(file.units(layer["name"]), "sparse" if is_sparse else "dense")
+        facts = Width(file.units(source["Name"]), "sparse" if is_sparse else "dense")
         other = found.setdefault(layer["field"], facts)
         if other.width != facts.width:
             widths = f"{other.width:,} and {facts.width:,}"
@@ -139,15 +167,15 @@ def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
 def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers]:
     """Every weight by its name in a network of this project: matrices [units, inputs]; biases of several sources are added up."""
     found: dict[str, Numbers] = {}
-    taken = {layer["source"]: layer["name"] for layer in layers if layer.get("weightless")}
+    names = _of_file(file, layers)
     for layer in layers:
         name, kind = layer["name"], layer.get("kind", "hidden")
         if layer.get("weightless"):
-            found[name] = np.zeros((file.units(name), 0), np.float32)
+            found[name] = np.zeros((file.units(names[name]), 0), np.float32)
             continue
-        if kind in ("input", "pooling"):
+        if kind in ("input", "pooling") or layer["source"] == []:
             continue
-        own = taken.get(name, name)  # of the file, where an output and what it takes are one layer
+        own = names[name]
         sources = file.layer(own).get("Source", [])
         if not sources:
             raise DataError(f"{file.path}: layer {own!r} must have a source; it has none. Write the file again.")
@@ -158,9 +186,9 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
         if kind == "output":
             found[name] = np.concatenate([file.matrix(source, own) for source in sources], axis=1)
             continue
-        for source in sources:
+        for source, called in zip(sources, _named(layer["source"]), strict=True):
             is_full = kind == "hidden"
-            found[f"{name}/{source}"] = file.matrix(source, own) if is_full else file.filters(source, own, layer["filters"])
+            found[f"{name}/{called}"] = file.matrix(source, own) if is_full else file.filters(source, own, layer["filters"])
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from widenet.spec.dsstne.layers import Dialect, Whole, layer
 from widenet.spec.dsstne.settings import Settings
+from widenet.spec.dsstne.wiring import rewired
 
 _KEYS = (
     "Version",
@@ -108,6 +109,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
         raise found.wrong("Layers", "must be a list of layers")
     at = f"{where}: Layers"
     spoken = [said for index, one in enumerate(layers) for said in layer(one, index, len(layers), f"{at}[{index}]", whole)]
+    spoken = rewired(spoken, whole.notes)
     _share_of_parts(spoken)
     _add_channels(spoken)
     network = {"name": found.text("Name"), "dialect": dialect, "layers": spoken}
@@ -117,6 +119,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
 def _share_of_parts(layers: list[dict[str, Any]]) -> None:
     """Let layers that share the weights of an output in two parts share those of the part that has them."""
     parts = {one["name"]: one["source"] for one in layers if one.get("weightless")}
+    parts = {name: source[0] if isinstance(source, list) else source for name, source in parts.items()}
     for one in layers:
         shared = one.get("weights", [])
         for each in shared if isinstance(shared, list) else [shared]:
