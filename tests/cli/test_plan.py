@@ -34,6 +34,28 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
 
 
 @pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        (
+            ["--device", "cpu", "--device-memory", "200GB"],
+            "Checkpoints are written while training goes on, from a copy in the machine's memory: 54.0 GB a process.",
+        ),
+        (
+            ["--device", "cpu", "--device-memory", "66GB"],
+            "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written.",
+        ),
+    ],
+)
+def test_it_tells_how_checkpoints_within_epochs_are_written(memory, says, plan):
+    document = json.loads(Path("training.json").read_text())
+    Path("training.json").write_text(json.dumps({**document, "checkpoints": {"every_minutes": 5}}))
+    ended = plan("--width", "items=1_000_000_000", "--processes", "2", *memory)
+    assert says in ended.out.splitlines()
+    assert ("snapshot" in ended.out) == (memory[-1] == "200GB")
+    assert (ended.status, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize(
     ("memory", "end"),
     [
         ("66GB", "No fewer would do."),

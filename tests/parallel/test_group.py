@@ -358,7 +358,7 @@ def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, wher
 
 
 def waiting():
-    return exchange().start_any(lambda: False, "interruption").result()
+    return exchange().start_any([lambda: False], "interruption").result()
 
 
 def test_a_process_does_not_wait_for_ever(tmp_path):

@@ -200,7 +200,7 @@ def summed_at_once(seeds):
     """Sums that all travel at the same time, two and two; each process asks for the results in another order."""
     here = exchange()
     travels = [here.start_sum(*(own(here, terms) for terms in pair_of(seed)), where="") for seed in seeds]
-    raised = here.start_any(lambda: distributed.get_rank() == 1, "")
+    raised = here.start_any([lambda: distributed.get_rank() == 1], "")
     order = random.Random(distributed.get_rank()).sample(range(len(travels)), len(travels))
     found = {place: [total.tolist() for total in travels[place].result()] for place in order}
     return [found[place] for place in range(len(travels))], raised.result(), here.collect(distributed.get_rank(), "")
@@ -209,7 +209,7 @@ def summed_at_once(seeds):
 def test_many_sums_at_once_are_those_of_one_after_the_other(groups):
     seeds = range(0, 60, 2)
     alone = [[exact_sum(terms).tolist() for terms in pair_of(seed)] for seed in seeds]
-    assert groups(4)(summed_at_once, seeds) == [(alone, True, [0, 1, 2, 3])] * 4
+    assert groups(4)(summed_at_once, seeds) == [(alone, [True], [0, 1, 2, 3])] * 4
 
 
 BAD = (math.nan, math.inf, -math.inf)
@@ -245,7 +245,7 @@ def combined():
         here.each(lambda shard: shard),
         torch.stack(here.gather(terms, "")).tolist(),
         torch.stack(fetched).tolist(),
-        [pending.result() for pending in [here.start_any(ask, "") for ask in (lambda: False, lambda: rank == 2, lambda: True)]],
+        here.start_any([lambda: False, lambda: rank == 2, lambda: True], "").result(),
         here.collect((rank, here.leads), ""),
         tuple(empty.shape),
     )

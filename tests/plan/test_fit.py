@@ -6,7 +6,7 @@ import pytest
 
 from widenet.errors import CapacityError
 from widenet.plan.binding import Width
-from widenet.plan.fit import check_fits, check_fits_here, smallest, with_room
+from widenet.plan.fit import check_fits, check_fits_here, smallest, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.memory import keeps, memory
 from widenet.spec.network import NetworkSpec
@@ -115,3 +115,13 @@ def test_the_message_of_one_machine_adds_its_processes_up():
         'Lower "units" or "batch_size", take an optimizer with less state ("sgd" has none), or divide it among several machines: '
         '"widenet plan --device-memory" tells how many.'
     )
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_job_has_snapshots_where_the_machine_has_room_for_those_of_all_its_processes(device):
+    training = TrainingSpec.of({"checkpoints": {"every_minutes": 1}})
+    asked = Job.of(NETWORK, training, {"items": Width(10**6)}, num_processes=2, device=device)
+    needed = memory(asked)
+    each = needed.total - needed.program if device == "cpu" else needed.weights + needed.state
+    assert with_snapshots(asked, 2, 2 * each).in_background
+    assert not with_snapshots(asked, 2, 2 * each - 1).in_background

@@ -10,7 +10,7 @@ from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import Width
 from widenet.plan.job import Job
-from widenet.plan.memory import memory
+from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -134,3 +134,15 @@ def test_a_process_that_keeps_its_logits_may_need_more_than_a_larger_one_that_do
     small, large = memory(whole, 0), memory(whole, 2)
     assert (small.weights < large.weights, small.workspace > large.workspace) == (True, True)
     assert memory(whole).total == max(small.total, large.total)
+
+
+@pytest.mark.parametrize("often", [{"every_steps": 100}, {"every_minutes": 1.5}], ids=str)
+def test_checkpoints_within_epochs_need_a_copy_of_weights_and_state_in_the_memory_of_the_machine(often):
+    seldom, asked = job(), job(training={"checkpoints": often})
+    before, after = memory(seldom), memory(asked)
+    assert after == replace(before, snapshot=before.weights + before.state)
+    assert after.total == before.total + after.snapshot
+    assert memory(replace(asked, has_snapshots=False)) == before
+    assert memory(replace(asked, device="cuda")) == memory(replace(seldom, device="cuda"))
+    assert [snapshot_bytes(replace(asked, device=device)) for device in ("cpu", "cuda")] == [after.snapshot] * 2
+    assert [snapshot_bytes(each) for each in (seldom, replace(asked, has_snapshots=False))] == [0, 0]

@@ -5,7 +5,7 @@ from typing import Any
 
 from widenet.plan.fit import mostly
 from widenet.plan.job import Job
-from widenet.plan.memory import memory
+from widenet.plan.memory import Memory
 from widenet.plan.numbers import amount
 
 _WORDS = {"state": "optimizer state", "program": "Python and torch"}
@@ -15,7 +15,7 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
     """What `widenet.plan.report.report` found, to read. assumed: no dataset told how many entries an example has."""
     each = " or ".join(str(number) for number in sorted({job.num_held(0), job.most_held}))
     batch = f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {each} a process"
-    parts = [(_WORDS.get(name, name), amount(size)) for name, size in found["memory_bytes"].items()]
+    parts = [(_WORDS.get(name, name), amount(size)) for name, size in found["memory_bytes"].items() if size or name != "snapshot"]
     work = found["work"]
     lines = [
         *_aligned(("weight", "rows", "columns", "bytes", "held"), [_weight(name, row) for name, row in found["weights"].items()]),
@@ -27,6 +27,8 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
         f"{batch}. A step, each process: {amount(work['operations'], 'FLOP')}; {amount(work['sent_bytes'])} sent, as much received.",
         f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk; a run keeps {job.training.checkpoints.keep_last}.",
     ]
+    if job.training.checkpoints.within_epochs:
+        lines.append(_background(found["snapshot_bytes"]))
     if assumed:
         lines.append(f"Assumed: {next(iter(job.entries.values())):g} stored entries an example and field. With --data they are counted.")
     if "fits" in found:
@@ -34,11 +36,19 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
     return "\n".join(lines)
 
 
+def _background(snapshot_bytes: int) -> str:
+    """How checkpoints within epochs are written."""
+    if snapshot_bytes:
+        return f"Checkpoints are written while training goes on, from a copy in the machine's memory: {amount(snapshot_bytes)} a process."
+    return "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written."
+
+
 def _judgement(job: Job, found: Mapping[str, Any]) -> str:
     """Whether it fits, on how few devices it would, and why not on fewer."""
     memory_each = amount(found["device_memory_bytes"])
     verdict = "Fits" if found["fits"] else "Does not fit"
-    need = f"{verdict}: a process needs {amount(found['memory_bytes']['total'])} ({mostly(memory(job))}) of {memory_each}."
+    needed = Memory(**{name: size for name, size in found["memory_bytes"].items() if name != "total"})
+    need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
     if "fewest" not in found:
         return f"{need} That is this machine's, shared by its processes." if job.num_processes > 1 else need
     fewest = found["fewest"]

@@ -54,8 +54,11 @@ class Exchange(Protocol):
     def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
         """A shard's float32 tensor of a known shape, from the process that holds it."""
 
-    def start_any(self, ask: Callable[[], bool], where: str) -> Pending[bool]:
-        """Whether `ask()` is true in any process. It is asked at once where the answer must travel, otherwise with the result."""
+    def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Pending[list[bool]]:
+        """For each question whether its answer is true in any process, in one travel.
+
+        They are asked at once where the answers must travel, otherwise with the result.
+        """
 
     def collect(self, value: Any, where: str) -> list[Any]:
         """A small plain value of every process, in order. None goes on before all have given theirs."""

@@ -4,6 +4,7 @@ import atexit
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import torch
@@ -17,7 +18,7 @@ from widenet.parallel.attempt import part_of_this_attempt
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
-from widenet.plan.fit import check_fits, check_fits_here, with_room
+from widenet.plan.fit import check_fits, check_fits_here, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
@@ -55,7 +56,7 @@ def device_for(asked: str | None) -> torch.device:
 
 
 def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
-    """The job as this process's device has room for it.
+    """The job as the devices of all processes have room for it: with or without snapshots, and with logits kept or not.
 
     Raises CapacityError, in every process, where it needs more memory than some process's device, or its machine, still has.
     """
@@ -63,11 +64,16 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
     device_bytes = torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"] if device.type == "cuda" else 0
 
+    num_local, available = hosts.count(socket.gethostname()), available_memory()
+    lacks_room = available is not None and not with_snapshots(job, num_local, available).has_snapshots
+    if any(exchange.collect(lacks_room, "memory")):
+        job = replace(job, has_snapshots=False)
+
     def check() -> None:
         if device.type == "cuda":
             check_fits(job, device_bytes)
-        elif (available := available_memory()) is not None:
-            check_fits_here(job, hosts.count(socket.gethostname()), available)
+        elif available is not None:
+            check_fits_here(job, num_local, available)
 
     by_all(exchange, check, "memory")
     return with_room(job, device_bytes)

@@ -67,10 +67,10 @@ class LocalExchange:
         assert term is not None
         return term
 
-    def start_any(self, ask: Callable[[], bool], where: str) -> Here[bool]:
+    def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Here[list[bool]]:
         """See `model.exchange.Exchange.start_any`."""
         del where
-        return Here(ask)
+        return Here(lambda: [ask() for ask in questions])
 
     def collect(self, value: Any, where: str) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""

@@ -118,13 +118,13 @@ class ProcessExchange:
 
         return self.begin(fetched, where).result()
 
-    def start_any(self, ask: Callable[[], bool], where: str) -> Future[bool]:
+    def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Future[list[bool]]:
         """See `model.exchange.Exchange.start_any`."""
-        own = torch.tensor([int(ask())], device=self.device)
+        own = torch.tensor([int(ask()) for ask in questions], device=self.device)
 
-        def found() -> bool:
+        def found() -> list[bool]:
             (largest,) = _reduced([own], distributed.ReduceOp.MAX)
-            return bool(largest)
+            return [bool(answer) for answer in largest.tolist()]
 
         return self.begin(found, where)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from widenet.errors import CapacityError
 from widenet.plan.job import Job
-from widenet.plan.memory import Memory, memory
+from widenet.plan.memory import Memory, memory, snapshot_bytes
 from widenet.plan.numbers import amount
 from widenet.plan.shards import worthwhile
 from widenet.spec.training import MOST_SHARDS
@@ -20,6 +20,16 @@ def with_room(job: Job, device_bytes: int) -> Job:
         return job
     left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0)
     return replace(job, kept_bytes=left // ((4 if job.cuda_graph else 2) * len(job.network.outputs)))
+
+
+def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
+    """The job without snapshots where the memory left of a machine, on which so many of its processes are, has no room for them."""
+    if job.device == "cpu":
+        needed = memory(job)
+        fits = (needed.total - needed.program) * num_local <= available_bytes
+    else:
+        fits = snapshot_bytes(job) * num_local <= available_bytes
+    return job if fits else replace(job, has_snapshots=False)
 
 
 def smallest(job: Job, device_bytes: int) -> Job | None:
@@ -65,6 +75,7 @@ def mostly(needed: Memory) -> str:
         "activations": needed.activations,
         "workspace": needed.workspace,
         "Python and torch": needed.program,
+        "snapshot": needed.snapshot,
     }
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"

@@ -28,7 +28,8 @@ class Job:
 
     entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
     num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes; None: what `KEPT_BYTES` says.
-    cuda_graph: steps are recorded as a CUDA graph, which has memory of its own.
+    cuda_graph: steps are recorded as a CUDA graph, which has memory of its own. has_snapshots: there is room for a copy of weights and
+    state where the training asks for one.
     """
 
     network: NetworkSpec
@@ -41,6 +42,7 @@ class Job:
     num_threads: int = 1
     kept_bytes: int | None = None
     cuda_graph: bool = False
+    has_snapshots: bool = True
 
     @classmethod
     def of(
@@ -114,6 +116,11 @@ class Job:
     def num_held(self, process: int) -> int:
         """Number of shards that a process holds."""
         return len(held(self.training.shards, process, self.num_processes))
+
+    @property
+    def in_background(self) -> bool:
+        """Whether checkpoints are written from a copy of weights and state while the training goes on."""
+        return self.has_snapshots and self.training.checkpoints.within_epochs
 
     @property
     def most_held(self) -> int:

@@ -1,7 +1,7 @@
 """The bytes that one process of a training needs at its peak."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
@@ -25,6 +25,8 @@ class Memory:
     weights: of its shards, and of the trunk; how popular features are, where that counts. state: the optimizer's, and the step that moved
     each row last.
     activations: values and gradients of the layers for one batch. workspace: what a step needs besides. program: Python and torch.
+    snapshot: the copy of weights and state from which checkpoints are written in the background; on CUDA it lies in the machine's memory,
+    and none of the device's.
     """
 
     weights: int
@@ -32,15 +34,16 @@ class Memory:
     activations: int
     workspace: int
     program: int
+    snapshot: int = 0
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.state + self.activations + self.workspace + self.program
+        return self.weights + self.state + self.activations + self.workspace + self.program + self.snapshot
 
 
 def memory(job: Job, process: int | None = None) -> Memory:
-    """What a process needs; None: the most that one needs.
+    """What a process needs of its device; None: the most that one needs.
 
     The last process holds the most rows. The first one, with the fewest, may need more where it alone has room to keep logits.
     """
@@ -53,13 +56,21 @@ def memory(job: Job, process: int | None = None) -> Memory:
     optimizer = job.training.optimizer
     moved = sum(4 * _touchable(job, weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
     steps = 2 if job.cuda_graph else 1  # a graph's memory is its own, and batches of other sizes make their steps beside it
+    weights = sum(held.values()) + counted
+    state = trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs)
     return Memory(
-        weights=sum(held.values()) + counted,
-        state=trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs),
+        weights=weights,
+        state=state,
         activations=steps * _activations(job),
         workspace=steps * max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
+        snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
     )
+
+
+def snapshot_bytes(job: Job) -> int:
+    """Bytes of the machine's memory that a process's snapshot takes, on whichever device it trains."""
+    return memory(replace(job, device="cpu")).snapshot
 
 
 def _remembers_moves(job: Job, weight: Weight) -> bool:

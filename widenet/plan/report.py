@@ -5,7 +5,7 @@ from typing import Any
 
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
-from widenet.plan.memory import memory
+from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.shards import held
 from widenet.plan.work import work
 
@@ -15,7 +15,8 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
 
     device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more devices of it.
     """
-    job = job if device_bytes is None else with_room(job, device_bytes)
+    if device_bytes is not None:
+        job = _with_snapshots(with_room(job, device_bytes), device_bytes)
     needed = memory(job)
     found: dict[str, Any] = {
         "device": job.device,
@@ -29,6 +30,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
+        "snapshot_bytes": snapshot_bytes(job),
         "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
@@ -42,6 +44,12 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
                 "memory_bytes": memory(fewest).total,
             }
     return found
+
+
+def _with_snapshots(job: Job, device_bytes: int) -> Job:
+    """The job as `train` runs it: without a snapshot where a CPU's machine has no room for it. A device does not hold it."""
+    fits = job.device == "cuda" or memory(job).total <= device_bytes
+    return job if fits else replace(job, has_snapshots=False)
 
 
 def checkpoint_bytes(job: Job) -> int:

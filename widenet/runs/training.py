@@ -86,14 +86,14 @@ def train(
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
-        again = exchange.start_any(restarted, "restart").result()
+        again = exchange.start_any([restarted], "restart").result()[0]
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net = _built(job, rule, dataset, exchange, chosen)
         teller = report if report is not None and exchange.leads else Silence()
-        for sentence in [*unread(network_spec, dataset), *_slow(training_spec, chosen)]:
+        for sentence in [*unread(network_spec, dataset), *_slow(training_spec, chosen, job.in_background)]:
             teller.say(sentence)
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
@@ -102,7 +102,7 @@ def train(
                 teller.say(f"torchrun has started this training again; it {goes_on}.")
             stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
             evaluation = _evaluation(training_spec, dataset, metric_k)
-            if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph).loop(stop):
+            if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph, job.in_background).loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, net, state, dataset, teller)
 
@@ -140,12 +140,14 @@ def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device:
     return job
 
 
-def _slow(training: TrainingSpec, device: torch.device) -> Iterator[str]:
+def _slow(training: TrainingSpec, device: torch.device, in_background: bool) -> Iterator[str]:
     """What this machine or this Python lacks to be fast, a sentence each."""
     if training.precision == "bfloat16" and device.type == "cpu":
         yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
+    if training.checkpoints.within_epochs and not in_background:
+        yield "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written."
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:

@@ -34,8 +34,17 @@ class Checkpoints(Spec):
 
     every_epochs: Count = 1
     """Epochs between two checkpoints; the end and an interruption always write one."""
+    every_steps: Count | None = None
+    """Also save after this many steps, within epochs; unset: no step counts."""
+    every_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Also save when the newest checkpoint is this old, within epochs; unset: no clock counts."""
     keep_last: Count = 2
     """How many of the newest checkpoints stay. With two, a training whose newest checkpoint is damaged resumes from the one before it."""
+
+    @property
+    def within_epochs(self) -> bool:
+        """Whether checkpoints are taken within epochs, and so written in the background."""
+        return self.every_steps is not None or self.every_minutes is not None
 
 
 class TrainingSpec(Document):

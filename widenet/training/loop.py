@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +28,7 @@ from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.regularization import regularization
 from widenet.training.replicas import check_replicas
 from widenet.training.run_directory import RunDirectory
+from widenet.training.saving import Saving
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
 from widenet.transfer import Ahead
@@ -136,27 +137,30 @@ class Training:
         state: LoopState,
         after_epoch: AfterEpoch | None = None,
         cuda_graph: bool = False,
+        in_background: bool = False,
     ) -> None:
-        """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`."""
+        """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`. in_background: as of `Saving`."""
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
         self.spec = run.training
         self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
+        self.saving = Saving(run, network, in_background)
         self.recorded = GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
         self.report.start(self.state, self.spec.epochs, self.stream.num_examples)
-        if not self.network.exchange.leads:
-            return self._run_epochs(None, interrupted)
-        with closing(Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say)) as board:
+        with ExitStack() as stack:
+            stack.callback(self.saving.close)
+            board = None
+            if self.network.exchange.leads:
+                board = stack.enter_context(closing(Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say)))
             return self._run_epochs(board, interrupted)
 
     def _run_epochs(self, board: Board | None, interrupted: Callable[[], bool]) -> bool:
         while not self.state.has_ended(self.spec):
             if not self._run_epoch(interrupted):
-                self._check_weights()
-                self._checkpoint()
+                self._checkpoint(at_once=True)
                 return False
             self._end_epoch(board)
         self._settle()
@@ -172,14 +176,18 @@ class Training:
             for batch, prepared, packed in map(beside.take, batches):
                 state.reading_seconds += time.monotonic() - asked
                 exchange.at(self._place(batch.step + 1))
-                stop = exchange.start_any(interrupted, "interruption")
+                answers = exchange.start_any([interrupted, self.saving.is_late, self.saving.is_writing], "interruption")
                 loss = self._step(batch, prepared, packed)
                 state.step = batch.step + 1
                 state.add(loss, batch.num_examples)
                 state.seconds = earlier + time.monotonic() - started
                 self.report.advance(batch.num_examples, loss)
-                if stop.result():
+                stop, is_late, is_writing = answers.result()
+                self.saving.go_on(is_writing)
+                if stop:
                     return False
+                if self.saving.falls_due(self._number(state.step), is_late) and state.step < steps.stop:
+                    self._checkpoint()
                 asked = time.monotonic()
         return True
 
@@ -212,18 +220,17 @@ class Training:
         return numbers
 
     def _end_epoch(self, board: Board | None) -> None:
+        self.saving.finish()
         self._settle()
         self._check_weights()
-        record, saving = self._begin_record(), 0.0
+        record = self._begin_record()
         if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
             started = time.monotonic()
             metrics = self.evaluate(self.network)
             record["evaluation_seconds"] = round(time.monotonic() - started, 3)
             record.update(metrics)
             self.network.exchange.at(f"end of epoch {self.state.epoch}")
-            started = time.monotonic()
             self._judge(metrics)
-            saving = time.monotonic() - started
         by_leader(self.network.exchange, lambda: self.run.log(record), "log")
         if board is not None:
             board.add(record)
@@ -231,10 +238,9 @@ class Training:
         if self.after_epoch is not None:
             self.after_epoch(self.network, self.state.epoch)
         if self._is_due(self.spec.checkpoints.every_epochs) or self.state.has_ended(self.spec):
-            started = time.monotonic()
-            self._checkpoint()
-            saving += time.monotonic() - started
-        by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": round(saving, 3)}), "log")
+            self._save(at_once=self.state.has_ended(self.spec))
+        waited, self.saving.seconds = round(self.saving.seconds, 3), 0.0
+        by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": waited}), "log")
 
     def _begin_record(self) -> dict[str, Any]:
         """The line of an epoch that has just ended, but for its evaluation; the state begins the next one."""
@@ -265,22 +271,31 @@ class Training:
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.waited = value, state.epoch, 0
             if self.spec.keep == "best":
-                self.run.save_model("best", self.network, {"epoch": state.epoch, "metrics": metrics})
+                self.saving.save_best({"epoch": state.epoch, "metrics": metrics})
         else:
             state.waited += 1
 
     def _is_due(self, every: int) -> bool:
         return self.state.epoch % every == 0 or self.state.epoch == self.spec.epochs
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, at_once: bool = False) -> None:
+        """Save the state between two steps of an epoch, in which rows may idle."""
+        self._check_weights()
+        self._save(at_once)
+
+    def _save(self, at_once: bool) -> None:
         facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
         facts["device"], facts["compiled"] = self.network.device.type, is_compiled(self.network.device.type)
         facts["environment"] = environment(self.network.device)
-        self.run.save_checkpoint(self.network, facts, (self.state.epoch, self.state.step))
+        self.saving.save(facts, (self.state.epoch, self.state.step), at_once)
 
     def _numbers(self, step: int) -> StepNumbers:
         """The numbers of step `step` (from 1) of the current epoch."""
-        return StepNumbers(self.state.epoch * self.stream.steps_per_epoch + step - self.state.brake.left_out, self.rates)
+        return StepNumbers(self._number(step) - self.state.brake.left_out, self.rates)
+
+    def _number(self, step: int) -> int:
+        """The number in the whole training of step `step` (from 1) of the current epoch."""
+        return self.state.epoch * self.stream.steps_per_epoch + step
 
     def _place(self, step: int) -> str:
         """Step `step` (from 1) of the current epoch, for a person."""

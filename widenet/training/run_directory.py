@@ -150,14 +150,17 @@ class RunDirectory:
 
         Later ones, left by a training that went on from an earlier one since, are dropped too.
         """
-        folder = self.path / "checkpoints"
-        name = f"epoch-{position[0]:05d}-step-{position[1]:09d}"
-        checkpoint = publish(folder / name, network, dict(facts), with_state=True)
-        by_leader(network.exchange, lambda: self._point_to(name), "checkpoint")
+        path = self.checkpoint_path(position)
+        checkpoint = publish(path, network, dict(facts), with_state=True)
+        by_leader(network.exchange, lambda: self.point_to(path.name), "checkpoint")
         return checkpoint
 
-    def _point_to(self, name: str) -> None:
-        """Make a checkpoint the newest; drop those that are too many."""
+    def checkpoint_path(self, position: tuple[int, int]) -> Path:
+        """Where the checkpoint of (epoch, step) belongs."""
+        return self.path / "checkpoints" / f"epoch-{position[0]:05d}-step-{position[1]:09d}"
+
+    def point_to(self, name: str) -> None:
+        """Make a checkpoint the newest; drop those that are too many. In the leader alone."""
         folder = self.path / "checkpoints"
         _write_whole(folder / "latest", name + "\n")
         found = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))

@@ -1,0 +1,308 @@
+"""Checkpoints within epochs: taken when due, written while the training goes on, published whole, resumed to the same bits."""
+
+import errno
+import json
+import os
+import signal
+import threading
+from concurrent.futures import wait
+
+import pytest
+from torch import distributed
+
+from tests.parallel.workers import Group
+from tests.trainings import SETTINGS, STEPS, books
+from widenet import publication
+from widenet.checkpoint import Checkpoint
+from widenet.data.dataset import Dataset
+from widenet.errors import CheckpointError, GroupError
+from widenet.parallel import group
+from widenet.plan.job import Job
+from widenet.plan.machine import available_threads
+from widenet.plan.memory import memory
+from widenet.runs import Model, Silence, train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training import saving
+from widenet.training.saving import Saving
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data").path
+
+
+def outcome(run):
+    """Everything that two trainings of the same bits share."""
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return Model.load(run).fingerprint(), [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    """The outcome of each setting with checkpoints between epochs alone, trained once."""
+    known = {}
+
+    def get(name):
+        if name not in known:
+            out = tmp_path_factory.mktemp("undisturbed") / "run"
+            train(*SETTINGS[name], data, out)
+            known[name] = outcome(out)
+        return known[name]
+
+    return get
+
+
+def saving_often(name, **checkpoints):
+    """A setting whose document asks for checkpoints within epochs."""
+    network, training = SETTINGS[name]
+    return network, {**training, "checkpoints": {"keep_last": 99, **training.get("checkpoints", {}), **checkpoints}}
+
+
+def at(epoch, step):
+    return f"epoch-{epoch:05d}-step-{step:09d}"
+
+
+def saved(run):
+    """The checkpoints of a run, and what is being written."""
+    return sorted(path.name for path in (run / "checkpoints").glob("*") if path.name != "latest")
+
+
+class Watch(Silence):
+    """Does something at every step, by its number in the training; "a crash" is raised at one of them."""
+
+    def __init__(self, crash_at=None, act=None):
+        self.crash_at, self.act, self.steps, self.said = crash_at, act or (lambda _: None), 0, []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def advance(self, *_):
+        self.steps += 1
+        self.act(self.steps)
+        if self.steps == self.crash_at:
+            raise RuntimeError("a crash")
+
+
+def writes_in_time(own):
+    """Stands for `Saving.is_writing`: the thread is always done by then, so that every run of a test has the same checkpoints."""
+    if own.work is not None:
+        wait([own.work])
+    return False
+
+
+@pytest.fixture
+def in_time(monkeypatch):
+    monkeypatch.setattr(Saving, "is_writing", writes_in_time)
+
+
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_training_that_crashes_within_an_epoch_goes_on_there_to_the_same_bits(name, data, undisturbed, tmp_path):
+    out, documents = tmp_path / "run", saving_often(name, every_steps=2)
+    with pytest.raises(RuntimeError, match="a crash"):
+        train(*documents, data, out, report=Watch(crash_at=2 * STEPS))
+    newest = (out / "checkpoints" / "latest").read_text().strip()
+    assert at(1, 0) < newest < at(2, 0)
+    assert saved(out)[-1] == newest
+    train(*documents, data, out, resume=True)
+    assert outcome(out) == undisturbed(name)
+
+
+@pytest.mark.usefixtures("in_time")
+def test_checkpoints_are_taken_every_so_many_steps_of_the_training_and_where_epochs_end(data, tmp_path):
+    train(*saving_often("momentum", every_steps=4), data, tmp_path / "run")
+    assert saved(tmp_path / "run") == [at(0, 4), at(1, 0), at(1, 3), at(2, 0), at(2, 2), at(3, 0)]
+
+
+@pytest.mark.usefixtures("in_time")
+def test_checkpoints_are_taken_every_so_many_minutes(data, undisturbed, tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(saving.time, "monotonic", lambda: clock[0])
+
+    def tick(_):
+        clock[0] += 25.0
+
+    train(*saving_often("momentum", every_epochs=9, every_minutes=1), data, tmp_path / "run", report=Watch(act=tick))
+    # 3 steps of 25 s take more than a minute. What falls due at the end of an epoch is taken after the first step of the next.
+    assert saved(tmp_path / "run") == [at(0, 3), at(1, 1), at(1, 4), at(2, 2), at(3, 0)]
+    assert outcome(tmp_path / "run") == undisturbed("momentum")
+
+
+class SlowDisk:
+    """A disk that writes no file until it is let go."""
+
+    def __init__(self, monkeypatch):
+        self.go, self.write = threading.Event(), publication.write
+        monkeypatch.setattr(publication, "write", self.slowly)
+
+    def slowly(self, path, tensors):
+        assert self.go.wait(60)
+        return self.write(path, tensors)
+
+
+@pytest.mark.parametrize("name", ["adam, tied", "rmsprop, sampled", "momentum, on the input", "sgd, drifting"])
+def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(name, data, undisturbed, tmp_path, monkeypatch):
+    out, disk, seen = tmp_path / "run", SlowDisk(monkeypatch), []
+    documents = saving_often(name, every_epochs=9, every_steps=2)
+
+    def watch(step):
+        seen.append(saved(out))
+        if step == STEPS:
+            disk.go.set()
+
+    with pytest.raises(RuntimeError, match="a crash"):
+        train(*documents, data, out, report=Watch(STEPS + 1, watch))
+    assert [[path for path in paths if path[0] != "."] for paths in seen] == [[]] * STEPS + [[at(0, 2)]]
+    assert saved(out) == [at(0, 2)]
+    train(*documents, data, out, resume=True)
+    assert outcome(out) == undisturbed(name)
+
+
+def test_what_falls_due_while_a_checkpoint_is_written_is_taken_as_soon_as_that_is_there(data, tmp_path, monkeypatch):
+    out, disk = tmp_path / "run", SlowDisk(monkeypatch)
+
+    def watch(step):
+        if step == STEPS:
+            disk.go.set()
+            monkeypatch.setattr(Saving, "is_writing", writes_in_time)
+
+    train(*saving_often("momentum", every_epochs=9, every_steps=2), data, out, report=Watch(act=watch))
+    # Step 4 fell due while that of step 2 was written; the end of the epoch waited for it.
+    assert saved(out)[:3] == [at(0, 2), at(1, 1), at(1, 3)]
+
+
+def threads():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
+
+
+def test_a_training_that_fails_drops_the_checkpoint_on_its_way_whole(data, undisturbed, tmp_path, monkeypatch):
+    out, disk = tmp_path / "run", SlowDisk(monkeypatch)
+    monkeypatch.setattr(Saving, "close", lambda own, close=Saving.close: (disk.go.set(), close(own)))
+    documents = saving_often("momentum", every_steps=2)
+    with pytest.raises(RuntimeError, match="a crash"):
+        train(*documents, data, out, report=Watch(crash_at=4))
+    assert saved(out) == threads() == []
+    train(*documents, data, out, resume=True)
+    assert outcome(out) == undisturbed("momentum")
+
+
+def test_an_interrupted_training_waits_for_the_checkpoint_on_its_way(data, tmp_path):
+    out, steps = tmp_path / "run", iter(range(3))
+    with pytest.raises(KeyboardInterrupt):
+        train(*saving_often("momentum", every_steps=2), data, out, interrupted=lambda: next(steps) == 2)
+    assert saved(out) == [at(0, 2), at(0, 3)]
+    assert threads() == []
+    for name in saved(out):
+        Checkpoint.open(out / "checkpoints" / name)
+
+
+@pytest.mark.usefixtures("in_time")
+def test_a_full_disk_in_the_background_ends_the_training_at_the_next_step(data, undisturbed, tmp_path, monkeypatch):
+    out, documents, write = tmp_path / "run", saving_often("momentum", every_steps=3), publication.write
+
+    def failing(path, tensors):
+        if at(1, 2) in path.parent.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, tensors)
+
+    watch = Watch()
+    monkeypatch.setattr(publication, "write", failing)
+    with pytest.raises(CheckpointError, match=rf"{at(1, 2)} cannot be written: No space left on device"):
+        train(*documents, data, out, report=watch)
+    # Step 7 publishes that of the first epoch's end and begins the next one.
+    assert watch.steps == 8
+    assert saved(out) == [at(0, 3), at(1, 0)]
+    monkeypatch.setattr(publication, "write", write)
+    train(*documents, data, out, resume=True)
+    assert outcome(out) == undisturbed("momentum")
+
+
+@pytest.mark.parametrize(("spare_bytes", "says"), [(0, False), (-1, True)])
+def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(spare_bytes, says, data, undisturbed, tmp_path, monkeypatch):
+    documents, facts = saving_often("momentum", every_steps=2), Dataset.open(data).manifest
+    network, training = NetworkSpec.of(documents[0]), TrainingSpec.of(documents[1])
+    entries, threads = facts.entries_per_example, available_threads()
+    needed = memory(Job.of(network, training, facts.fields, entries, facts.num_examples, num_threads=threads))
+    monkeypatch.setattr(group, "available_memory", lambda: needed.total - needed.program + spare_bytes)
+    watch = Watch()
+    train(*documents, data, tmp_path / "run", report=watch)
+    sentence = "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written."
+    assert watch.said == [sentence] * says
+    assert outcome(tmp_path / "run") == undisturbed("momentum")
+    if says:
+        positions = [(0, 2), (0, 4), (1, 0), (1, 1), (1, 3), (2, 0), (2, 2), (2, 4), (3, 0)]
+        assert saved(tmp_path / "run") == [at(*position) for position in positions]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with Group(2, tmp_path_factory.mktemp("pair")) as found:
+        yield found
+
+
+NAMES = ["sgd, l2", "momentum", "nesterov", "adam, tied", "sgd, drifting", "rmsprop, sampled", "momentum, on the input"]
+"""Settings whose shards are divided between two processes."""
+
+
+def documents_of(name, **checkpoints):
+    network, training = saving_often(name, **checkpoints)
+    return network, {**training, "shards": 2}
+
+
+def trained(name, data, out, act=None, resume=False, **checkpoints):
+    """Train in every process of a group; `act` is called at every step with its number."""
+    Saving.is_writing = writes_in_time
+    steps = iter(range(1, 999))
+
+    def interrupted():
+        if act is not None:
+            act(next(steps))
+        return False
+
+    return train(*documents_of(name, **checkpoints), data, out, resume=resume, interrupted=interrupted).fingerprint()
+
+
+def is_killed(step):
+    if distributed.get_rank() == 1 and step == 2 * STEPS + 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def trained_and_killed(name, data, out):
+    return trained(name, data, out, is_killed, every_steps=2)
+
+
+def resumed(name, data, out):
+    return trained(name, data, out, resume=True, every_steps=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_processes_of_which_one_is_killed_within_an_epoch_go_on_there(name, data, pair, tmp_path):
+    out = tmp_path / "run"
+    expected = train(*documents_of(name), data, tmp_path / "undisturbed").fingerprint()
+    with Group(2, tmp_path) as lost:
+        lost.start(trained_and_killed, name, data, out)
+        assert {type(found) for found in lost.outcomes()} == {GroupError, EOFError}
+    newest = (out / "checkpoints" / "latest").read_text().strip()
+    assert at(1, 0) < newest < at(2, 0)
+    assert pair(resumed, name, data, out) == [expected] * 2
+
+
+def trained_by_clocks(name, data, out):
+    """Train under a clock that only in process 1 runs fast enough for checkpoints within epochs."""
+    clock, own = [0.0], saving.time.monotonic
+
+    def tick(_):
+        clock[0] += 1.0 if distributed.get_rank() == 0 else 1e6
+
+    saving.time.monotonic = lambda: clock[0]
+    try:
+        return trained(name, data, out, tick, every_minutes=5 / 60)
+    finally:
+        saving.time.monotonic = own
+
+
+def test_the_clock_of_the_leader_decides_for_all(data, pair, tmp_path):
+    expected = train(*documents_of("momentum"), data, tmp_path / "undisturbed").fingerprint()
+    assert pair(trained_by_clocks, "momentum", data, tmp_path / "run") == [expected] * 2
+    assert [name for name in saved(tmp_path / "run") if not name.endswith("step-000000000")] == []
