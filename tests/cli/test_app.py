@@ -232,7 +232,7 @@ def test_a_training_that_diverges_is_a_mistake_too(widenet, bad, tmp_path):
     assert (ended.status, ended.out) == (2, "")
     assert "Traceback" not in ended.err
     assert ended.err.splitlines()[-1].startswith("widenet: epoch ")
-    assert ended.err.endswith("are not finite. Lower the learning rate, or set gradient_norm_limit.\n")
+    assert ended.err.endswith('arose in layer "c". Lower the learning rate, or set gradient_norm_limit.\n')
 
 
 @pytest.mark.usefixtures("inside")

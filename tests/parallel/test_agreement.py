@@ -16,7 +16,7 @@ from torch import distributed
 from tests.parallel.workers import exchange
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DisagreementError
+from widenet.errors import DisagreementError, NumericsError
 from widenet.kernels.compiled import can_compile
 from widenet.parallel.agreement import by_value, check_agreement, differences, outvoted, ranks
 from widenet.runs import Model, train
@@ -244,6 +244,20 @@ def test_processes_that_load_different_models_or_data_refuse(data, run, groups, 
     assert_refused(groups(2)(measured, [run, other], [data, data]), "checkpoint digest: rank 0 has ")
     assert_refused(groups(2)(measured, [run, run], [data, shifted]), "dataset digest: rank 0 has ")
     assert_refused(groups(2)(predicted, run, [data, shifted]), "dataset digest: rank 0 has ")
+
+
+def overflowing(data, out):
+    layers = [{**layer, "activation": "linear"} if layer["name"] in ("taste", "deep") else layer for layer in NETWORK["layers"]]
+    layers[2] = {**layers[2], "initializer": {"kind": "constant", "value": 3e38}}
+    with pytest.raises(NumericsError) as caught:
+        train({"layers": layers}, TRAINING, data, out)
+    return str(caught.value)
+
+
+def test_an_overflow_names_the_same_layer_in_every_process(data, groups, tmp_path):
+    alone = overflowing(data, tmp_path / "alone")
+    assert 'arose in layer "deep".' in alone
+    assert groups(2)(overflowing, data, tmp_path / "together") == [alone] * 2
 
 
 def flipping(rank, step, data, out, resume=False):

@@ -12,6 +12,7 @@ from widenet.model.rule import StepNumbers
 from widenet.plan.graph import check_recordable, not_recorded
 from widenet.plan.job import Job
 from widenet.training.optimizers import Optimizer
+from widenet.training.overflow import Launched
 from widenet.training.step import launched_step, train_step
 from widenet.transfer import sent
 
@@ -36,7 +37,7 @@ class GraphSteps:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.memory: Packed | None = None
         self.loaded = torch.zeros(0)
-        self.loss = torch.zeros(0)
+        self.launched: Launched | None = None
 
     def pack(self, prepared: Prepared, weights_E: Tensor | None, num_examples: int) -> Packed | None:
         """A batch as `step` takes it, made ahead in the order of steps; None of one that trains eagerly."""
@@ -45,7 +46,7 @@ class GraphSteps:
     def step(self, packed: Packed, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers) -> float:
         """The loss of a batch before the step; the network has made the step. Arguments as of `train_step`."""
         if self.memory is None or self.memory.capacities != packed.capacities:
-            self.graph, self.loss = None, torch.zeros(0)  # their memory is free before others take as much
+            self.graph = self.launched = None  # their memory is free before others take as much
             self.memory = Packed(packed.whole.clone(), packed.real.clone(), packed.capacities)
             self.loaded = sent(self.rule.table(numbers), self.network.device)
             return train_step(self.network, *self.memory.unpacked(prepared, weights_E), draws, self.rule, self._standing(numbers))
@@ -55,8 +56,11 @@ class GraphSteps:
         if self.graph is None:
             self._record(*self.memory.unpacked(prepared, weights_E), draws, numbers)
         assert self.graph is not None
+        assert self.launched is not None
         self.graph.replay()
-        return float(self.loss)
+        loss = float(self.launched.loss)
+        self.launched.check(loss)
+        return loss
 
     def _standing(self, numbers: StepNumbers) -> StepNumbers:
         """The numbers of a step, loaded from where those of all steps are put."""
@@ -66,4 +70,4 @@ class GraphSteps:
         self.graph = torch.cuda.CUDAGraph()
         # Another thread may copy batches meanwhile, which only a recording of this thread's calls allows.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.loss = launched_step(self.network, prepared, weights_E, draws, self.rule, self._standing(numbers))
+            self.launched = launched_step(self.network, prepared, weights_E, draws, self.rule, self._standing(numbers))

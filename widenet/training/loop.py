@@ -1,6 +1,5 @@
 """The training loop: epochs of steps, evaluations, checkpoints."""
 
-import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -25,6 +24,7 @@ from widenet.training.brake import Brake
 from widenet.training.cuda_graph import GraphSteps
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.overflow import REMEDY, remedy
 from widenet.training.regularization import regularization
 from widenet.training.replicas import check_replicas
 from widenet.training.run_directory import RunDirectory
@@ -117,7 +117,6 @@ class Silence:
         """Nothing."""
 
 
-_REMEDY = "Lower the learning rate, or set gradient_norm_limit."
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], None]
 """Called in every process with the network and the number of finished epochs, before a checkpoint says that they are."""
@@ -203,13 +202,12 @@ class Training:
         """The loss of a batch, before the step that is made."""
         draws, limit = Draws(self.spec.seed, batch.epoch, batch.step), self.spec.gradient_norm_limit
         numbers, judge = self._numbers(batch.step + 1), self._braked if self.spec.brake else None
-        if self.recorded is not None and packed is not None:
-            loss = self.recorded.step(packed, prepared, batch.weights, draws, numbers)
-        else:
-            loss = train_step(self.network, prepared, batch.weights, draws, self.rule, numbers, limit, judge)
-        if not math.isfinite(loss):
-            raise NumericsError(self._explain(loss, batch.step))
-        return loss
+        try:
+            if self.recorded is not None and packed is not None:
+                return self.recorded.step(packed, prepared, batch.weights, draws, numbers)
+            return train_step(self.network, prepared, batch.weights, draws, self.rule, numbers, limit, judge)
+        except NumericsError as error:
+            raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error
 
     def _braked(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
         """The numbers of a step whose batch has that loss; None where it is left out."""
@@ -308,15 +306,10 @@ class Training:
         """Raise where a step has broken a weight, or a process has computed other weights, so that neither is ever saved."""
         broken = self.network.first_non_finite()
         if broken is not None:
-            raise NumericsError(f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are not. {_REMEDY}')
+            raise NumericsError(f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are not. {REMEDY}')
         state = self.state
         progress = [state.epoch, state.step, state.loss_sum, state.start_loss, state.best, state.best_epoch, state.waited, state.brake]
         check_replicas(self.network, repr(progress), self._place(state.step))
-
-    def _explain(self, loss: float, step: int) -> str:
-        broken = self.network.first_non_finite()
-        where = "every weight is still finite: a value of this batch is not" if broken is None else f'weights of "{broken}" are not finite'
-        return f"{self._place(step + 1)}: the loss must be a finite number; got {loss}: {where}. {_REMEDY}"
 
 
 def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:

@@ -19,6 +19,7 @@ from widenet.model.square_loss import SquareLoss
 from widenet.model.wide_loss import Takers, WideLoss
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch
+from widenet.training.overflow import Launched
 from widenet.training.update import Update
 
 
@@ -34,10 +35,12 @@ def train_step(
 ) -> float:
     """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has made the step.
 
-    Arguments as of `launched_step`.
+    Arguments as of `launched_step`. Raises NumericsError if the loss is not finite; the message names the layer that overflowed first.
     """
-    loss = launched_step(network, prepared, weights_E, draws, rule, numbers, norm_limit, judge)
-    return float(loss)  # only here the host waits for the device: nothing is left to launch
+    launched = launched_step(network, prepared, weights_E, draws, rule, numbers, norm_limit, judge)
+    loss = float(launched.loss)  # only here the host waits for the device: nothing is left to launch
+    launched.check(loss)
+    return loss
 
 
 def launched_step(
@@ -49,8 +52,8 @@ def launched_step(
     numbers: StepNumbers,
     norm_limit: float | None = None,
     judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None,
-) -> Tensor:
-    """The loss of a batch, float64 []; a device may still be at work on it, and on the step.
+) -> Launched:
+    """The step of a batch, with its loss before it; a device may still be at work on both.
 
     prepared: the batch, by `network.prepare` with the same draws.
     weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
@@ -87,18 +90,24 @@ def launched_step(
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]
-    totals = [penalty.detach().double() for penalty in activity.penalties] + [total for total, _ in found]
-    loss = sum(totals[1:], totals[0])
-    judged = numbers if judge is None else judge(float(loss), numbers)
+    launched = _launched(network, activity, [total for total, _ in found])
+    judged = numbers if judge is None else judge(float(launched.loss), numbers)
     if judged is None:
-        return loss
+        return launched
     numbers = rule.on_device(judged, network.device)
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
         network.follow(activity)
-    return loss
+    return launched
+
+
+def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Launched:
+    """A step after its forward pass. losses: the outputs' own, in their order."""
+    totals = [penalty.detach().double() for penalty in activity.penalties] + losses
+    values = {name: values_EH.detach() for name, values_EH in activity.values.items()}
+    return Launched(sum(totals[1:], totals[0]), values, dict(zip(network.outputs, losses, strict=True)))
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:

@@ -1,0 +1,56 @@
+"""An overflow names the layer in which it arose, whatever it then did to the weights; all processes name the same."""
+
+import math
+
+import pytest
+import torch
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import NumericsError
+from widenet.runs import train
+from widenet.sparse import SparseBatch
+from widenet.training.overflow import REMEDY, Launched, remedy
+
+HISTORY = {"name": "history", "kind": "input", "field": "items"}
+NEXT = {"name": "next", "kind": "output", "field": "items"}
+TRAINING = {"epochs": 1, "batch_size": 2, "shards": 2, "optimizer": {"kind": "sgd", "learning_rate": 1e-9}}
+
+
+def overflow(tmp_path, large, limit=None):
+    """The sentence with which a training ends of which the weights of one layer begin so large that its sums are no float32."""
+    layers = [HISTORY, *({"name": name, "units": 3, "activation": "linear"} for name in ("first", "second", "third")), NEXT]
+    for layer in layers[1:]:
+        layer["initializer"] = {"kind": "constant", "value": 2e38 if layer["name"] == large else 1.0}
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2], [2, 3], [0, 3]], width=4)
+    with pytest.raises(NumericsError) as caught:
+        train({"layers": layers}, {**TRAINING, "gradient_norm_limit": limit}, data, tmp_path / "run")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("limit", [None, 1.0], ids=["updated at once", "updated last"])
+@pytest.mark.parametrize("large", ["first", "second", "third", "next"])
+def test_the_layer_whose_sums_are_too_large_is_named_although_the_step_then_broke_all_weights(large, limit, tmp_path):
+    arose = f'The first number that is not finite arose in layer "{large}".'
+    assert overflow(tmp_path, large, limit) == f"epoch 1, step 1: the loss must be a finite number; got nan. {arose} {REMEDY}"
+
+
+def test_a_finite_loss_passes_and_another_names_the_first_layer_in_order():
+    fine, broken = torch.zeros(2, 3), torch.tensor([0.0, math.inf])
+    Launched(torch.tensor(1.0), {"a": broken}, {}).check(1.0)
+    for values, losses, name in [
+        ({"a": fine, "b": broken, "c": broken}, {"out": broken}, 'layer "b"'),
+        ({"a": fine}, {"out": fine.sum(), "other": broken.sum()}, 'layer "other"'),
+        ({"a": fine}, {"out": fine.sum()}, "a penalty on sparseness"),
+    ]:
+        with pytest.raises(NumericsError, match=f"got inf. The first number that is not finite arose in {name}.$"):
+            Launched(torch.tensor(math.inf), values, losses).check(math.inf)
+
+
+def test_the_field_with_the_largest_values_is_named_if_they_are_large():
+    items = SparseBatch(torch.tensor([0, 2]), torch.tensor([3, 4]), torch.tensor([5.0, -2e9]))
+    ones = SparseBatch(items.indptr, items.indices, None)
+    age = torch.tensor([[1.0, 5000.0]])
+    named = "Lower the learning rate, set gradient_norm_limit, or scale field"
+    assert remedy({"items": items, "age": age}) == f'{named} "items", whose values reach 2e+09 in this batch.'
+    assert remedy({"items": ones, "age": age}) == f'{named} "age", whose values reach 5e+03 in this batch.'
+    assert remedy({"items": ones, "age": age / 1e4, "empty": torch.zeros(0, 4)}) == REMEDY
