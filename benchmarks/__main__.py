@@ -16,6 +16,7 @@ from benchmarks import (
     parallel,
     plans,
     processes,
+    reading,
     sampled,
     sparse,
     speed,
@@ -40,6 +41,7 @@ _OTHERS: dict[str, ModuleType] = {
     "memory": memory,
     "processes": processes,
     "kills": kills,
+    "reading": reading,
 }
 
 

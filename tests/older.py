@@ -2,7 +2,9 @@
 
 import json
 
+from widenet.checkpoint import sha256_of_contents
 from widenet.data.manifest import sha256_of
+from widenet.training.run_directory import RECORDED
 
 
 def dataset_of_format_1(folder, **keys):
@@ -24,3 +26,16 @@ def dataset_of_format_1(folder, **keys):
         place[last] = value
     path.write_text(json.dumps(document))
     return folder
+
+
+def run_without_digests(run):
+    """Make a run as earlier versions wrote it of one of today's: no digests of documents, fields and vocabularies."""
+    for path in run.rglob("manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest["facts"].pop(RECORDED, None)
+        path.write_text(json.dumps({**manifest, "sha256": sha256_of_contents(manifest["files"], manifest["facts"])}))
+    fields = json.loads((run / "fields.json").read_text())
+    for record in fields.values():
+        record.pop("vocabulary_sha256", None)
+    (run / "fields.json").write_text(json.dumps(fields))
+    return run

@@ -62,6 +62,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/fuzz/test_fuzz.py",
     "tests/test_architecture.py",
     "tests/test_benchmarks.py",
+    "tests/test_changed_files.py",
     "tests/test_docs.py",
     "tests/test_faults.py",
     "tests/test_gpu.py",

@@ -48,7 +48,7 @@ class Checkpoint:
             version, files, facts = manifest["format_version"], manifest["files"], manifest["facts"]
         except FileNotFoundError:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{path / MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint.") from None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise CheckpointError(f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer widenet.")
@@ -59,6 +59,10 @@ class Checkpoint:
     def load_into(self, network: Network, with_state: bool) -> None:
         """Fill a network of the same documents; with_state: the optimizer's state too. Where one process fails, all raise its error."""
         by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
+
+    def check_files(self, network: Network) -> None:
+        """Compare the files that this process would load, without loading them; what one process raises, all raise."""
+        by_all(network.exchange, lambda: [self._checked(name) for name, _ in _files_of(network)], "checkpoint")
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}

@@ -13,6 +13,7 @@ from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
 from widenet.training import loop
 from widenet.training.arithmetic import ARITHMETIC
+from widenet.training.run_directory import RECORDED, RunDirectory
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
 NETWORK = {
@@ -116,7 +117,7 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
     assert len(set(seen)) == 4
     assert model.fingerprint() == Model.load(tmp_path / "run").fingerprint() == seen[best]
     facts = {"epochs": 4, "best": values[best], "best_epoch": best + 1, "examples": data.digest, "arithmetic": [ARITHMETIC]}
-    assert Checkpoint.open(tmp_path / "run" / "model").facts == facts
+    assert Checkpoint.open(tmp_path / "run" / "model").facts == {**facts, RECORDED: RunDirectory.open(tmp_path / "run").digests}
 
 
 def test_keep_last_ends_with_the_last_weights(data, tmp_path, scripted):

@@ -15,7 +15,7 @@ from widenet.parallel.local import LocalExchange
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import run_directory
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RECORDED, RunDirectory
 
 NETWORK = NetworkSpec.of(
     {
@@ -284,7 +284,7 @@ def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, networ
     save(run, network, 1)
     assert run.model().facts == {"epoch": 1}
     run.save_model("model", network, {"epochs": 2})
-    assert run.model().facts == {"epochs": 2}
+    assert run.model().facts == {"epochs": 2, RECORDED: run.digests}
 
 
 def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):

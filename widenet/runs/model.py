@@ -37,7 +37,7 @@ from widenet.training.log_curves import log_curves
 from widenet.training.loop import LoopState, settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.outcome import diverged
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RECORDED, UNRECORDED, RunDirectory
 from widenet.training.schedules import rates
 
 
@@ -92,15 +92,17 @@ class Model:
     def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended, or went on in another arithmetic; that its loss ended far above its start; how much of what a
-        dataset holds out for an output was trained on, where it is not the dataset of the training, or of one with whose weights this
-        one began.
+        That its training has not ended, or went on in another arithmetic; that nobody can tell whether its documents have changed since;
+        that its loss ended far above its start; how much of what a dataset holds out for an output was trained on, where it is not the
+        dataset of the training, or of one with whose weights this one began.
         """
         found = []
         if "state" in self.facts:
             state = LoopState.of(self.facts["state"])
             place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
             found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
+        if self.facts and RECORDED not in self.facts:
+            found.append(f"{self.run.path}: {UNRECORDED}")
         if len(self.facts.get("state", self.facts).get("arithmetic", [])) > 1:
             found.append(f"{self.run.path}: {MIXED[0].lower()}{MIXED[1:]}")
         if (problem := diverged(self.run.training, self.run.records())) is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -39,9 +39,11 @@ from widenet.training.interruption import interruption
 from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RECORDED, UNRECORDED, RunDirectory
 from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
+
+T = TypeVar("T")
 
 
 @typed
@@ -176,6 +178,8 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
             continue
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
+        if RECORDED not in checkpoint.facts:
+            report.say(f"{checkpoint.path}: {UNRECORDED}")
         state = LoopState.of(checkpoint.facts["state"])
         _say_what_changed(run, checkpoint, network.device, state, report)
         _go_on_in_own_arithmetic(run, state, report)
@@ -186,8 +190,23 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
         load_start(run, network, report.say)
         _inherit_arithmetic(run, state, report)
         by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
+    _check_best(run, network, state)
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
+
+
+def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
+    """Raise CheckpointError where a state names an evaluation as the best whose weights are not there, or damaged."""
+    epoch = state.best_epoch
+    if run.training.keep == "best" and epoch is not None:
+        _for_all(network, lambda: run.best(state.epoch, epoch)).check_files(network)
+
+
+def _for_all(network: Network, find: Callable[[], T]) -> T:
+    """What every process finds for itself; what goes wrong in one goes wrong in all."""
+    found: list[T] = []
+    by_all(network.exchange, lambda: found.append(find()), "checkpoint")
+    return found[0]
 
 
 def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
@@ -223,8 +242,10 @@ def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> 
 
 def _finished(run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report) -> Model:
     """The model of a training that has ended, saved: with the last weights, or the best where its document says so."""
-    if run.training.keep == "best" and (run.path / "best").exists():
-        Checkpoint.open(run.path / "best").load_into(network, with_state=False)
+    if run.training.keep == "best" and state.best_epoch is not None:
+        epoch = state.best_epoch
+        best = _for_all(network, lambda: run.best(state.epoch, epoch))
+        best.load_into(network, with_state=False)
         report.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
     facts = {
         "epochs": state.epoch,
@@ -233,15 +254,12 @@ def _finished(run: RunDirectory, network: Network, state: LoopState, dataset: Da
         "examples": dataset.digest,
         "arithmetic": state.arithmetic,
     }
-    run.save_model("model", network, facts)
-    return Model(run, network, facts)
+    return Model(run, network, run.save_model("model", network, facts).facts)
 
 
 def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
     """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
-    found: list[Checkpoint | None] = []
-    by_all(network.exchange, lambda: found.append(find()), "checkpoint")
-    checkpoint = found[0]
+    checkpoint = _for_all(network, find)
     check_agreement(network.exchange, facts_of_checkpoint(checkpoint), SAME_FILES)
     if checkpoint is not None:
         check(checkpoint)

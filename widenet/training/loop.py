@@ -27,7 +27,7 @@ from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.overflow import REMEDY, remedy
 from widenet.training.regularization import regularization
 from widenet.training.replicas import check_replicas
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RECORDED, RunDirectory
 from widenet.training.saving import Saving
 from widenet.training.schedules import rates
 from widenet.training.step import train_step
@@ -283,6 +283,7 @@ class Training:
 
     def _save(self, at_once: bool) -> None:
         facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
+        facts[RECORDED] = self.run.digests
         facts["device"], facts["compiled"] = self.network.device.type, is_compiled(self.network.device.type)
         facts["environment"] = environment(self.network.device)
         self.saving.save(facts, (self.state.epoch, self.state.step), at_once)

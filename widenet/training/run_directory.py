@@ -1,20 +1,21 @@
 """A run's directory: documents, vocabularies, checkpoints, log and the finished model."""
 
 import errno
-import hashlib
 import io
 import json
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from widenet.checkpoint import Checkpoint, recover, writing
 from widenet.data.dataset import Dataset
+from widenet.data.known import RUN_FIELDS, run_vocabulary
+from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing, force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
@@ -23,10 +24,16 @@ from widenet.parallel.group import by_leader
 from widenet.publication import publish
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.field_records import FieldRecord, open_vocabulary, read_records, record_of, write_records
 from widenet.training.run_path import LAUNCH, START, busy, check_finished, check_free, drop_unfinished, locked, put
 
-_BLOCK = 65_536
-
+RECORDED = "documents"
+"""The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
+UNRECORDED = (
+    "an earlier widenet saved its weights without digests of network.json, training.json and fields.json, "
+    "so that nobody can tell whether these have changed since."
+)
+"""What to know of such weights."""
 _OPTIONS = {
     "sparse": "--field {0}, or --users FILE --sparse {0}=COLUMN",
     "dense": "--users FILE --dense {0}=COLUMN",
@@ -35,28 +42,25 @@ _OPTIONS = {
 """By which options `widenet data ingest` makes a field of a kind."""
 
 
-@dataclass(frozen=True)
-class FieldRecord:
-    """What a run remembers of a field of its dataset.
-
-    vocabulary_digest: SHA-256 over the ids of its features in order; None where it had none.
-    """
-
-    kind: str
-    width: int
-    min_value: float
-    max_value: float
-    vocabulary_digest: str | None
+DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
+"""The files whose digests every checkpoint of a run holds; the last holds those of the vocabularies."""
+FOR_PREDICTIONS = ("network.json", RUN_FIELDS)
+"""Those without which finished weights mean something else."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The directory of one training, and what is true of it throughout."""
+    """The directory of one training, and what is true of it throughout.
+
+    digests: SHA-256 of `DOCUMENTS`, as they were when the run was opened.
+    """
 
     path: Path
     network: NetworkSpec
     training: TrainingSpec
     fields: dict[str, FieldRecord]
+    digests: dict[str, str] = field(default_factory=dict)
+    _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     @contextmanager
@@ -73,7 +77,7 @@ class RunDirectory:
         check_free(path)
         if start_from is not None:
             check_finished(start_from)
-        fields = {name: _record(dataset, name) for name in network.fields}
+        fields = {name: record_of(dataset, name) for name in network.fields}
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
             try:
@@ -81,12 +85,12 @@ class RunDirectory:
                 stack.enter_context(locked(beside))  # who renames a directory keeps its lock
                 (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
                 (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
-                (beside / "fields.json").write_text(json.dumps({name: asdict(record) for name, record in fields.items()}, indent=2))
+                write_records(beside / RUN_FIELDS, fields)
                 if start_from is not None:
                     (beside / START).write_text(str(start_from.resolve()), encoding="utf-8")
                 for name, record in fields.items():
                     if record.vocabulary_digest is not None:
-                        shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), beside / "vocabulary" / f"{name}.arrow")
+                        shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), run_vocabulary(beside, name))
                 force_all_to_disk(beside)
                 put(beside, path)
             except OSError as error:
@@ -98,19 +102,19 @@ class RunDirectory:
                 shutil.rmtree(beside, ignore_errors=True)
             with writing(path):
                 drop_unfinished(path)
-            yield cls(path, network, training, fields)
+            yield cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run; raises CheckpointError where there is none."""
         if not (path / "network.json").is_file():
             raise CheckpointError(f'{path} is not a run: it has no network.json. Make one with "widenet train".')
-        try:
-            records = json.loads((path / "fields.json").read_text(encoding="utf-8"))
-            fields = {name: FieldRecord(**record) for name, record in records.items()}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{path / 'fields.json'} is damaged ({type(error).__name__}). Train again.") from None
-        return cls(path, NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json"), fields)
+        network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")
+        fields = read_records(path / RUN_FIELDS)
+        for name in network.fields:
+            if name not in fields:
+                raise CheckpointError(f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.')
+        return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -128,7 +132,7 @@ class RunDirectory:
             if name not in dataset.fields:
                 rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
                 raise FitError(f"{rule}. Ingest it with {_OPTIONS[record.kind].format(name)}.")
-            found = _record(dataset, name)
+            found = record_of(dataset, name)
             if (found.kind, found.width, found.vocabulary_digest) != (record.kind, record.width, record.vocabulary_digest):
                 reason = (
                     f"{found.width:,} features for {record.width:,}"
@@ -140,10 +144,12 @@ class RunDirectory:
 
     def vocabulary(self, field: str) -> Vocabulary:
         """The names of a field's features; raises FitError where the dataset had none."""
-        path = self.path / "vocabulary" / f"{field}.arrow"
+        path = run_vocabulary(self.path, field)
         if not path.exists():
             raise FitError(f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.')
-        return Vocabulary.open(path)
+        if field not in self._vocabularies:
+            self._vocabularies[field] = open_vocabulary(path, self.fields[field])
+        return self._vocabularies[field]
 
     def save_checkpoint(self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]) -> Checkpoint:
         """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the oldest.
@@ -178,13 +184,23 @@ class RunDirectory:
             others = ", ".join(sorted(path.name for path in pointer.parent.glob("epoch-*"))) or "none"
             remedy = f"Write the name of another one into that file (there: {others}), or train again."
             raise CheckpointError(f'{pointer} must name a checkpoint beside it; got "{name}", which does not exist. {remedy}')
-        return Checkpoint.open(pointer.parent / name)
+        return self._opened(pointer.parent / name)
+
+    def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
+        """A checkpoint of this run; raises CheckpointError where it was written beside other documents or fields than the run has now."""
+        checkpoint = Checkpoint.open(path)
+        recorded = checkpoint.facts.get(RECORDED, {})
+        for name in documents:
+            if recorded.get(name, self.digests[name]) != self.digests[name]:
+                remedy = "Undo the change, or train again with another --out."
+                raise CheckpointError(f"{self.path / name} is not the file with which {path} was trained: it has changed since. {remedy}")
+        return checkpoint
 
     def candidates(self) -> list[Callable[[], Checkpoint | None]]:
         """What to try in turn, to go on from: the newest checkpoint, then the others, the later ones first."""
         pointed = self._pointed()
         others = sorted((path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed), reverse=True)
-        return [self.latest, *(partial(Checkpoint.open, path) for path in others)]
+        return [self.latest, *(partial(self._opened, path) for path in others)]
 
     def listing(self) -> dict[str, str]:
         """What this process sees of the checkpoints: the one that the pointer names, and all that exist."""
@@ -198,12 +214,31 @@ class RunDirectory:
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
         """Publish the weights alone, as "model" or "best"."""
-        return publish(self.path / name, network, dict(facts), with_state=False)
+        return publish(self.path / name, network, {**facts, RECORDED: self.digests}, with_state=False)
+
+    def best(self, state_epoch: int, best_epoch: int) -> Checkpoint:
+        """The weights of the best evaluation, which a state after `state_epoch` epochs says was that of `best_epoch`.
+
+        Weights of a later epoch serve too: the training has not come to it yet, and will replace them. Raises CheckpointError.
+        """
+        path = self.path / "best"
+        remedy = "Restore it, or train again with another --out."
+        if not path.is_dir():
+            raise CheckpointError(f"{path} is missing: it must hold the weights of epoch {best_epoch}, the best so far. {remedy}")
+        best = self._opened(path)
+        epoch = best.facts.get("epoch")
+        if epoch != best_epoch and not (isinstance(epoch, int) and epoch > state_epoch):
+            rule = f"{path} must hold the weights of epoch {best_epoch}, the best so far"
+            raise CheckpointError(f"{rule}; it holds those of epoch {epoch}. {remedy}")
+        return best
 
     def model(self) -> Checkpoint:
-        """The finished model; of a run that was cut short, the newest checkpoint. Raises CheckpointError where there is neither."""
+        """The finished model; of a run that was cut short, the newest checkpoint. Raises CheckpointError where there is neither.
+
+        A finished model needs the network and the fields that it was trained with; a checkpoint within a training its training.json too.
+        """
         if (self.path / "model").exists():
-            return Checkpoint.open(self.path / "model")
+            return self._opened(self.path / "model", FOR_PREDICTIONS)
         latest = self.latest()
         if latest is None:
             raise CheckpointError(f'{self.path} holds no weights yet. Finish it with "widenet train ... --resume".')
@@ -269,20 +304,6 @@ def _values(path: Path) -> Iterator[dict[str, Any]]:
             value = json.loads(line)
             if isinstance(value, dict):
                 yield value
-
-
-def _record(dataset: Dataset, name: str) -> FieldRecord:
-    field = dataset.field(name)
-    digest = None if field.vocabulary is None else _digest(dataset.vocabulary(name))
-    return FieldRecord(field.kind, field.width, field.min_value, field.max_value, digest)
-
-
-def _digest(vocabulary: Vocabulary) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, len(vocabulary), _BLOCK):
-        ids = vocabulary.ids(range(start, min(start + _BLOCK, len(vocabulary))))
-        digest.update(json.dumps(ids).encode())
-    return digest.hexdigest()
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -31,7 +31,8 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     if run.start is None:
         return
     check_finished(run.start)
-    before, model = RunDirectory.open(run.start), Checkpoint.open(run.start / "model")
+    before = RunDirectory.open(run.start)
+    model = before.model()
     _check_layers(before, run)
     known = {name: _known(before, run, name, "imported" in model.facts) for name in run.fields}
     _check_columns(before, run, known)

@@ -1,0 +1,256 @@
+"""Runs whose files have changed: every changed byte, edited document and missing file is found before a weight is used."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from tests.flips import flips, outcome
+from tests.older import run_without_digests
+from widenet.checkpoint import Checkpoint
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, WidenetError
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.runs import Model, train
+from widenet.training.loop import LoopState
+from widenet.training.run_directory import DOCUMENTS, RunDirectory
+
+TRAINING = {
+    "epochs": 3,
+    "batch_size": 4,
+    "shards": 2,
+    "evaluation": {},
+    "keep": "best",
+    "optimizer": {"kind": "adam", "learning_rate": 0.1},
+}
+EPOCH_STEPS = 2
+
+
+def network(activation="tanh"):
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 3, "activation": activation},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    return {"layers": layers}
+
+
+class After:
+    """Interrupts a training after so many steps."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def __call__(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+class Heard:
+    """A report that keeps what it is told."""
+
+    def __init__(self):
+        self.said = []
+
+    def start(self, *_):
+        pass
+
+    advance = epoch = start
+
+    def say(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    lists = [[0, 1], [2], [1, 3, 4], [0], [5, 2], [1, 5], [3], [4, 0]]
+    return dataset_from_lists(
+        tmp_path_factory.mktemp("data") / "data", lists, validation=[[2], [1], [0]] * 2 + [[1], [2]], titles=list("ABCDÉF")
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished") / "run"
+    train(network(), TRAINING, data, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def cut_short(data, tmp_path_factory):
+    """A run that was interrupted within its third epoch, whose state names a best evaluation."""
+    out = tmp_path_factory.mktemp("cut") / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(network(), TRAINING, data, out, interrupted=After(2 * EPOCH_STEPS + 1))
+    return out
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+@pytest.fixture
+def unfinished(cut_short, tmp_path):
+    return shutil.copytree(cut_short, tmp_path / "unfinished")
+
+
+def everything(run, data):
+    """All that predictions, an evaluation and a resumed training read of a run."""
+    directory = RunDirectory.open(run)
+    directory.check_dataset(data)
+    model = Model.load(run)
+    names = directory.vocabulary("items")
+    checkpoints = [find() for find in directory.candidates()]
+    built = build(directory.network, directory.training, directory.fields, LocalExchange(2), counts={})
+    state = LoopState.of(checkpoints[0].facts["state"])
+    for checkpoint in (*checkpoints, directory.best(state.epoch, state.best_epoch)):
+        checkpoint.check_files(built)
+    return (
+        model.fingerprint(),
+        names.ids(range(6)),
+        names.titles(range(6)),
+        names.counts.tolist(),
+        sorted(each.digest for each in checkpoints),
+    )
+
+
+UNREAD = {".lock", "log.jsonl", "machine.json", "report.html"}
+"""Files that tell people how a training went, and reach no number."""
+
+
+def test_every_changed_bit_of_a_run_is_found(run, data):
+    undisturbed = outcome(lambda: everything(run, data))
+    assert isinstance(undisturbed, tuple), undisturbed
+    paths = sorted(path for path in run.rglob("*") if path.is_file() and path.name not in UNREAD and "tensorboard" not in path.parts)
+    assert {"network.json", "training.json", "fields.json", "items.arrow", "manifest.json", "latest"} <= {path.name for path in paths}
+    for path in paths:
+        number = 40 if path.name in DOCUMENTS else 2 if path.suffix == ".safetensors" else 10
+        for place, found in flips(path, 7, number, lambda: everything(run, data)):
+            harmless = path.name == "latest" and found == undisturbed  # which then names the other checkpoint, or ends in another space
+            assert isinstance(found, WidenetError) or harmless, f"{path}: {place}: {found}"
+    assert outcome(lambda: everything(run, data)) == undisturbed
+
+
+@pytest.mark.parametrize("folder", ["model", "checkpoints"])
+def test_a_run_takes_no_weights_of_a_run_with_another_network(folder, run, unfinished, data, tmp_path):
+    own = run if folder == "model" else unfinished
+    sigmoid = tmp_path / "sigmoid"
+    if folder == "model":
+        train(network("sigmoid"), TRAINING, data, sigmoid)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            train(network("sigmoid"), TRAINING, data, sigmoid, interrupted=After(2 * EPOCH_STEPS + 1))
+    shutil.rmtree(own / folder)
+    shutil.copytree(sigmoid / folder, own / folder)
+    message = rf"network\.json is not the file with which .*/{folder}.* was trained: it has changed since\. Undo the change, or train"
+    with pytest.raises(CheckpointError, match=message):
+        Model.load(own)
+    if folder == "checkpoints":
+        with pytest.raises(CheckpointError, match=message):
+            train(None, None, data, own, resume=True)
+
+
+def edit(run, **values):
+    document = json.loads((run / "training.json").read_text())
+    (run / "training.json").write_text(json.dumps({**document, **values}))
+
+
+def test_an_edited_training_document_is_refused_at_resume_and_by_unfinished_weights(unfinished, data):
+    edit(unfinished, batch_size=3)
+    before = {path: path.read_bytes() for path in unfinished.rglob("*") if path.is_file()}
+    message = r"unfinished/training\.json is not the file with which .*epoch-00002-step-000000001 was trained: it has changed since"
+    with pytest.raises(CheckpointError, match=message):
+        train(None, None, data, unfinished, resume=True)
+    with pytest.raises(CheckpointError, match=message):
+        Model.load(unfinished)
+    changed = {path.name for path in unfinished.rglob("*") if path.is_file() and before.get(path) != path.read_bytes()}
+    assert changed <= {"machine.json"}
+
+
+def test_an_edited_training_document_does_not_matter_to_a_finished_model(run):
+    expected = Model.load(run).fingerprint()
+    edit(run, epochs=99)
+    assert Model.load(run).fingerprint() == expected
+
+
+def test_every_checkpoint_records_the_documents_that_it_was_trained_with(unfinished):
+    directory = RunDirectory.open(unfinished)
+    paths = [unfinished / "best", *(unfinished / "checkpoints").glob("epoch-*")]
+    assert len(paths) == 3
+    assert all(Checkpoint.open(path).facts["documents"] == directory.digests for path in paths)
+
+
+def damaged(best):
+    path = next(best.glob("wide-*"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+
+
+def of_another_epoch(best):
+    directory, facts = RunDirectory.open(best.parent), Checkpoint.open(best).facts
+    built = build(directory.network, directory.training, directory.fields, LocalExchange(2), counts={})
+    directory.save_model("best", built, {**facts, "epoch": 0})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (shutil.rmtree, r"unfinished/best is missing: it must hold the weights of epoch \d, the best so far\. Restore it"),
+        (damaged, r"unfinished/best/wide-.* is damaged: its checksum is not that of the manifest"),
+        (of_another_epoch, r"unfinished/best must hold the weights of epoch \d, the best so far; it holds those of epoch 0\. Restore it"),
+    ],
+)
+def test_a_training_that_keeps_the_best_weights_does_not_go_on_without_them(change, message, unfinished, data):
+    change(unfinished / "best")
+    with pytest.raises(CheckpointError, match=message):
+        train(None, None, data, unfinished, resume=True)
+
+
+def test_a_training_that_loses_its_best_weights_does_not_end_with_the_last(unfinished, data):
+    report = Heard()
+    with pytest.raises(CheckpointError, match=r"unfinished/best is missing"):
+        train(
+            None,
+            None,
+            data,
+            unfinished,
+            resume=True,
+            report=report,
+            after_epoch=lambda *_: shutil.rmtree(unfinished / "best"),
+        )
+    assert not (unfinished / "model").exists()
+
+
+def test_best_weights_of_an_epoch_that_comes_again_are_replaced(unfinished, finished, data):
+    """As after a crash between saving the best weights and the checkpoint that names them."""
+    assert Checkpoint.open(finished / "best").facts["epoch"] == 3
+    assert LoopState.of(RunDirectory.open(unfinished).latest().facts["state"]).epoch == 2
+    shutil.rmtree(unfinished / "best")
+    shutil.copytree(finished / "best", unfinished / "best")
+    assert train(None, None, data, unfinished, resume=True).fingerprint() == Model.load(finished).fingerprint()
+
+
+def test_a_run_of_an_earlier_widenet_is_read_and_a_note_says_what_nobody_can_tell(run, unfinished, data, finished):
+    expected = Model.load(finished)
+    assert not any("earlier widenet" in each for each in expected.caveats())
+    older = Model.load(run_without_digests(run))
+    assert older.fingerprint() == expected.fingerprint()
+    note = "an earlier widenet saved its weights without digests of network.json, training.json and fields.json"
+    assert any(note in each for each in older.caveats())
+    report = Heard()
+    resumed = train(None, None, data, run_without_digests(unfinished), resume=True, report=report)
+    assert resumed.fingerprint() == expected.fingerprint()
+    assert any(note in each for each in report.said)
+    assert not any(note in each for each in Model.load(unfinished).caveats())
+
+
+def test_ids_of_an_earlier_run_are_compared_with_what_it_remembers_of_them(run):
+    run_without_digests(run)
+    path = run / "vocabulary" / "items.arrow"
+    whole = path.read_bytes()
+    place = re.search(rb"012345", whole).start()
+    path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
+    with pytest.raises(CheckpointError, match=r"items\.arrow is damaged: its ids are not those that the run was begun with"):
+        RunDirectory.open(run).vocabulary("items")
