@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from torch.distributed import DistStoreError, HashStore
+from torch.distributed import DistStoreError, HashStore, PrefixStore
 
-from widenet.parallel.attempt import part_of_this_attempt
+from widenet.parallel.attempt import name_of_this_attempt
 
 SIZE, LIMIT = 3, timedelta(seconds=20)
 
@@ -22,7 +22,7 @@ def attempt(store, order):
     """What each process of an attempt finds under one key that the first has set, and under one that it has set itself."""
 
     def process(rank):
-        part = part_of_this_attempt(store, rank, SIZE, LIMIT)
+        part = PrefixStore(name_of_this_attempt(store, rank, SIZE, LIMIT), store)
         assert not part.check([f"address {rank}"])
         part.set(f"address {rank}", str(rank))
         part.wait([f"address {other}" for other in range(SIZE)])
@@ -46,4 +46,4 @@ def test_a_process_that_was_killed_while_it_asked_is_not_waited_for(store):
 def test_the_first_process_waits_no_longer_than_it_was_told(store):
     store.set("widenet/asks/1", "somebody of an earlier attempt")
     with pytest.raises(DistStoreError, match="process 1 did not come within 0 seconds"):
-        part_of_this_attempt(store, 0, 2, timedelta(0))
+        name_of_this_attempt(store, 0, 2, timedelta(0))

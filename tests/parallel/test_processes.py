@@ -265,7 +265,7 @@ def threads_left():
     here = exchange(8, 2)
     here.sum([torch.ones(2) for _ in here.shards], "")
     here.each(lambda shard: shard)
-    own = {*here.line._threads, *here.workers.pool._threads}
+    own = {here.line.thread, *here.workers.pool._threads}
     del here
     for thread in own:
         thread.join(20)

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from widenet.cli.options import Device, IncludeSeen, Output, Run
-from widenet.cli.processes import Processes, run_in_processes
+from widenet.cli.processes import Processes, Timeout, run_in_processes
+from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 
 
 class _Part(StrEnum):
@@ -31,6 +32,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Device = None,
     processes: Processes = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its recommendations."""
     from widenet.cli.progress import Counter
@@ -41,7 +43,7 @@ def evaluate(
     from widenet.runs import Model
 
     run_in_processes(context, processes, device)
-    model, dataset = Model.load(run, device), Dataset.open(data)
+    model, dataset = Model.load(run, device, timeout=timeout), Dataset.open(data)
     ks = sorted(set(k)) if k else DEFAULT_KS
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
@@ -69,6 +71,7 @@ def predict(
     ] = None,
     device: Device = None,
     processes: Processes = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Write the best items for every user of a dataset: user, item, score, rank.
 
@@ -82,7 +85,7 @@ def predict(
     from widenet.runs import Model
 
     run_in_processes(context, processes, device)
-    model, dataset = Model.load(run, device), Dataset.open(data)
+    model, dataset = Model.load(run, device, timeout=timeout), Dataset.open(data)
     filters = {"never": never, "never_for": never_for, "weights": weights}
     speak = partial(typer.echo, err=True)
     blocks = model.predict(

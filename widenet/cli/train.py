@@ -2,14 +2,16 @@
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from widenet.cli.options import CudaGraph, Device
-from widenet.cli.processes import Processes, run_in_processes
+from widenet.cli.processes import Processes, Timeout, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
+from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 
 
 def train(
@@ -28,6 +30,7 @@ def train(
     device: Device = None,
     cuda_graph: CudaGraph = False,
     processes: Processes = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:
     """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened.
@@ -54,7 +57,8 @@ def train(
     evaluation = documents[1].evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
-        model = run(*documents, data, out, resume=resume, start_from=start_from, device=device, cuda_graph=cuda_graph, report=report)
+        start = partial(run, *documents, data, out, resume=resume, start_from=start_from)
+        model = start(device=device, cuda_graph=cuda_graph, timeout=timeout, report=report)
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()

@@ -6,16 +6,19 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import torch
 from torch import distributed
-from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
 from widenet.parallel.announced import announced
-from widenet.parallel.attempt import part_of_this_attempt
+from widenet.parallel.attempt import name_of_this_attempt
+from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
 from widenet.parallel.launch import LAUNCHER
+from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.plan.fit import check_fits, check_fits_here, with_room, with_snapshots
@@ -23,8 +26,11 @@ from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
 
-TIMEOUT_SECONDS = 600
-"""How long a process waits for the others before it gives up."""
+COLLECTIVE_SECONDS = 3600
+"""How long a process waits for processes that are alive, as their heartbeats say, but do not come to the same point."""
+
+_heartbeat: Heartbeat | None = None
+"""That of the group that this process has joined by `join`."""
 
 
 def num_processes() -> int:
@@ -79,11 +85,16 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
     return with_room(job, device_bytes)
 
 
-def join(device: torch.device) -> None:
+def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
     """Let this process belong to the group that its launcher announced, until it ends; a group that it belongs to already stays as it is.
 
-    Every process of the group must do so. Raises GroupError.
+    Every process of the group must do so. timeout: seconds without a sign of life after which the others report a process as lost. In
+    a group that a script has joined itself there are no signs of life. Raises GroupError, OptionError.
     """
+    if not timeout >= 1:
+        raise OptionError(f"timeout must be at least 1 second; got {timeout!r}.")
+    if _heartbeat is not None:
+        _heartbeat.timeout = timeout
     if num_processes() == 1 or distributed.is_initialized():
         return
     for name, default in {"RANK": None, "WORLD_SIZE": None, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
@@ -94,29 +105,42 @@ def join(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        _join(device)
+        _join(device, timeout)
     except (OSError, RuntimeError, ValueError) as error:
         raise GroupError(f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes: {error}") from error
-    atexit.register(_leave)
 
 
 def _leave() -> None:
-    if distributed.is_initialized():
+    """Leave the group in good order; after a loss a collective may still be blocked, and would block this too."""
+    if _heartbeat is not None and _heartbeat.lost is None:
+        _heartbeat.drain()
+        _heartbeat.stop()
+    if distributed.is_initialized() and (_heartbeat is None or _heartbeat.lost is None):
         distributed.destroy_process_group()
 
 
-def _join(device: torch.device) -> None:
-    rank, size, timeout = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), timedelta(seconds=TIMEOUT_SECONDS)
+def _join(device: torch.device, timeout: float) -> None:
+    """Meet at the store of the launcher, or at one that process 0 holds, and begin to beat before the group is formed."""
+    global _heartbeat
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port, patience = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timedelta(seconds=JOIN_SECONDS)
     lent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store: Store | None = None
-    if lent or LAUNCHER in os.environ:
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    hosted = not lent and LAUNCHER not in os.environ
+    if not hosted:
         # Where the launcher is gone this fails at once, TCPStore only in the end.
-        socket.create_connection((host, port), TIMEOUT_SECONDS).close()
-        store = TCPStore(host, port, timeout=timeout)
-        store = part_of_this_attempt(store, rank, size, timeout) if lent else store
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=size)
+        socket.create_connection((host, port), JOIN_SECONDS).close()
+    store: Store = TCPStore(host, port, is_master=hosted and rank == 0, timeout=patience, wait_for_workers=False)
+    beats: Store = TCPStore(host, port, timeout=patience, wait_for_workers=False)
+    if lent:
+        name = name_of_this_attempt(store, rank, size, patience)
+        store, beats = PrefixStore(name, store), PrefixStore(name, beats)
+    _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted)
+    _heartbeat.start()
+    atexit.register(_leave)
+    line = Line()
+    _heartbeat.guard(line)
+    init = partial(distributed.init_process_group, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=COLLECTIVE_SECONDS))
+    line.submit(init, "nccl" if device.type == "cuda" else "gloo").result()
 
 
 def exchange_for(num_shards: int, device: torch.device) -> Exchange:
@@ -124,7 +148,7 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
     threads = available_threads() if device.type == "cpu" else 1
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return LocalExchange(num_shards, threads)
-    return ProcessExchange(num_shards, device, threads)
+    return ProcessExchange(num_shards, device, threads, _heartbeat)
 
 
 def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:

@@ -1,7 +1,7 @@
 """Shards over several processes: the same integers travel that one process adds, and so the bits are the same."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -12,6 +12,8 @@ from torch import Tensor, distributed
 from widenet.errors import GroupError
 from widenet.kernels.fixed_point import fixed_sum, from_fixed, peaks_of, scales_for
 from widenet.model.exchange import Pending
+from widenet.parallel.heartbeat import Heartbeat
+from widenet.parallel.line import Line
 from widenet.parallel.local import Here
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
@@ -43,14 +45,18 @@ class ProcessExchange:
     program, and so the same in every process.
     """
 
-    def __init__(self, num_shards: int, device: torch.device, num_threads: int = 1) -> None:
+    def __init__(self, num_shards: int, device: torch.device, num_threads: int = 1, heartbeat: Heartbeat | None = None) -> None:
+        """heartbeat: is told what is being done, and ends what waits for a lost process."""
         rank, size = distributed.get_rank(), distributed.get_world_size()
         check_processes(num_shards, size)
         self.num_shards, self.device = num_shards, device
         self.leads = rank == 0
         self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
-        self.line = ThreadPoolExecutor(1, thread_name_prefix="exchange", initializer=partial(_open_line, device))
+        self.line = Line(partial(_open_line, device))
+        self.heartbeat = heartbeat
+        if heartbeat is not None:
+            heartbeat.guard(self.line)
         self.place = "start"
         self.lost: GroupError | None = None
 
@@ -61,6 +67,7 @@ class ProcessExchange:
     def at(self, place: str) -> None:
         """See `model.exchange.Exchange.at`."""
         self.place = place
+        self._tell(place)
 
     def begin(self, work: Callable[[], T], where: str) -> Future[T]:
         """Give the line some work that takes the other processes."""
@@ -138,14 +145,22 @@ class ProcessExchange:
 
         return self.begin(collected, where).result()
 
+    def _tell(self, doing: str) -> None:
+        if self.heartbeat is not None:
+            self.heartbeat.doing = doing
+
     def _together(self, work: Callable[[], T], where: str) -> T:
         """What fails where every process takes part becomes one sentence; what was to follow fails with it."""
         if self.lost is not None:
             raise self.lost
+        self._tell(where)
         try:
             with torch.no_grad():
                 return work()
         except _MissedError as error:
+            if self.heartbeat is not None and (named := self.heartbeat.verdict()) is not None:
+                self.lost = named
+                raise named from error
             rank, size = distributed.get_rank(), distributed.get_world_size()
             reason = str(error).strip().split("\n")[0]
             lost = f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer in time"

@@ -17,6 +17,7 @@ from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
+from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.pictures.html import tag
 from widenet.predict.filters import PerUser, read_banned, read_weights
@@ -58,16 +59,17 @@ class Model:
 
     @classmethod
     @typed
-    def load(cls, run: str | Path, device: str | None = None) -> "Model":
+    def load(cls, run: str | Path, device: str | None = None, *, timeout: float = TIMEOUT_SECONDS) -> "Model":
         """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
 
         Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`, every process of a group
-        must call it, and whatever is then asked of the model.
+        must call it, and whatever is then asked of the model. timeout: seconds after which a process of the group that gives no sign of
+        life is reported as lost.
         """
         directory = RunDirectory.open(path_of("run", run))
         checkpoint = directory.model()
         chosen = device_for(device)
-        join(chosen)
+        join(chosen, timeout)
         check_in_common(chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint))
         network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
         if "state" in checkpoint.facts:

@@ -20,6 +20,7 @@ from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.announced import launch_id, restarted
 from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
+from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
@@ -57,6 +58,7 @@ def train(
     start_from: str | Path | None = None,
     device: str | None = None,
     cuda_graph: bool = False,
+    timeout: float = TIMEOUT_SECONDS,
     report: Report | None = None,
     interrupted: Callable[[], bool] | None = None,
     after_epoch: AfterEpoch | None = None,
@@ -72,6 +74,7 @@ def train(
         begin as the seed has it.
     device: cpu or cuda; None: cuda where there is one.
     cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps cannot be recorded.
+    timeout: seconds after which a process of the group that gives no sign of life is reported as lost, in every other process.
     interrupted: asked in every step; true ends the training after it with a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and
     SIGTERM do so.
     after_epoch: called in every process with the network and the number of finished epochs; what it asks of the exchange, all must ask.
@@ -83,7 +86,7 @@ def train(
     start = None if start_from is None else path_of("start_from", start_from)
     chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
-    join(chosen)
+    join(chosen, timeout)
     check_in_common(chosen, [network_spec, training_spec], dataset, facts_of_options(resume, start, cuda_graph))
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)

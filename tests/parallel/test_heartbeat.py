@@ -1,0 +1,160 @@
+"""Processes that stop answering: named while the others wait for them, and told from those that are only slow."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.parallel.heartbeat import Beat, Roll
+from widenet.runs import Model, train
+
+ROOT = Path(__file__).parents[2]
+WIDTH, EXAMPLES = 60, 12
+NETWORK = {
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
+        {"name": "taste", "units": 6, "activation": "tanh"},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
+TRAINING = {"epochs": 4, "batch_size": 4, "shards": 6, "optimizer": "momentum"}
+HANG_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rows = [sorted({(example * 37 + step * step * 5) % WIDTH for step in range(5)}) for example in range(EXAMPLES)]
+    path = tmp_path_factory.mktemp("heartbeat") / "data"
+    dataset_from_lists(path, rows, width=WIDTH)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    return train(NETWORK, TRAINING, data, tmp_path_factory.mktemp("undisturbed") / "run").fingerprint()
+
+
+PAUSE = 1.0
+
+
+def looked(roll, times):
+    """What each look at these times gives of process 1."""
+    return [roll.look(time)[1] for time in times]
+
+
+def test_silence_is_counted_from_the_last_sign_of_life():
+    roll = Roll(0, 2, PAUSE)
+    roll.beats[1] = Beat(1, "a")
+    assert looked(roll, [100.0, 101.0, 102.0]) == [0.0, 1.0, 2.0]
+    roll.beats[1] = Beat(2, "a")
+    assert looked(roll, [103.0, 104.0]) == [0.0, 1.0]
+
+
+def test_a_process_that_was_itself_stopped_does_not_take_the_others_for_lost():
+    roll = Roll(0, 2, PAUSE)
+    roll.beats[1] = Beat(1, "a")
+    assert looked(roll, [100.0, 100_000.0, 100_001.0]) == [0.0, 2 * PAUSE, 3 * PAUSE]
+
+
+def test_nothing_is_expected_of_a_process_that_has_left_in_good_order():
+    roll = Roll(0, 2, PAUSE)
+    roll.beats[1] = Beat(1, "a", True)
+    assert looked(roll, [100.0, 101.0, 102.0]) == [0.0, 0.0, 0.0]
+
+
+def test_the_store_is_silent_while_it_does_not_answer():
+    roll = Roll(0, 2, PAUSE)
+    roll.answers = 1
+    assert [roll.look(time)[0] for time in (100.0, 101.0, 102.0)] == [0.0, 1.0, 2.0]
+
+
+SCRIPT = """
+import os, signal, sys, time
+from widenet import WidenetError, train
+from widenet.parallel import heartbeat
+
+heartbeat.JOIN_SECONDS = {join}
+rank = int(os.environ["RANK"])
+
+def after_epoch(network, epochs):
+    if epochs == 2:
+        {disturb}
+
+try:
+    print(train({network}, {training}, {data!r}, {out!r}, timeout={timeout}, after_epoch=after_epoch).fingerprint())
+except WidenetError as error:
+    sys.exit(f"{{type(error).__name__}}: {{error}}")
+"""
+
+
+def processes(size, data, out, disturb="pass", timeout=4, join=600, ranks=None):
+    """A training in so many processes, of which the first holds the store, as under Slurm; something happens after two epochs."""
+    code = SCRIPT.format(network=NETWORK, training=TRAINING, data=str(data), out=str(out), disturb=disturb, timeout=timeout, join=join)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    common = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return {
+        rank: subprocess.Popen([sys.executable, "-c", code], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **how)
+        for rank in (range(size) if ranks is None else ranks)
+    }
+
+
+LOST = "was lost at {}: no sign of life for \\d+ seconds. It was stopped, its machine is down, or the network is cut."
+REMEDY = "Start again; a training goes on with --resume."
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(("size", "stopped"), [(2, 1), (3, 0)], ids=["1 of 2", "0 of 3, which holds the store"])
+def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(size, stopped, data, undisturbed, tmp_path):
+    group = processes(size, data, tmp_path / "run", f"os.kill(os.getpid(), signal.SIGSTOP) if rank == {stopped} else None")
+    said = {rank: process.communicate(timeout=HANG_SECONDS) for rank, process in group.items() if rank != stopped}
+    assert state(group[stopped].pid) == "T"
+    group[stopped].kill()
+    group[stopped].communicate()
+    for out, complaint in said.values():
+        assert out == ""
+        missed = LOST.format("epoch (2, step 3|3, step 1), .*")
+        assert re.fullmatch(rf"GroupError: process {stopped} of {size} \(host \S+\) {missed} {REMEDY}\n", complaint), complaint
+    assert train(NETWORK, TRAINING, data, tmp_path / "run", resume=True).fingerprint() == undisturbed
+
+
+def test_a_process_that_is_slow_is_waited_for(data, undisturbed, tmp_path):
+    group = processes(2, data, tmp_path / "run", "time.sleep(8) if rank == 0 else None", timeout=4)
+    assert [process.communicate(timeout=HANG_SECONDS) for process in group.values()] == [(f"{undisturbed}\n", "")] * 2
+
+
+def test_a_process_that_does_not_come_is_named(data, tmp_path):
+    (process,) = processes(2, data, tmp_path / "run", join=1, ranks=[0]).values()
+    _, complaint = process.communicate(timeout=HANG_SECONDS)
+    assert complaint.startswith("GroupError: process 1 of 2 did not join the group within 1 seconds.")
+
+
+def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_path):
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps({**TRAINING, "epochs": 10**6}))
+    words = ["train", "network.json", "training.json", "--data", str(data), "--out", "run", "--processes", "2", "--timeout", "4"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = subprocess.Popen(
+        [sys.executable, "-m", "widenet", *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not command.stderr.readline().startswith("epoch  "):
+        assert command.poll() is None
+    children = [int(child) for child in Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()]
+    (second,) = [child for child in children if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()]
+    os.kill(second, signal.SIGSTOP)
+    _, complaint = command.communicate(timeout=HANG_SECONDS)
+    assert re.search(rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {REMEDY}$", complaint, re.MULTILINE), complaint
+    assert complaint.endswith("widenet: process 1 of 2 did not end and was killed.\n")
+    assert command.returncode == 1
+    Model.load(tmp_path / "run")

@@ -1,0 +1,70 @@
+"""One thread that does, in order, what takes the other processes; whoever waits for it can be released when one of them is lost."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_Queue = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+
+
+class Line:
+    """Runs work in one daemon thread, in the order in which it was submitted.
+
+    A collective whose partner has stopped blocks its thread for as long as torch allows. `fail` releases those who wait for its
+    result. A daemon thread, unlike one of an executor, does not keep the process from ending.
+    """
+
+    def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
+        self._queue: _Queue = SimpleQueue()
+        self._open: set[Future[Any]] = set()
+        self._lock = threading.Lock()
+        self._error: Exception | None = None
+        self.thread = threading.Thread(target=_serve, args=(self._queue, prepare), name="exchange", daemon=True)
+        self.thread.start()
+        weakref.finalize(self, self._queue.put, None)
+
+    def submit(self, work: Callable[..., T], *arguments: object) -> Future[T]:
+        """Queue `work(*arguments)` and return its future."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._error is not None:
+                future.set_exception(self._error)
+                return future
+            self._open.add(future)
+        future.add_done_callback(self._forget)
+        self._queue.put((future, partial(work, *arguments)))
+        return future
+
+    def fail(self, error: Exception) -> None:
+        """End everything that is queued or running, and whatever is submitted later, with an error."""
+        with self._lock:
+            self._error = error
+            waiting = list(self._open)
+        for future in waiting:
+            with suppress(InvalidStateError):
+                future.set_exception(error)
+
+    def _forget(self, future: Future[Any]) -> None:
+        with self._lock:
+            self._open.discard(future)
+
+
+def _serve(queue: _Queue, prepare: Callable[[], object]) -> None:
+    prepare()
+    while (item := queue.get()) is not None:
+        future, work = item
+        try:
+            result = work()
+        except BaseException as error:
+            with suppress(InvalidStateError):
+                future.set_exception(error)
+        else:
+            with suppress(InvalidStateError):
+                future.set_result(result)
+        del item, future, work
