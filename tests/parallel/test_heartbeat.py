@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from widenet.data.lists import dataset_from_lists
+from widenet.errors import GroupError
 from widenet.parallel.heartbeat import Beat, Roll
 from widenet.runs import Model, train
 
@@ -122,6 +123,7 @@ def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(size,
     assert state(group[stopped].pid) == "T"
     group[stopped].kill()
     group[stopped].communicate()
+    assert {group[rank].returncode for rank in said} == {GroupError.status}
     for out, complaint in said.values():
         assert out == ""
         missed = LOST.format("epoch (2, step 3|3, step 1), .*")

@@ -3,6 +3,7 @@
 import atexit
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -111,11 +112,18 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
 
 
 def _leave() -> None:
-    """Leave the group in good order; after a loss a collective may still be blocked, and would block this too."""
-    if _heartbeat is not None and _heartbeat.lost is None:
+    """Leave the group in good order, or, after a loss, at once.
+
+    A collective that is still blocked would keep the group from being destroyed, and may abort Python while it ends.
+    """
+    if _heartbeat is not None and _heartbeat.lost is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(GroupError.status)
+    if _heartbeat is not None:
         _heartbeat.drain()
         _heartbeat.stop()
-    if distributed.is_initialized() and (_heartbeat is None or _heartbeat.lost is None):
+    if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
