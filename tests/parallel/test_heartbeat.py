@@ -14,7 +14,7 @@ import pytest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
 from widenet.parallel.heartbeat import Beat, Roll
-from widenet.runs import Model, train
+from widenet.runs import train
 
 ROOT = Path(__file__).parents[2]
 WIDTH, EXAMPLES = 60, 12
@@ -159,4 +159,3 @@ def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_pat
     assert re.search(rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {REMEDY}$", complaint, re.MULTILINE), complaint
     assert complaint.endswith("widenet: process 1 of 2 did not end and was killed.\n")
     assert command.returncode == 1
-    Model.load(tmp_path / "run")

@@ -18,6 +18,7 @@ from widenet.model.exchange import Exchange
 from widenet.parallel.announced import announced
 from widenet.parallel.attempt import name_of_this_attempt
 from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
+from widenet.parallel.interface import choose_interface
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
@@ -138,6 +139,8 @@ def _join(device: torch.device, timeout: float) -> None:
         # Where the launcher is gone this fails at once, TCPStore only in the end.
         socket.create_connection((host, port), JOIN_SECONDS).close()
     store: Store = TCPStore(host, port, is_master=hosted and rank == 0, timeout=patience, wait_for_workers=False)
+    with socket.create_connection((host, port), JOIN_SECONDS) as reached:
+        choose_interface(reached.getsockname()[0])
     beats: Store = TCPStore(host, port, timeout=patience, wait_for_workers=False)
     if lent:
         name = name_of_this_attempt(store, rank, size, patience)

@@ -70,11 +70,9 @@ def train(
     resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had; after a widenet of another
     arithmetic perhaps to others, which the report is told. A group that torchrun has started again does so without being told, and begins
     anew where there is no checkpoint yet.
-    start_from: another run, of the same layers, with whose finished weights a new one begins; features are known by their ids, new ones
-        begin as the seed has it.
-    device: cpu or cuda; None: cuda where there is one.
+    start_from: another run of the same layers, with whose finished weights a new one begins, by the ids of features; new ones as the seed.
+    device: cpu or cuda; None: cuda where there is one. timeout: seconds without a sign of life after which a process is reported as lost.
     cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps cannot be recorded.
-    timeout: seconds after which a process of the group that gives no sign of life is reported as lost, in every other process.
     interrupted: asked in every step; true ends the training after it with a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and
     SIGTERM do so.
     after_epoch: called in every process with the network and the number of finished epochs; what it asks of the exchange, all must ask.
