@@ -1,5 +1,6 @@
 """A step of training a DSSTNE network, against DSSTNE's formulas written out in float64."""
 
+import json
 import math
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import pytest
 import torch
 
 from tests.interop.dsstne.files import dense_set, sparse_set
+from tests.interop.dsstne.test_model_export import assert_readable_by_dsstne
 from tests.model.twin import CPU, Real, dense, entries_of, random_batch, snapshot, sparse
 from widenet.data.dataset import Dataset
 from widenet.interop.dsstne.data import import_data
-from widenet.interop.dsstne.train import network_of
+from widenet.interop.dsstne.model import import_model
+from widenet.interop.dsstne.train import network_of, train
+from widenet.runs import Silence
 
 P, BETA, DROP, NOISE, ALPHA, L2, L1 = 0.2, 0.05, 0.4, 0.3, 0.5, 0.01, 0.002
 MARGIN = {"oneTarget": 0.6, "zeroTarget": 0.4, "oneScale": 1.5, "zeroScale": 0.7}
@@ -166,3 +170,35 @@ def test_a_dense_input_has_the_dimensions_of_its_data_and_a_sparse_one_is_flat(f
     layers = [{"DataSet": "in", "N": "auto"}, {"N": 3}, {"DataSet": "out", "N": "auto"}]
     network, _ = network_of({"Layers": layers}, Path("config.json"), Dataset.open(tmp_path / "data").manifest)
     assert network.inputs[0].shape == shape
+
+
+def test_a_sound_is_trained_by_convolutions_and_dsstne_can_read_what_comes_out(netcdf, tmp_path):
+    random = np.random.default_rng(0)
+    sound = dense_set(0, "sound", random.normal(size=(20, 36)), sides=(12, 3))
+    wave = dense_set(1, "wave", random.random((20, 20)), sides=(10, 2))
+    config = {
+        "Layers": [
+            {"Name": "In", "Kind": "Input", "DataSet": "sound", "N": "auto"},
+            {"Name": "C", "Type": "Convolutional", "N": 4, "Kernel": 3, "Sparse": True},
+            {"Name": "Spare", "N": 3},
+            {
+                "Name": "Wave",
+                "Kind": "Output",
+                "Type": "Convolutional",
+                "Source": "C",
+                "Kernel": 3,
+                "N": "auto",
+                "DataSet": "wave",
+                "pDropout": 0.2,
+            },
+            {"Name": "Kind", "Kind": "Output", "Source": "C", "N": "auto", "DataSet": "kind"},
+        ],
+        "SparsenessPenalty": {"p": 0.3, "beta": 1},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    data = netcdf("data.nc", sound, wave, sparse_set(2, "kind", [[row % 4] for row in range(20)], sides=(4,)))
+    model = train(tmp_path / "config.json", [data], tmp_path / "gl.nc", {"epochs": 2, "batch_size": 10}, Silence())
+    found = assert_readable_by_dsstne(tmp_path / "gl.nc")
+    assert [found[f"layer{number}_name"] for number in range(found["layers"])] == ["In", "C", "Wave", "Kind"]
+    assert [int(found[f"layer2_{side}"]) for side in ("Nx", "Ny", "dimensions", "kernelPaddingX")] == [10, 2, 2, 0]
+    assert import_model(tmp_path / "gl.nc", tmp_path / "back").fingerprint() == model.fingerprint()

@@ -84,12 +84,15 @@ def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
     """The data sets of the outputs of a DSSTNE network; raises DocumentError for another document."""
     if not is_dsstne(values):
         raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for others.')
-    return [layer["field"] for layer in translation(values, str(config)).network["layers"] if layer.get("kind") == "output"]
+    found = translation(_with_dimensions(values, {}, unknown=1), str(config))
+    return [layer["field"] for layer in found.network["layers"] if layer.get("kind") == "output"]
 
 
 def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tuple[NetworkSpec, Translation]:
     """A DSSTNE network over its data sets, and what its translation says besides; raises DocumentError."""
-    found = translation(_with_dimensions(values, manifest), str(config))
+    known: Any = manifest.source.get(FACTS) or {}
+    dense = {name: facts for name, facts in known.items() if name in manifest.fields and manifest.fields[name].kind == "dense"}
+    found = translation(_with_dimensions(values, dense), str(config))
     for layer in found.network["layers"]:
         if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
             layer["others"] = "ignore"
@@ -106,19 +109,22 @@ def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset
     write_network(built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out))
 
 
-def _with_dimensions(values: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """The same network, its dense inputs, and outputs that convolve, given the dimensions of their data sets where those have several."""
-    known: Any = manifest.source.get(FACTS) or {}
-    sets = {name: facts for name, facts in known.items() if name in manifest.fields and manifest.fields[name].kind == "dense"}
+def _with_dimensions(values: dict[str, Any], sets: Mapping[str, Any], unknown: int | None = None) -> dict[str, Any]:
+    """The same network, its dense inputs, and outputs that convolve, given the dimensions of their data sets where those have several.
+
+    sets: what is known of the dense ones. unknown: filters of the outputs that convolve over another set.
+    """
     found = lowered(values, "network")
     layers = found["layers"] if isinstance(found["layers"], list) else [found["layers"]]
     spelled = []
     for position, layer in enumerate(layers):
         given = lowered(layer, "layer")
-        dimensions = sets.get(given.get("dataset"), {}).get("dimensions", [])
+        dimensions = sets.get(str(given.get("dataset")), {}).get("dimensions", [])
         kind = str(given.get("kind", "Hidden" if position else "Input")).lower()
         convolves = str(given.get("type")).lower() == "convolutional" and str(given.get("n")).lower() == "auto"
         if len(dimensions) > 1 and (kind == "input" or convolves):
             given["n"] = dimensions
+        elif convolves and unknown is not None:
+            given["n"] = unknown
         spelled.append(given)
     return {**found, "layers": spelled}
