@@ -16,7 +16,7 @@ from torch import distributed
 from tests.parallel.workers import exchange
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DisagreementError, NumericsError
+from widenet.errors import CheckpointError, DisagreementError, NumericsError
 from widenet.kernels.compiled import can_compile
 from widenet.parallel.agreement import by_value, check_agreement, differences, outvoted, ranks
 from widenet.runs import Model, train
@@ -199,11 +199,8 @@ def test_a_command_refuses_an_instruction_set_that_one_process_may_not_use(data,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "training.json"]
 
 
-def resumed(outs, data, change=None):
-    with pytest.MonkeyPatch.context() as patch:
-        if change is not None:
-            change(patch)
-        return outcome(trained, NETWORK, TRAINING, data, of_rank(outs), True)
+def resumed(outs, data, resume=True):
+    return outcome(trained, NETWORK, TRAINING, data, of_rank(outs), resume)
 
 
 def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they_are(data, run, groups, tmp_path):
@@ -226,6 +223,16 @@ def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they
     assert_refused(groups(2)(resumed, [one, tmp_path / "mixed"], data), "checkpoint digest: rank 0 has ")
     fingerprint = Model.load(run).fingerprint()
     assert groups(2)(resumed, [one, one], data) == [(fingerprint, []), (fingerprint, [])]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_process_that_does_not_see_the_run_of_the_others_stops_all(resume, data, run, groups, tmp_path):
+    if resume:
+        shutil.copytree(run, tmp_path / "here")
+    groups(2).start(resumed, [tmp_path / "here", tmp_path / "elsewhere"], data, resume)
+    found = groups(2).outcomes()
+    message = f'{tmp_path / "elsewhere"} is not a run: it has no network.json. Make one with "widenet train".'
+    assert [(type(error), str(error)) for error in found] == [(CheckpointError, message)] * 2
 
 
 def measured(runs, datasets):
@@ -260,7 +267,7 @@ def test_an_overflow_names_the_same_layer_in_every_process(data, groups, tmp_pat
     assert groups(2)(overflowing, data, tmp_path / "together") == [alone] * 2
 
 
-def flipping(rank, step, data, out, resume=False):
+def flipping(rank, step, data, out):
     """A training in which a process changes the last bit of a hidden weight after some steps."""
     made, whole = [], loop.train_step
 
@@ -273,7 +280,7 @@ def flipping(rank, step, data, out, resume=False):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "train_step", stepped)
-        return outcome(trained, NETWORK, TRAINING, data, out, resume)
+        return outcome(trained, NETWORK, TRAINING, data, out)
 
 
 @pytest.mark.parametrize(("size", "rank"), [(2, 1), (3, 1), (3, 0)])

@@ -8,7 +8,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError
 from widenet.model.exchange import Exchange
 from widenet.parallel.announced import launch_id
-from widenet.parallel.group import by_leader
+from widenet.parallel.group import by_all, by_leader
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
@@ -28,15 +28,21 @@ def begun(
 
     start: a run with whose weights a new one begins. Every process of the exchange must ask. Raises CheckpointError, FitError.
     """
-    if resume:
-        before = RunDirectory.open(path)
-        by_leader(exchange, lambda: stack.enter_context(before.locked()), "run directory")
-    else:
-        by_leader(exchange, lambda: stack.enter_context(RunDirectory.begin(path, network, training, dataset, start)), "run directory")
-    run = RunDirectory.open(path)
-    _check_documents(run, network, training)
-    run.check_dataset(dataset)
-    _check_start(run, start)
+    opened: list[RunDirectory] = []
+
+    def begin() -> None:
+        stack.enter_context(RunDirectory.open(path).locked() if resume else RunDirectory.begin(path, network, training, dataset, start))
+
+    def check() -> None:
+        run = RunDirectory.open(path)
+        _check_documents(run, network, training)
+        run.check_dataset(dataset)
+        _check_start(run, start)
+        opened.append(run)
+
+    by_leader(exchange, begin, "run directory")
+    by_all(exchange, check, "run directory")  # a process that does not see the leader's files must not leave the others waiting
+    (run,) = opened
     if launch_id():
         by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
     return run
