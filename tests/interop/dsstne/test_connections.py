@@ -5,7 +5,11 @@ import pytest
 
 from tests.interop.dsstne.models import connected, forward, fully, write_model
 from tests.interop.dsstne.test_model import scores
+from widenet import train
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, FitError
 from widenet.interop.dsstne.model import import_model
+from widenet.interop.dsstne.model_export import export_model
 
 SPARSE = 1
 ROWS = {"Input": (np.random.default_rng(1).random((5, 9)) < 0.4) * np.random.default_rng(2).normal(size=(5, 9)).astype("f4")}
@@ -42,3 +46,23 @@ def test_a_network_without_an_output_gives_the_units_of_its_last_layer(activatio
     connections = connected(3, layers)
     model = import_model(write_model(tmp_path / "x.nc", layers, connections), tmp_path / "run")
     np.testing.assert_allclose(scores(model, ROWS, "Last units"), forward(layers, connections, ROWS)["Last"], rtol=2e-5, atol=2e-6)
+
+
+def test_a_layer_that_has_no_source_is_refused_both_ways(tmp_path):
+    layers = [
+        fully("Input", "Input", 9, data="items", attributes=SPARSE),
+        fully("First", "Hidden", 6, ["Input"]),
+        fully("Second", "Hidden", 6, [], skip=["First"]),
+        fully("Output", "Output", 4, ["Second"], data="class"),
+    ]
+    with pytest.raises(DataError, match=r"layer 'Second' must have a source; it has none"):
+        import_model(write_model(tmp_path / "x.nc", layers, connected(3, layers)), tmp_path / "run")
+    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3]], width=4)
+    bare = {"name": "bare", "units": 4, "source": [], "skip": "sums"}
+    sums = {"name": "sums", "units": 4, "activation": "linear"}
+    document = {
+        "layers": [{"name": "in", "kind": "input", "field": "items"}, sums, bare, {"name": "out", "kind": "output", "field": "items"}]
+    }
+    train(document, {"epochs": 1}, dataset, tmp_path / "trained")
+    with pytest.raises(FitError, match=r'an empty "source" of layer "bare"'):
+        export_model(tmp_path / "trained", tmp_path / "y.nc")

@@ -60,6 +60,8 @@ def problems_of(spec: NetworkSpec, layer: Layer) -> list[str]:
         return [*found, *[f'"values": "ignore" {name}'] * (layer.values == "ignore")]
     if len(spec.sources(layer)) > _MOST_SOURCES and not isinstance(layer, PoolingLayer):
         found.append(f"more than {_MOST_SOURCES} sources {name}")
+    if not spec.sources(layer):
+        found.append(f'an empty "source" {name}')
     if isinstance(layer, OutputLayer) and layer.loss.kind not in LOSSES:
         found.append(f'"loss": "{layer.loss.kind}" {name}')
     if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):

@@ -173,7 +173,7 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
         if layer.get("weightless"):
             found[name] = np.zeros((file.units(names[name]), 0), np.float32)
             continue
-        if kind in ("input", "pooling") or layer["source"] == []:
+        if kind in ("input", "pooling") or layer.get("source") == []:
             continue
         own = names[name]
         sources = file.layer(own).get("Source", [])
