@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-gpu lint docs site bench bench-gpu
+.PHONY: setup demo test test-gpu test-faults lint docs site bench bench-gpu
 
 setup: .venv/.stamp
 
@@ -17,6 +17,10 @@ test: .venv/.stamp
 # What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
 test-gpu: .venv/.stamp
 	$(BIN)/python -m pytest tests/test_gpu.py tests/kernels
+
+# Hosts that are lost and cables that are cut, under torchrun. Needs root, for network namespaces.
+test-faults: .venv/.stamp
+	$(BIN)/python -m pytest -m faults
 
 lint: .venv/.stamp
 	$(BIN)/ruff check .

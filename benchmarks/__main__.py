@@ -6,6 +6,7 @@ from types import ModuleType
 
 from benchmarks import (
     exact,
+    faults,
     fuzz,
     goodbooks,
     gowalla,
@@ -41,6 +42,7 @@ _OTHERS: dict[str, ModuleType] = {
     "memory": memory,
     "processes": processes,
     "kills": kills,
+    "faults": faults,
     "reading": reading,
 }
 

@@ -74,12 +74,17 @@ def run() -> None:
 
 def prepare(folder: Path, epochs: int) -> str:
     """Write the documents and a dataset; the fingerprint of the training that one process makes undisturbed."""
+    write(folder, epochs)
+    return train(folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed").fingerprint()
+
+
+def write(folder: Path, epochs: int) -> None:
+    """Write the documents and a dataset."""
     chance = random.Random(0)
     rows = [sorted({int(WIDTH * chance.random() ** 2) for _ in range(10)}) for _ in range(EXAMPLES)]
     dataset_from_lists(folder / "data", [row[1:] for row in rows], validation=[row[:1] for row in rows], width=WIDTH)
     (folder / "network.json").write_text(json.dumps(NETWORK))
     (folder / "training.json").write_text(json.dumps({**TRAINING, "epochs": epochs}))
-    return train(folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed").fingerprint()
 
 
 @dataclass

@@ -67,6 +67,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_faults.py",
     "tests/test_gpu.py",
     "tests/test_guides.py",
+    "tests/test_hosts.py",
     "tests/test_kills.py",
     "tests/test_packaging.py",
     "tests/test_pictures.py",
