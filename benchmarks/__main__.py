@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
+    checkpoints,
     exact,
     faults,
     fuzz,
@@ -44,6 +45,7 @@ _OTHERS: dict[str, ModuleType] = {
     "kills": kills,
     "faults": faults,
     "reading": reading,
+    "checkpoints": checkpoints,
 }
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import wait
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,8 +23,11 @@ from widenet.knn.neighbours import Neighbours
 from widenet.model import compiled_tiles
 from widenet.model.sharding import split
 from widenet.plan.shards import Shards
+from widenet.runs import Silence
 from widenet.sparse import SparseBatch
 from widenet.training import optimizers
+from widenet.training.saving import Saving
+from widenet.training.snapshot import Snapshot
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device is at hand")
@@ -106,6 +110,28 @@ def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path):
             if each is model:
                 found = answers
         assert found == answers
+
+
+@pytest.mark.usefixtures("torch_alone")
+@pytest.mark.parametrize("name", ["rmsprop, sampled", "sgd, drifting"])
+def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_same_bits(name, data, tmp_path, monkeypatch):
+    network, training = SETTINGS[name]
+    documents = network, {**training, "checkpoints": {"every_epochs": 9, "every_steps": 1}}
+    expected = trained((network, training), data, tmp_path / "cpu", "cpu", epochs=3).fingerprint()
+    monkeypatch.setattr(Saving, "is_writing", lambda own: own.work is not None and bool(wait([own.work]).not_done))
+    copies, take = {}, Snapshot.take
+    monkeypatch.setattr(Snapshot, "take", lambda own: copies.update(take(own)) or copies)
+
+    class Crash(Silence):
+        def advance(self, *_):
+            if (tmp_path / "cuda" / "checkpoints" / "epoch-00001-step-000000001").exists():
+                raise RuntimeError("a crash")
+
+    with simulated():
+        with pytest.raises(RuntimeError, match="a crash"):
+            trained(documents, data, tmp_path / "cuda", "cuda", epochs=3, report=Crash())
+        assert all(copy.pinned and not isinstance(copy, OnDevice) for file in copies.values() for copy in file.values())
+        assert trained(documents, data, tmp_path / "cuda", "cuda", epochs=3, resume=True).fingerprint() == expected
 
 
 def interpreted(program, *arguments):

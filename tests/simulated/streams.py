@@ -32,6 +32,9 @@ class Stream:
     def wait_stream(self, other):
         self.wait_event(other.record_event())
 
+    def synchronize(self):
+        """The host waits until all is done: nothing to do, as a copy to the host is over when it returns."""
+
     def record_event(self, event=None):
         event = event or Event()
         event.record(self)

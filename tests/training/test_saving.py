@@ -241,7 +241,7 @@ def pair(tmp_path_factory):
         yield found
 
 
-NAMES = ["sgd, l2", "momentum", "nesterov", "adam, tied", "sgd, drifting", "rmsprop, sampled", "momentum, on the input"]
+NAMES = ["sgd, l2", "momentum", "adam, tied", "sgd, drifting", "rmsprop, sampled"]
 """Settings whose shards are divided between two processes."""
 
 
