@@ -4,7 +4,7 @@ import netCDF4
 import numpy as np
 import pytest
 
-from tests.interop.dsstne.files import sparse_set
+from tests.interop.dsstne.files import dense_set, sparse_set
 from widenet.data.dataset import Dataset
 from widenet.errors import DataError
 from widenet.interop.dsstne.data import import_data
@@ -127,3 +127,11 @@ def test_characters_are_numbers_of_char_alone(netcdf, tmp_path):
     described[2]["sparseIndex0"] = ("S1", "sparseDataDim0", [b"\1", b"\2"])
     with pytest.raises(DataError, match=r"variable 'sparseIndex0' must hold numbers; it holds \|S1"):
         import_data([netcdf("x.nc", described)], tmp_path / "data")
+
+
+def test_a_dense_set_may_be_as_wide_as_arrows_lists(netcdf, tmp_path):
+    path = netcdf("x.nc", dense_set(0, "sound", [[1, 2]], sides=(2,)), attributes={"width0": np.uint32(2**32 - 1)})
+    with pytest.raises(
+        DataError, match=r"data set 'sound': must have at most 2,147,483,647 numbers an example; its sides are \[4294967295\]"
+    ):
+        import_data([path], tmp_path / "data")

@@ -25,6 +25,8 @@ from widenet.plan.numbers import amount
 FACTS = "dsstne"
 """Under this name `source` of a dataset's manifest keeps what each DSSTNE data set was, by field."""
 NUMBERS_PER_BATCH = 2**24
+_MOST_DENSE = 2**31 - 1
+"""Numbers of an example of a dense field, a list of fixed size in Arrow."""
 _COUNT_BYTES, _NAME_BYTES = 8, 32
 """What a feature takes of memory, and at least of the disk."""
 
@@ -191,6 +193,8 @@ def _checked_parts(parts: dict[Part, DataSet]) -> dict[Part, DataSet]:
 
 def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_target: bool) -> _Field:
     train = parts["train"]
+    if not train.is_sparse and train.width > _MOST_DENSE:
+        raise DataError(f"{train.place}: must have at most {_MOST_DENSE:,} numbers an example; its sides are {list(train.dimensions)}.")
     if not train.is_sparse:
         return _Field(FieldLayout(name, train.width, kind="dense"), parts, None, is_target)
     names = _feature_names(train, index)
