@@ -1,10 +1,11 @@
-"""`--processes`: the same words, numbers and files as one process; and nothing lost, nothing left running, when one is killed."""
+"""`--processes` and mpirun: the same words, numbers and files as one process; nothing lost, nothing left running, when one is killed."""
 
 import fcntl
 import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,10 +50,10 @@ def words(training="short", out="run", **options):
     return ["train", "network.json", f"{training}.json", "--data", "data", "--out", str(out), *options.get("more", ["--processes", "2"])]
 
 
-def started(place, command, program=("-m", "widenet"), before=()):
+def started(place, command, program=("-m", "widenet"), before=(), mpirun=()):
     environment = {name: value for name, value in os.environ.items() if name not in ("WIDENET_DEBUG", "WIDENET_THREADS")}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "error:::widenet"}
-    line = [sys.executable, *before, *program, *command]
+    line = [*mpirun, sys.executable, *before, *program, *command]
     return subprocess.Popen(line, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
 
 
@@ -177,18 +178,80 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
     assert (found.status, found.err) == (2, f"widenet: {message}\n")
 
 
+def under_mpi(rank):
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+    return dict(zip(names, (rank, "3", rank, "3"), strict=True))
+
+
 @pytest.mark.parametrize(
     ("environment", "said"),
-    [({"LOCAL_RANK": "0"}, 1), ({"LOCAL_RANK": "1"}, 0), ({"SLURM_LOCALID": "1"}, 0), ({"LOCAL_RANK": "1", "WIDENET_LAUNCHER": "9"}, 1)],
+    [
+        ({"LOCAL_RANK": "0"}, 1),
+        ({"LOCAL_RANK": "1"}, 0),
+        ({"SLURM_LOCALID": "1"}, 0),
+        ({"LOCAL_RANK": "1", "WIDENET_LAUNCHER": "9"}, 1),
+        (under_mpi("0"), 1),
+        (under_mpi("2"), 0),
+    ],
     ids=str,
 )
-def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment, said, widenet, place, monkeypatch):
+@pytest.mark.parametrize("line", [["evaluate", "nowhere", "--data", "data"], ["evaluate", "--nonsense"]], ids=["mistake", "usage"])
+def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment, said, line, widenet, place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("widenet.cli.processes._FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("widenet.parallel.launch.end_with_launcher", lambda: None)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = signal.getsignal(signal.SIGTERM)
+    found = widenet(*line)
+    signal.signal(signal.SIGTERM, before)
+    assert (found.status, found.err.count("\n")) == (2, said)
+
+
+LACKS = {
+    "several machines": (
+        under_mpi("1") | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+        "mpirun has started 3 processes, 2 of them on this machine, and nothing says where they meet. Set MASTER_ADDR to the machine of ",
+    ),
+    "PMIx": (
+        {"PMIX_RANK": "0", "PMIX_NAMESPACE": "prterun-node1-11717@1"},
+        "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start them by Open MPI's mpirun, or ",
+    ),
+}
+
+
+@pytest.mark.parametrize("lacking", LACKS)
+def test_what_a_launcher_does_not_say_and_is_needed_is_asked_for(lacking, widenet, place, monkeypatch):
+    environment, message = LACKS[lacking]
     monkeypatch.chdir(place)
     monkeypatch.setattr("widenet.parallel.launch.end_with_launcher", lambda: None)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    found = widenet("evaluate", "nowhere", "--data", "data")
-    assert (found.status, found.err.count("\n")) == (2, said)
+    found = widenet(*words(more=[]))
+    assert found.out == ""
+    assert found.err.startswith(f"widenet: {message}")
+
+
+MPIRUN = {
+    "Open MPI": ("mpirun.openmpi", ["--oversubscribe", "--bind-to", "none", "-np", "3"]),
+    "MPICH": ("mpiexec.hydra", ["-n", "3"]),
+}
+
+
+@pytest.mark.parametrize("library", MPIRUN)
+def test_three_processes_that_mpirun_starts_train_the_bits_of_one_and_speak_once(library, place, monkeypatch):
+    program, options = MPIRUN[library]
+    mpirun = shutil.which(program)
+    if mpirun is None:
+        pytest.skip(f"{program} of {library} is not installed")
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    out = place / f"three-{library}"
+    status, shown, err = ended(started(place, words(out=out, more=[]), mpirun=[mpirun, *options]), limit=600)
+    shown = shown.replace("\x1b[0m", "")  # Open MPI makes a terminal of it, and LLVM resets its colours at the end
+    assert (status, shown) == (0, f"{out}: trained. Fingerprint {Model.load(out).fingerprint()}\n"), err
+    assert outcome(out) == outcome(place / "one-short")
+    assert [line.split()[0] for line in err.splitlines()] == ["epoch", "epoch", "Report:", "Next:"]
 
 
 AGAIN = "torchrun has started this training again"

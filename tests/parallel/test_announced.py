@@ -1,21 +1,81 @@
 """What a process learns from its launcher."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from widenet.parallel.announced import announced, restarted
+from widenet.parallel.announced import announced, by_mpi, restarted
+
+MPI = {
+    "Open MPI": {
+        "OMPI_COMM_WORLD_RANK": "2",
+        "OMPI_COMM_WORLD_SIZE": "3",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+        "PMIX_RANK": "2",
+        "PMIX_NAMESPACE": "prterun-node1-11689@1",
+    },
+    "MPICH": {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "PMI_FD": "8"},
+}
+"""Variables as Open MPI 4.1 and 5.0 and MPICH 4.0 were seen to set them."""
+
+SRUN = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3", "SLURM_LOCALID": "0", "SLURM_NTASKS": "3", "SLURM_STEP_NODELIST": "a[1-2]"}
+DAEMON = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_STEP_NODELIST": "a2"}
+"""Slurm's variables as a daemon of mpirun on a second node hands them on."""
+
+LAUNCHERS = {
+    "none": ({}, [None] * 5, False),
+    "torchrun": ({"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, ["2", "3", "0", "1", None], False),
+    "Open MPI": (MPI["Open MPI"], ["2", "3", "0", "1", None], True),
+    "MPICH": (MPI["MPICH"], ["2", "3", "0", "1", None], True),
+    "Open MPI within a Slurm job": (MPI["Open MPI"] | DAEMON, ["2", "3", "0", "1", None], True),
+    "torchrun within Open MPI": (
+        MPI["Open MPI"] | {"RANK": "5", "WORLD_SIZE": "6", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"},
+        ["5", "6", "1", "2", None],
+        False,
+    ),
+    "srun": (SRUN, ["2", "3", "0", None, "a1"], False),
+    "srun --mpi=pmi2": (SRUN | {"PMI_RANK": "2", "PMI_SIZE": "3"}, ["2", "3", "0", None, "a1"], False),
+    "srun --mpi=pmix": (SRUN | {"PMIX_RANK": "2", "PMIX_NAMESPACE": "slurm.pmix.7.0"}, ["2", "3", "0", None, "a1"], False),
+    "prterun": (
+        {"PMIX_RANK": "2", "PMIX_NAMESPACE": "prterun-node1-11717@1", "WORLD_SIZE": "3"} | DAEMON,
+        ["2", "3", "2", None, None],
+        False,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [({}, None), ({"RANK": "2"}, "2"), ({"SLURM_PROCID": "3"}, "3"), ({"RANK": "2", "SLURM_PROCID": "3"}, "2")],
-    ids=str,
-)
-def test_torchrun_is_heard_before_slurm(environment, expected, monkeypatch):
-    for name in ("RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert announced("RANK") == expected
+@pytest.fixture
+def told(monkeypatch):
+    """Sets the variables of a launcher in place of all that there may be."""
+
+    def tell(environment):
+        for name in os.environ:
+            if name.startswith(("OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_")) or name in ("RANK", "WORLD_SIZE"):
+                monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    return tell
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_process_learns_its_place_from_the_launcher_that_has_started_it(launcher, told):
+    environment, expected, mpi = LAUNCHERS[launcher]
+    told(environment)
+    assert [announced(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")] == expected
+    assert by_mpi() == mpi
+
+
+@pytest.mark.parametrize("wrapper", [[], ["bash", "-c", '"$@"; true', "bash"]], ids=["alone", "in a script"])
+@pytest.mark.parametrize("library", MPI)
+def test_the_launcher_is_the_nearest_process_above_that_has_no_rank(library, wrapper, told):
+    told(MPI[library])
+    code = "from widenet.parallel.announced import launcher_here; print(launcher_here())"
+    ended = subprocess.run([*wrapper, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split("-")[0] == str(os.getpid())
 
 
 NODES = {

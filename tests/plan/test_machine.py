@@ -28,6 +28,14 @@ def test_processes_of_one_machine_share_its_processors_unless_told_otherwise(env
     assert available_threads() == threads
 
 
+@pytest.mark.parametrize(("bound", "sharing", "threads"), [(1, 2, 1), (4, 4, 4), (8, 4, 4), (16, 4, 4), (16, 32, 1)], ids=str)
+def test_a_process_that_mpirun_has_bound_to_processors_shares_those_of_its_launcher(bound, sharing, threads, monkeypatch):
+    monkeypatch.delenv("WIDENET_THREADS", raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(sharing))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(16 if process == os.getppid() else bound))
+    assert available_threads() == threads
+
+
 @pytest.mark.parametrize("asked", ["0", "two", "-1", "1.5", "²"])
 def test_what_is_no_number_of_threads_is_refused(asked, monkeypatch):
     monkeypatch.setenv("WIDENET_THREADS", asked)

@@ -13,7 +13,7 @@ import typer
 
 from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.dsstne import app as dsstne
-from widenet.cli.processes import speaks
+from widenet.cli.processes import left_to_the_first, speaks
 from widenet.errors import WidenetError, did_you_mean
 
 _SAID = {
@@ -133,7 +133,7 @@ def main(arguments: list[str] | None = None) -> Any:
         status = _run(arguments)
     except WidenetError as error:
         _trace()
-        if speaks() or error.status != 2:
+        if error.status != 2 or not left_to_the_first():
             typer.echo(f"widenet: {_in_one_line(error)}", err=True)
         sys.exit(error.status)
     except BrokenPipeError:
@@ -150,7 +150,8 @@ def main(arguments: list[str] | None = None) -> Any:
         typer.echo(f"widenet: {_place(error)}: {error.strerror or error}. Check the path and the disk.", err=True)
         sys.exit(2)
     except _USAGE_ERROR as error:
-        _show_usage(error)
+        if not left_to_the_first():
+            _show_usage(error)
         sys.exit(2)
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)

@@ -1,12 +1,18 @@
 """`--processes`: the same command line in several processes of one group."""
 
 import os
+import signal
 import sys
+import time
 from typing import Annotated
 
 import typer
 
 from widenet.errors import OptionError
+from widenet.parallel.announced import announced, by_mpi, by_pmix_alone
+
+_FIRST_SECONDS = 10.0
+"""How long other processes wait, where they make a mistake, for the first one of their machine to say what it is."""
 
 Processes = Annotated[
     int | None,
@@ -29,8 +35,20 @@ Timeout = Annotated[
 
 def speaks() -> bool:
     """Whether this process says what every process of its machine would say: the first one here, or one whose launcher sifts."""
-    local = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0"
-    return local == "0" or "WIDENET_LAUNCHER" in os.environ
+    return (announced("LOCAL_RANK") or "0") == "0" or "WIDENET_LAUNCHER" in os.environ
+
+
+def left_to_the_first() -> bool:
+    """Whether another process says what is wrong here, as it makes the same mistake.
+
+    Open MPI ends all processes as soon as one fails, perhaps before the first one has spoken. So the others give it time.
+    """
+    if speaks():
+        return False
+    if by_mpi() or by_pmix_alone():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(_FIRST_SECONDS)
+    return True
 
 
 def run_in_processes(context: typer.Context, asked: int | None, device: str | None) -> None:

@@ -1,7 +1,20 @@
-"""What the launcher of a process has said in its environment: torchrun, Slurm or `--processes`."""
+"""What the launcher of a process has said in its environment: torchrun, mpirun, Slurm or `--processes`."""
 
 import os
 import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_MPI: tuple[Mapping[str, str], ...] = (
+    {
+        "RANK": "OMPI_COMM_WORLD_RANK",
+        "WORLD_SIZE": "OMPI_COMM_WORLD_SIZE",
+        "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
+        "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
+    },
+    {"RANK": "PMI_RANK", "WORLD_SIZE": "PMI_SIZE", "LOCAL_RANK": "MPI_LOCALRANKID", "LOCAL_WORLD_SIZE": "MPI_LOCALNRANKS"},
+)
+"""Open MPI's variables, and those of Hydra, which starts the processes of MPICH and Intel MPI. `srun --mpi=pmi2` sets only two of these."""
 
 _SLURM = {
     "RANK": "SLURM_PROCID",
@@ -10,14 +23,60 @@ _SLURM = {
     "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR",
 }
 
+_PMIX = {"RANK": "PMIX_RANK", "LOCAL_RANK": "PMIX_RANK"}
+"""PRRTE's `prterun` alone says neither how many processes there are nor how many run on a machine."""
+
 
 def announced(name: str) -> str | None:
-    """What the launcher says in an environment variable of torchrun, or in Slurm's place of it.
+    """What the launcher says in an environment variable of torchrun, or in its own variable for the same.
 
     Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has it too.
     """
-    host = _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) if name == "MASTER_ADDR" else ""
-    return os.environ.get(name) or host or os.environ.get(_SLURM.get(name, ""), None)
+    names = _names()
+    host = _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) if name == "MASTER_ADDR" and names is _SLURM else ""
+    return os.environ.get(name) or host or os.environ.get(names.get(name, ""), None)
+
+
+def _names() -> Mapping[str, str]:
+    """The variables of the launcher. mpirun within a Slurm job starts its own daemons by srun, so Slurm's variables describe those."""
+    for names in _MPI:
+        if all(variable in os.environ for variable in names.values()):
+            return names
+    return _PMIX if by_pmix_alone() else _SLURM
+
+
+def by_mpi() -> bool:
+    """Whether mpirun has started this process itself, with no other launcher in between."""
+    return _names() in _MPI and not {"WIDENET_LAUNCHER", "TORCHELASTIC_RUN_ID"} & set(os.environ)
+
+
+def by_pmix_alone() -> bool:
+    """Whether a PMIx launcher has started this process that is neither Open MPI's mpirun nor `srun --mpi=pmix`."""
+    through_slurm = os.environ.get("PMIX_NAMESPACE", "").startswith("slurm.")
+    return "PMIX_RANK" in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ and not through_slurm
+
+
+def launcher_here() -> str:
+    """Names the process that has started all those of its group on this machine, by its id and the time at which it began.
+
+    It is the nearest one above that has no rank. Scripts that stand between, one a process, have one.
+    """
+    rank, pid = f"{_names()['RANK']}=".encode(), os.getppid()
+    while pid > 1 and any(line.startswith(rank) for line in _environment(pid)):
+        pid = int(_facts(pid)[1])
+    return f"{pid}-{_facts(pid)[19]}"
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:  # another user's process, such as a daemon of a cluster
+        return []
+
+
+def _facts(pid: int) -> list[str]:
+    """What proc(5) says of a process after its name: state, parent, and at place 19 when it began."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _first_host(nodes: str) -> str:

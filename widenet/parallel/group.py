@@ -1,4 +1,4 @@
-"""The group of processes that train one network: joined as torchrun, Slurm or `--processes` announce it, or as it already is."""
+"""The group of processes that train one network: joined as torchrun, mpirun, Slurm or `--processes` announce it, or as it already is."""
 
 import atexit
 import os
@@ -15,13 +15,14 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
-from widenet.parallel.announced import announced
+from widenet.parallel.announced import announced, by_mpi, by_pmix_alone
 from widenet.parallel.attempt import name_of_this_attempt
 from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
 from widenet.parallel.interface import choose_interface
 from widenet.parallel.launch import LAUNCHER
 from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
+from widenet.parallel.meeting import store_of_this_launch
 from widenet.parallel.processes import ProcessExchange
 from widenet.plan.fit import check_fits, check_fits_here, with_room, with_snapshots
 from widenet.plan.job import Job
@@ -40,6 +41,11 @@ def num_processes() -> int:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
     size = announced("WORLD_SIZE") or "1"
+    if by_pmix_alone() and "WORLD_SIZE" not in os.environ:
+        raise OptionError(
+            "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start them by Open MPI's mpirun, "
+            'or set WORLD_SIZE and MASTER_ADDR, as in "prterun -n 3 -x WORLD_SIZE=3 -x MASTER_ADDR=127.0.0.1 widenet ...".'
+        )
     if not size.isdecimal():
         raise GroupError(f'the environment variable WORLD_SIZE must be a whole number; got "{size}". Start the group by torchrun.')
     return int(size)
@@ -99,6 +105,8 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
         _heartbeat.timeout = timeout
     if num_processes() == 1 or distributed.is_initialized():
         return
+    lacks_address = _lacks_address()
+    os.environ["LOCAL_WORLD_SIZE"] = announced("LOCAL_WORLD_SIZE") or "1"
     for name, default in {"RANK": None, "WORLD_SIZE": None, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
         value = announced(name) or default
         if value is None or (default is None and not value.isdecimal()):
@@ -107,9 +115,25 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        _join(device, timeout)
+        _join(device, timeout, lacks_address)
     except (OSError, RuntimeError, ValueError) as error:
         raise GroupError(f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes: {error}") from error
+
+
+def _lacks_address() -> bool:
+    """Whether mpirun has started this process on the one machine of its group, and nobody has said where the group meets.
+
+    Raises GroupError where that must be said.
+    """
+    if not by_mpi() or announced("MASTER_ADDR") is not None:
+        return False
+    size, here = announced("WORLD_SIZE"), announced("LOCAL_WORLD_SIZE")
+    if size != here:
+        raise GroupError(
+            f"mpirun has started {size} processes, {here} of them on this machine, and nothing says where they meet. Set MASTER_ADDR to "
+            "the machine of the first process: mpirun -x MASTER_ADDR=node1 (Open MPI), mpirun -genv MASTER_ADDR node1 (MPICH)."
+        )
+    return announced("MASTER_PORT") is None
 
 
 def _leave() -> None:
@@ -128,7 +152,7 @@ def _leave() -> None:
         distributed.destroy_process_group()
 
 
-def _join(device: torch.device, timeout: float) -> None:
+def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
     """Meet at the store of the launcher, or at one that process 0 holds, and begin to beat before the group is formed."""
     global _heartbeat
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -138,7 +162,12 @@ def _join(device: torch.device, timeout: float) -> None:
     if not hosted:
         # Where the launcher is gone this fails at once, TCPStore only in the end.
         socket.create_connection((host, port), JOIN_SECONDS).close()
-    store: Store = TCPStore(host, port, is_master=hosted and rank == 0, timeout=patience, wait_for_workers=False)
+    store: Store
+    if lacks_address:
+        store = store_of_this_launch(rank, size, patience)
+        host, port = store.host, store.port
+    else:
+        store = TCPStore(host, port, is_master=hosted and rank == 0, timeout=patience, wait_for_workers=False)
     with socket.create_connection((host, port), JOIN_SECONDS) as reached:
         choose_interface(reached.getsockname()[0])
     beats: Store = TCPStore(host, port, timeout=patience, wait_for_workers=False)

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import IO
 
 from widenet.errors import GroupError, OptionError, WidenetError
+from widenet.parallel.announced import by_mpi
 
 LAUNCHER = "WIDENET_LAUNCHER"
 """Environment variable in which a process that `launch` has started finds a pipe that ends with the one that did."""
@@ -53,14 +54,14 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
 
 
 def end_with_launcher() -> None:
-    """Let this process get SIGTERM as soon as the one that has started it is gone, where that is `launch` or torchrun.
+    """Let this process get SIGTERM as soon as the one that has started it is gone, where that is `launch`, torchrun or mpirun.
 
     prctl(2) has a signal for that too, but sends it once for every thread of the parent, and a second SIGTERM stops at once.
     """
     wait: Callable[[], object]
     if LAUNCHER in os.environ:
         wait = partial(os.read, int(os.environ[LAUNCHER]), 1)
-    elif "TORCHELASTIC_RUN_ID" in os.environ:
+    elif "TORCHELASTIC_RUN_ID" in os.environ or by_mpi():
         try:
             wait = partial(select.select, [os.pidfd_open(os.getppid())], (), ())
         except OSError:  # a kernel or a container that does not let us watch

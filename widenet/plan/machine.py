@@ -15,13 +15,17 @@ _CONTROLLERS = (("", "memory.max", "memory.current", ""), ("memory", "memory.lim
 def available_threads(num_processes: int | None = None) -> int:
     """Processors that this process may use, its share of them among several processes of this machine.
 
-    num_processes: how many share them; None: as many as torchrun or `--processes` started.
+    num_processes: how many share them; None: as many as the launcher started. mpirun may have bound this process to processors of its own;
+    then the launcher's are shared.
     WIDENET_THREADS overrides; raises OptionError where that is no number of threads.
     """
     asked = os.environ.get("WIDENET_THREADS")
     if not asked:
-        sharing = num_processes or announced_number("LOCAL_WORLD_SIZE", 1)
-        return max(1, len(os.sched_getaffinity(0)) // sharing)
+        own = len(os.sched_getaffinity(0))
+        if num_processes is not None:
+            return max(1, own // num_processes)
+        sharing = announced_number("LOCAL_WORLD_SIZE", 1)
+        return own if sharing == 1 else max(1, min(own, len(os.sched_getaffinity(os.getppid())) // sharing))
     if not re.fullmatch("0*[1-9][0-9]*", asked):
         raise OptionError(f'the environment variable WIDENET_THREADS must be a whole number of at least 1; got "{asked}".')
     return int(asked)
