@@ -10,7 +10,7 @@ from tests.flips import flips, outcome
 from tests.older import run_without_digests
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, WidenetError
+from widenet.errors import CheckpointError, DataError, WidenetError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.runs import Model, train
@@ -132,6 +132,22 @@ def test_every_changed_bit_of_a_run_is_found(run, data):
             harmless = path.name == "latest" and found == undisturbed  # which then names the other checkpoint, or ends in another space
             assert isinstance(found, WidenetError) or harmless, f"{path}: {place}: {found}"
     assert outcome(lambda: everything(run, data)) == undisturbed
+
+
+def test_a_training_makes_no_step_on_a_changed_example_and_leaves_no_weights(data, tmp_path):
+    shutil.copytree(data.path, tmp_path / "data")
+
+    def trained():
+        steps = []
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        try:
+            train(network(), TRAINING, tmp_path / "data", tmp_path / "run", interrupted=lambda: bool(steps.append(1)))
+        finally:
+            assert steps == []
+
+    for place, found in flips(tmp_path / "data" / "examples-00000.arrow", 3, 20, trained):
+        assert isinstance(found, DataError), f"{place}: {found}"
+        assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("folder", ["model", "checkpoints"])

@@ -15,6 +15,7 @@ from torch import distributed
 
 from tests.parallel.workers import exchange
 from tests.trainings import Heard
+from widenet.checkpoint import sha256_of_contents
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DisagreementError, NumericsError
 from widenet.kernels.compiled import can_compile
@@ -216,11 +217,12 @@ def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they
     other = copied("fewer")
     shutil.rmtree(other / "checkpoints" / older)
     assert_refused(groups(2)(resumed, [one, other], data), f"checkpoints: rank 0 has {older}, {newest}, rank 1 has {newest}. ")
-    other = tmp_path / "of another seed"
-    train(NETWORK, TRAINING, books(tmp_path / "shifted", shift=1), other)
-    shutil.copytree(run, tmp_path / "mixed", ignore=lambda *_: ["checkpoints"])
-    shutil.copytree(other / "checkpoints", tmp_path / "mixed" / "checkpoints")
-    assert_refused(groups(2)(resumed, [one, tmp_path / "mixed"], data), "checkpoint digest: rank 0 has ")
+    other = copied("of another time")
+    manifest = other / "checkpoints" / newest / "manifest.json"
+    kept = json.loads(manifest.read_text())
+    kept["facts"]["state"]["seconds"] += 1
+    manifest.write_text(json.dumps({**kept, "sha256": sha256_of_contents(kept["files"], kept["facts"])}))
+    assert_refused(groups(2)(resumed, [one, other], data), "checkpoint digest: rank 0 has ")
     fingerprint = Model.load(run).fingerprint()
     assert groups(2)(resumed, [one, one], data) == [(fingerprint, []), (fingerprint, [])]
 

@@ -256,7 +256,9 @@ def test_a_checkpoint_earlier_than_one_that_lies_there_stays_and_the_later_one_g
     assert checkpoints(run) == ["epoch-00002-step-000000000", "latest"]
 
 
-@pytest.mark.parametrize("name", ["epoch-00009-step-000000000", "", "\udcff"])
+@pytest.mark.parametrize(
+    "name", ["epoch-00009-step-000000000", "", "\udcff", "../checkpoints/epoch-00001-step-000000000", "e" * 5000, "\0"]
+)
 def test_a_pointer_to_nothing_names_the_checkpoints_that_are_there(name, run, network):
     save(run, network, 1)
     (run.path / "checkpoints" / "latest").write_bytes(name.encode("utf-8", "surrogateescape"))

@@ -22,6 +22,7 @@ from widenet.errors import CheckpointError, FitError, WidenetError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.publication import publish
+from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.field_records import FieldRecord, open_vocabulary, read_records, record_of, write_records
@@ -180,10 +181,10 @@ class RunDirectory:
         pointer, name = self.path / "checkpoints" / "latest", self._pointed()
         if name is None:
             return None
-        if not name or not (pointer.parent / name).is_dir():
-            others = ", ".join(sorted(path.name for path in pointer.parent.glob("epoch-*"))) or "none"
-            remedy = f"Write the name of another one into that file (there: {others}), or train again."
-            raise CheckpointError(f'{pointer} must name a checkpoint beside it; got "{name}", which does not exist. {remedy}')
+        names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
+        if name not in names:  # a path to elsewhere is none of them
+            remedy = f"Write the name of another one into that file (there: {', '.join(names) or 'none'}), or train again."
+            raise CheckpointError(f"{pointer} must name a checkpoint beside it; got {shown(name)}, which does not exist. {remedy}")
         return self._opened(pointer.parent / name)
 
     def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
@@ -210,7 +211,7 @@ class RunDirectory:
     def _pointed(self) -> str | None:
         """What the pointer to the newest checkpoint says; None where there is no pointer."""
         pointer = self.path / "checkpoints" / "latest"
-        return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.exists() else None
+        return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else None
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
         """Publish the weights alone, as "model" or "best"."""
