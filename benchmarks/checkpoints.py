@@ -12,7 +12,7 @@ from widenet import train
 from widenet.runs import Silence
 from widenet.training.run_directory import RunDirectory
 
-WIDTH, HIDDEN, BATCH, EXAMPLES, TARGETS = 100_000, 128, 256, 8192, 30
+WIDTH, HIDDEN, BATCH, EXAMPLES, TARGETS = 27_278, 128, 256, 8192, 30
 PAIRS, TURN_STEPS = 8, 10
 NETWORK = {
     "layers": [

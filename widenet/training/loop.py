@@ -186,7 +186,9 @@ class Training:
                 if stop:
                     return False
                 if self.saving.falls_due(self._number(state.step), is_late) and state.step < steps.stop:
+                    paused = time.monotonic()
                     self._checkpoint()
+                    started += time.monotonic() - paused  # which counts as seconds of checkpoints, not of steps
                 asked = time.monotonic()
         return True
 

@@ -1,9 +1,9 @@
 """The checkpoints of a training: when one is due, and how it is written while the training goes on."""
 
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import torch
@@ -33,12 +33,12 @@ class Saving:
         self.pending: Publication | None = None
         self.work: Future[Any] | None = None
         self.is_placing = self.is_owed = self.is_closed = False
-        self.newest, self.seconds = time.monotonic(), 0.0
+        self.newest, self.seconds = monotonic(), 0.0
 
     def is_late(self) -> bool:
         """Whether the last checkpoint is `every_minutes` old, by the clock of the leader."""
         minutes = self.asked.every_minutes
-        return minutes is not None and self.network.exchange.leads and time.monotonic() - self.newest >= 60 * minutes
+        return minutes is not None and self.network.exchange.leads and monotonic() - self.newest >= 60 * minutes
 
     def is_writing(self) -> bool:
         """Whether this process is writing in the background."""
@@ -59,20 +59,20 @@ class Saving:
         Raises CheckpointError, of this checkpoint or of the one before.
         """
         self.finish()
-        started = time.monotonic()
+        started = monotonic()
         if self.snapshot is None or at_once:
             self.run.save_checkpoint(self.network, facts, position)
         else:
             self.pending = Publication(self.run.checkpoint_path(position), self.network.exchange, facts)
             self.work = self.thread.submit(self.pending.write, self._files(self.snapshot.take()))
-        self.is_owed, self.newest = False, time.monotonic()
+        self.is_owed, self.newest = False, monotonic()
         self.seconds += self.newest - started
 
     def save_best(self, facts: Mapping[str, Any]) -> None:
         """Publish the weights as the best so far, before this returns."""
-        started = time.monotonic()
+        started = monotonic()
         self.run.save_model("best", self.network, facts)
-        self.seconds += time.monotonic() - started
+        self.seconds += monotonic() - started
 
     def go_on(self, is_writing: bool) -> None:
         """Take the next stage of the checkpoint on its way, if no process is writing any more. Raises CheckpointError in all."""
@@ -89,12 +89,12 @@ class Saving:
 
     def finish(self) -> None:
         """Wait until the checkpoint on its way is published."""
-        started = time.monotonic()
+        started = monotonic()
         while self.pending is not None:
             if self.work is not None:
                 wait([self.work])
             self.go_on(is_writing=False)
-        self.seconds += time.monotonic() - started
+        self.seconds += monotonic() - started
 
     def close(self) -> None:
         """End the thread, and drop a checkpoint that is still on its way; what is being put in place is completed."""
