@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-gpu test-faults lint docs site bench bench-gpu
+.PHONY: setup demo test test-avx2 test-gpu test-faults lint docs site bench bench-gpu
 
 setup: .venv/.stamp
 
@@ -13,6 +13,12 @@ demo: .venv/.stamp
 
 test: .venv/.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What depends on the processor once more, as on one that has AVX2 and no more.
+test-avx2: .venv/.stamp
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 NUMBA_CPU_NAME=haswell \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/kernels tests/model/test_operands.py tests/model/test_product.py \
+	  tests/training/test_arithmetic.py tests/test_simulated_gpu.py
 
 # What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
 test-gpu: .venv/.stamp

@@ -6,9 +6,11 @@ import platform
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from widenet.kernels.bits import chosen_bits
+from widenet.kernels.mkl import mkl
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
@@ -24,11 +26,15 @@ def instruction_sets() -> dict[str, str]:
     settle on their instruction sets, so choose the bits of a training first.
 
     Returns:
+        "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give them round alike. Otherwise
         "processor": vendor, family, model, stepping and cache size, because MKL cuts products by them. "torch", "mkl", "onednn" and
         "numba": the instruction set of each library; "none" if it is absent.
     """
+    if chosen_bits() == "portable":
+        return {"bits": "portable"}
     facts = _facts()
     return {
+        "bits": "native",
         "processor": " ".join(facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")),
         "torch": torch.backends.cpu.get_cpu_capability(),
         "mkl": _of_mkl(),
@@ -63,21 +69,6 @@ def _of_mkl() -> str:
     version = _Version()
     ask(ctypes.byref(version))
     return (version.processor or b"").decode()
-
-
-@cache
-def mkl(name: str) -> Any:
-    """A service function of the MKL within torch, such as "cbwr_set"; None if this torch has none. Calling one may fix MKL's settings."""
-    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        return None
-    folder = Path(torch.__file__).parent / "lib"
-    for library in (*sorted(folder.glob("*torch_cpu.*")), "libmkl_rt.so.2"):
-        for symbol in (f"mkl_serv_{name}", f"mkl_{name}"):
-            try:
-                return getattr(ctypes.CDLL(str(library)), symbol)
-            except (OSError, AttributeError):
-                continue
-    return None
 
 
 def _of_onednn(flags: list[str]) -> str:

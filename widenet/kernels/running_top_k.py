@@ -13,6 +13,8 @@ _BLOCK = 16
 
 _LAST = 2**32 - 1
 _MAGNITUDE = 2**31 - 1
+_MINUS_INFINITY = -(2**23)
+"""Its bits as an int32."""
 
 
 class Running(Protocol):
@@ -103,7 +105,8 @@ def unpacked(found: Tensor) -> tuple[Tensor, Tensor]:
     return logits, torch.where(logits == -torch.inf, -1, _LAST - (found & _LAST))
 
 
-MISSING = int(keys(torch.tensor(-torch.inf), torch.tensor(_LAST)))
+MISSING = (_MINUS_INFINITY ^ _MAGNITUDE) << 32
+"""The key of the logit -inf and the last unit. Not computed by torch: importing a module must not settle torch's instruction set."""
 
 
 def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]:

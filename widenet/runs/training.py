@@ -14,6 +14,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.evaluate import evaluate
+from widenet.kernels.bits import choose_bits
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
@@ -82,8 +83,8 @@ def train(
     dataset, path = dataset_of(data), path_of("out", out)
     network_spec, training_spec = documents(network, training, dataset, path if resume else None)
     start = None if start_from is None else path_of("start_from", start_from)
-    chosen = device_for(device)
     metric_k = check_training(network_spec, training_spec, dataset)
+    chosen = _device(device, training_spec)
     join(chosen, timeout)
     check_in_common(chosen, [network_spec, training_spec], dataset, facts_of_options(resume, start, cuda_graph))
     with one_thread_an_operation(), ExitStack() as stack:
@@ -108,6 +109,13 @@ def train(
             if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph, job.in_background).loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, net, state, dataset, teller)
+
+
+def _device(asked: str | None, training: TrainingSpec) -> torch.device:
+    """The device of this process, which from now on rounds as the training asks."""
+    chosen = device_for(asked)
+    choose_bits(training.bits, chosen)
+    return chosen
 
 
 def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:

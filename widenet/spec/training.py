@@ -79,6 +79,8 @@ class TrainingSpec(Document):
     """
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the operands of a step's matrix products. Under bfloat16 they are rounded; products, sums and results are float32."""
+    bits: Literal["native", "portable"] = "native"
+    """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable, all x86-64 with AVX2, slower."""
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
     """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
     evaluation: Evaluation | None = None

@@ -1,0 +1,107 @@
+"""Portable bits: chosen before torch computes, the same on whatever instruction sets, and refused where they cannot be had."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.trainings import UNTIED, books, document
+from widenet.errors import OptionError
+from widenet.kernels import bits
+from widenet.kernels.bits import choose_bits
+from widenet.runs import train
+
+CPU = torch.device("cpu")
+LIMITS = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "NUMBA_CPU_NAME": "haswell",
+}
+CHOOSE = """
+import hashlib, os, torch
+from widenet.errors import OptionError
+from widenet.kernels.bits import choose_bits
+from widenet.kernels.processor import instruction_sets
+torch.set_num_threads(1)
+"""
+COMPUTE = """
+choose_bits("portable", torch.device("cpu"))
+generator = torch.Generator().manual_seed(0)
+left, right = torch.randn(70, 333, generator=generator), torch.randn(333, 130, generator=generator)
+found = [left @ right, left.double() @ right.double(), left.exp(), left.abs().sqrt(), left.softmax(1), right.sum(1)]
+found += [f(left) for f in (torch.nn.functional.gelu, torch.nn.functional.elu, torch.nn.functional.softplus, torch.tanh)]
+print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found], instruction_sets())
+"""
+TOO_LATE = """
+torch.ones(300, 300) @ torch.ones(300, 300)
+try:
+    choose_bits("portable", torch.device("cpu"))
+except OptionError as error:
+    print(error, os.environ.get("MKL_CBWR"))
+"""
+BACK = """
+choose_bits("portable", torch.device("cpu"))
+choose_bits("portable", torch.device("cpu"))
+try:
+    choose_bits("native", torch.device("cpu"))
+except OptionError as error:
+    print(error)
+"""
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="portable bits are those of x86-64")
+
+
+def printed(code, **environment):
+    """What a new process prints; MKL and torch read the environment once."""
+    own = {name: value for name, value in os.environ.items() if name not in bits.SETTINGS} | environment
+    return subprocess.run([sys.executable, "-c", CHOOSE + code], env=own, capture_output=True, text=True, check=True).stdout
+
+
+def test_operations_round_alike_on_every_instruction_set():
+    whole = printed(COMPUTE)
+    assert "{'bits': 'portable'}" in whole
+    for limits in (LIMITS, {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"}):
+        assert printed(COMPUTE, **limits) == whole
+
+
+def test_after_the_first_product_it_is_too_late():
+    assert printed(TOO_LATE).strip() == (
+        '"bits": "portable" must be chosen before torch computes, and torch has computed in this process. '
+        "Train in a new process, or start Python with ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE. None"
+    )
+
+
+def test_a_process_that_was_started_with_the_settings_is_never_late():
+    assert printed(TOO_LATE, **bits.SETTINGS) == ""
+
+
+def test_a_process_keeps_its_portable_bits():
+    told = 'bits must be "portable" in a process that has trained with portable bits; got "native". Start a new process.'
+    assert printed(BACK).strip() == told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "device", "sentence"),
+    [
+        ("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT", CPU, "needs a processor with AVX2; torch uses DEFAULT."),
+        ("widenet.kernels.bits.mkl", lambda _: None, CPU, "needs a torch for x86-64 with MKL"),
+        ("widenet.kernels.bits.mkl", lambda _: None, torch.device("cuda"), 'needs the device "cpu"; got "cuda"'),
+    ],
+)
+def test_what_cannot_give_them_is_refused(name, value, device, sentence, monkeypatch):
+    monkeypatch.setattr(name, value)
+    with pytest.raises(OptionError, match=sentence):
+        choose_bits("portable", device)
+    assert bits.chosen_bits() == "native"
+
+
+def test_a_training_that_comes_too_late_leaves_nothing_behind(tmp_path):
+    data, training = books(tmp_path / "data"), document("adam", bits="portable")
+    torch.ones(300, 300) @ torch.ones(300, 300)
+    with pytest.raises(OptionError, match="must be chosen before torch computes"):
+        train(UNTIED, training, data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

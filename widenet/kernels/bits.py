@@ -1,0 +1,93 @@
+"""Portable bits: the settings of torch and MKL under which all x86-64 processors with AVX2 round alike."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+from widenet.errors import OptionError
+from widenet.kernels.mkl import mkl
+
+Bits = Literal["native", "portable"]
+
+SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE"}
+"""Environment variables that torch and MKL read once, before their first operation.
+
+COMPATIBLE is the only branch of MKL that Intel promises to be the same on its own and on other processors. torch's code for AVX2
+fuses a multiplication and an addition, its code for older processors does not, and its code for AVX-512 divides numbers among vectors
+in another way.
+"""
+
+_COMPATIBLE = 3
+"""MKL_CBWR_COMPATIBLE of MKL's C interface."""
+
+_ALL_SETTINGS = -1
+"""MKL_CBWR_ALL."""
+
+_chosen: Bits = "native"
+
+
+def chosen_bits() -> Bits:
+    """Return the bits of this process: those of the trainings that it has made, or "native"."""
+    return _chosen
+
+
+def choose_bits(bits: Bits, device: torch.device) -> None:
+    """Make this process round as a training asks; a process that has chosen portable bits keeps them.
+
+    Args:
+        bits: As of a training document.
+        device: The device of the training.
+
+    Raises:
+        OptionError: The device or the processor cannot give portable bits, or torch has computed before in this process.
+    """
+    global _chosen
+    if bits == _chosen:
+        return
+    if bits == "native":
+        raise OptionError('bits must be "portable" in a process that has trained with portable bits; got "native". Start a new process.')
+    if device.type != "cpu":
+        raise OptionError(
+            f'"bits": "portable" needs the device "cpu"; got "{device.type}", whose products depend on its model. Add --device cpu.'
+        )
+    if mkl("cbwr_get") is None:
+        raise OptionError(
+            '"bits": "portable" needs a torch for x86-64 with MKL, such as the one on PyPI; this torch has none. Use "native".'
+        )
+    with _in_environment():
+        _settle()
+    # oneDNN's code depends on the processor; of what trainings compute, torch gives it the gelu alone.
+    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
+    _chosen = "portable"
+
+
+def _settle() -> None:
+    """Let torch and MKL read the settings; raise OptionError where they have read others before, or the processor is too old."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability not in ("AVX2", "AVX512"):
+        raise OptionError(f'"bits": "portable" needs a processor with AVX2; torch uses {capability}. Use "native".')
+    if capability != "AVX2" or mkl("cbwr_get")(_ALL_SETTINGS) != _COMPATIBLE:
+        variables = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
+        raise OptionError(
+            f'"bits": "portable" must be chosen before torch computes, and torch has computed in this process. '
+            f"Train in a new process, or start Python with {variables}."
+        )
+
+
+@contextmanager
+def _in_environment() -> Iterator[None]:
+    """Put the settings into the environment, and take them back where they come too late."""
+    before = {name: os.environ.get(name) for name in SETTINGS}
+    os.environ.update(SETTINGS)
+    try:
+        yield
+    except OptionError:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        raise
