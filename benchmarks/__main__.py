@@ -17,6 +17,7 @@ from benchmarks import (
     memory,
     parallel,
     plans,
+    portable,
     processes,
     reading,
     sampled,
@@ -35,7 +36,7 @@ _SPEED: dict[str, ModuleType] = {
     "parallel": parallel,
     "plans": plans,
 }
-_ALONE: dict[str, ModuleType] = {"trainers": trainers, "gpu": gpu, "fuzz": fuzz}
+_ALONE: dict[str, ModuleType] = {"trainers": trainers, "gpu": gpu, "portable": portable, "fuzz": fuzz}
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,

@@ -10,6 +10,7 @@ import torch
 from benchmarks.worker import status_bytes
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
+from widenet.kernels.bits import Bits, choose_bits
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange
@@ -41,8 +42,10 @@ def train(
     device: str = "cpu",
     target: str = "items",
     cuda_graph: bool = False,
+    bits: Bits = "native",
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a network built as `widenet.train` builds it. target: the field of its output. cuda_graph: recorded, replayed."""
+    choose_bits(bits, torch.device(device))
     del threads  # the exchange takes every processor that is available, as every program does
     training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision})
     exchange = exchange_for(training.shards, torch.device(device))
