@@ -193,3 +193,18 @@ def test_when_one_of_four_nodes_is_lost_three_go_on(folder, undisturbed):
     assert f"Fingerprint {undisturbed}\n" in everything
     assert json.loads((out / "machine.json").read_text())["processes"] == 3
     shutil.rmtree(out)
+
+
+@pytest.mark.faults
+def test_a_training_goes_on_with_a_node_that_joins(folder, undisturbed):
+    out, endpoint = folder / "joined", f"127.0.0.1:{PORT + 2}"
+    first, second = (agent("1:2", "127.0.0.1", endpoint, node == 0, "joined") for node in range(2))
+    with started([first], folder, [ELASTIC]) as (before,):
+        comes_true((out / "checkpoints" / "latest").exists, folder)
+        (folder / "said-0").rename(folder / "said-first")
+        with started([second], folder, [ELASTIC]) as (joined,):
+            assert [before.wait(HANG_SECONDS), joined.wait(HANG_SECONDS)] == [0, 0]
+    everything = (folder / "said-first").read_text() + said(folder, 0)
+    assert "torchrun has started this training again; it goes on from its newest checkpoint." in everything
+    assert f"Fingerprint {undisturbed}\n" in everything
+    assert json.loads((out / "machine.json").read_text())["processes"] == 2

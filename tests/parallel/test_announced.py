@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from widenet.parallel.announced import announced, by_mpi, restarted
+from widenet.parallel.announced import announced, by_mpi, identity, restarted
 
 MPI = {
     "Open MPI": {
@@ -115,3 +115,12 @@ def test_a_process_knows_whether_torchrun_has_started_it_again(count, expected, 
     if count is not None:
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
     assert restarted() == expected
+
+
+def test_a_process_has_a_name_that_no_other_has():
+    own = identity(os.getpid())
+    assert own == identity(os.getpid())
+    assert "" != own != identity(os.getppid())
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    assert identity(gone.pid) == ""

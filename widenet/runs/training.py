@@ -19,7 +19,7 @@ from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
-from widenet.parallel.announced import launch_id, restarted
+from widenet.parallel.announced import launch_id
 from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.parallel.threads import one_thread_an_operation
@@ -32,7 +32,7 @@ from widenet.runs.unread import unread
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, MIXED
-from widenet.training.begin import begun
+from widenet.training.begin import begun, started_again
 from widenet.training.check import check_training
 from widenet.training.cuda_graph import check_recordable_here
 from widenet.training.environment import changes
@@ -90,7 +90,7 @@ def train(
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
-        again = exchange.start_any([restarted], "restart").result()[0]
+        again = started_again(path, exchange)
         resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
         run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")

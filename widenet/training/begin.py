@@ -1,17 +1,19 @@
 """The run directory of a training that begins, or goes on."""
 
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError
 from widenet.model.exchange import Exchange
-from widenet.parallel.announced import launch_id
+from widenet.parallel.announced import identity, launch_id, restarted
 from widenet.parallel.group import by_all, by_leader
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import LAUNCH
 
 
 def begun(
@@ -44,8 +46,28 @@ def begun(
     by_all(exchange, check, "run directory")  # a process that does not see the leader's files must not leave the others waiting
     (run,) = opened
     if launch_id():
-        by_leader(exchange, lambda: run.belongs_to(launch_id()), "restart")
+        agents, processes = _agents_and_processes(exchange)
+        by_leader(exchange, lambda: run.belongs_to("\n".join([launch_id(), *agents, *processes])), "restart")
     return run
+
+
+def started_again(path: Path, exchange: Exchange) -> bool:
+    """Whether torchrun has started this group in place of an earlier one of the same launch, which trained this run.
+
+    torchrun counts restarts after a failure, but not those where a machine joins. Then its agents that were there before tell:
+    they are known by the run, while the processes are new.
+    """
+    agents, processes = _agents_and_processes(exchange)
+    noted = (path / LAUNCH).read_text(encoding="utf-8").splitlines() if exchange.leads and (path / LAUNCH).is_file() else []
+    known = noted[:1] == [launch_id()] and not set(agents).isdisjoint(noted) and set(processes).isdisjoint(noted)
+    return exchange.start_any([lambda: known or restarted()], "restart").result()[0]
+
+
+def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:
+    """The agents of torchrun that have started this group, and its processes, each by a name of its own."""
+    everyone = exchange.collect((identity(os.getppid()), identity(os.getpid())), "restart")
+    agents, processes = zip(*everyone, strict=True)
+    return [*dict.fromkeys(filter(None, agents))], [*filter(None, processes)]
 
 
 def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:

@@ -246,7 +246,10 @@ class RunDirectory:
         return latest
 
     def belongs_to(self, launch: str) -> None:
-        """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows the run as its own."""
+        """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows the run as its own.
+
+        launch: its name, then a line for each agent and each process.
+        """
         _write_whole(self.path / LAUNCH, launch)
 
     @property

@@ -48,7 +48,7 @@ def holds_work_of(path: Path, launch: str) -> bool:
     """Whether a path is a run that a training may go on with, not begin anew, and whose latest training was of this launch."""
     if not (path / "network.json").is_file() or _holds_no_work(path):
         return False
-    return (path / LAUNCH).is_file() and (path / LAUNCH).read_text(encoding="utf-8") == launch
+    return (path / LAUNCH).is_file() and (path / LAUNCH).read_text(encoding="utf-8").partition("\n")[0] == launch
 
 
 def put(beside: Path, path: Path) -> None:
