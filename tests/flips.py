@@ -9,14 +9,14 @@ from contextlib import suppress
 from widenet.errors import WidenetError
 
 
-def flips(path, seed, number, read):
+def flips(path, seed, number, read, within=None):
     """What `read` ends with after each of some changed bits of a file, as pairs of the place and the outcome; see `outcome`.
 
-    One forked process tries them all, one after the other; the file is then as it was.
+    One forked process tries them all, one after the other; the file is then as it was. within: the bytes to change, [start, stop).
     """
     whole = path.read_bytes()
     draw = random.Random(f"{seed} {path.name}")
-    bits = [(draw.randrange(len(whole)), draw.randrange(8)) for _ in range(number)]
+    bits = [(draw.randrange(*(within or (0, len(whole)))), draw.randrange(8)) for _ in range(number)]
 
     def tried(say):
         for place, bit in bits:
