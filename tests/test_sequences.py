@@ -135,13 +135,13 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
         DataError, match=r"--heldout and --validation can only divide a sparse field; 'items' is sequence\. Set its end aside"
     ):
         split(lists, tmp_path / "ds", heldout=0.1)
-    with pytest.raises(DataError, match="--heldout-last can only divide a sequence field; 'items' is sparse"):
+    with pytest.raises(DataError, match="--heldout-last needs times; field 'items' has none"):
         split(tmp_path / "sets", tmp_path / "ds", heldout_last=1)
     with pytest.raises(
         DataError, match=r"--validation-last 1 must set something aside; it takes none of 4 entries.* Give another number, or"
     ):
         split(lists, tmp_path / "ds", heldout_last=3, validation_last=1)
-    with pytest.raises(OptionError, match="are no shares, as --heldout"):
+    with pytest.raises(OptionError, match="are shares, which cannot stand beside numbers and times"):
         split(lists, tmp_path / "ds", heldout_last=1, validation=0.1)
     with pytest.raises(OptionError, match="must be at least 0; got -1"):
         split(lists, tmp_path / "ds", heldout_last=-1, validation_last=1)

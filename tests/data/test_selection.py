@@ -143,8 +143,14 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
         ({"duplicates": "last"}, "--duplicates last needs --time. Name the time's column."),
         ({"since": "2024-05-01"}, "--since needs --time. Name the time's column."),
         ({"heldout_last": 1}, "--heldout-last needs --time. Name the time's column."),
-        ({"since": "May", "time": "time"}, "--since must be a number, or a date or time such as 2024-05-01; got 'May'."),
-        ({"since": "nan", "time": "time"}, "--since must be a number, or a date or time such as 2024-05-01; got 'nan'."),
+        (
+            {"since": "May", "time": "time"},
+            "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'May'.",
+        ),
+        (
+            {"since": "nan", "time": "time"},
+            "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'nan'.",
+        ),
         ({"since": 3, "until": 3, "time": "time"}, "--since must be before --until; got 3 and 3."),
         (
             {"since": "2024-05-01", "until": "1672531200", "time": "time"},

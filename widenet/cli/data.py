@@ -24,8 +24,18 @@ def split(
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
     heldout: Annotated[float, typer.Option(help="Share of each user's items set aside for the final evaluation.")] = 0.0,
     validation: Annotated[float, typer.Option(help="Share set aside for choosing between trainings.")] = 0.0,
-    heldout_last: Annotated[int, typer.Option(metavar="N", help="Of sequences: set the last N items aside for the final evaluation.")] = 0,
-    validation_last: Annotated[int, typer.Option(metavar="N", help="Set the N before those aside, for validation.")] = 0,
+    heldout_last: Annotated[
+        str | None, typer.Option(metavar="N|DURATION", help="Set each user's last N items, or all of the last 7d, aside. See --keep-times.")
+    ] = None,
+    validation_last: Annotated[
+        str | None, typer.Option(metavar="N|DURATION", help="As --heldout-last, of what is left, for validation.")
+    ] = None,
+    heldout_since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Set aside what is from then on: a number, a date, or '7 days' before the newest.")
+    ] = None,
+    validation_since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="As --heldout-since, of what is left, for validation.")
+    ] = None,
     heldout_users: Annotated[
         float, typer.Option(help="Share of the users set aside whole, into --users-out; --heldout is then of their items alone.")
     ] = 0.0,
@@ -33,19 +43,20 @@ def split(
     seed: Annotated[int, typer.Option(help="Start of the random choice.")] = 0,
     field: Annotated[str, typer.Option(help="The field to split.")] = "items",
 ) -> None:
-    """Set aside a random share of each user's items, the end of each sequence, or users. At least one item of each stays for training."""
+    """Set aside a random share of each user's items, the last ones by time or in a sequence, or users."""
     from widenet.data.held_users import split_users
     from widenet.data.split import split as run
 
     ends = {"heldout_last": heldout_last, "validation_last": validation_last}
+    ends |= {"heldout_since": heldout_since, "validation_since": validation_since}
     if users_out is None and not heldout_users:
         made = run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends)
         show(out, made.manifest, made=False)
         return
     if users_out is None or not heldout_users:
         raise OptionError("--heldout-users and --users-out go together: the share, and the directory of these users. Give both.")
-    if any(ends.values()):
-        raise OptionError("--heldout-users must not stand beside --heldout-last or --validation-last. Split twice.")
+    for option in (f"--{name.replace('_', '-')}" for name, given in ends.items() if given is not None):
+        raise OptionError(f"--heldout-users must not stand beside {option}. Split twice.")
     shares = {"users": heldout_users, "heldout": heldout, "validation": validation}
     for path, made in zip((out, users_out), split_users(source, out, users_out, **shares, seed=seed, field=field), strict=True):
         show(path, made.manifest, made=False)

@@ -32,6 +32,7 @@ class Asked:
     time: Annotated[str | None, Option(help="Column of the time; the last of repeated interactions counts.")] = None
     min_value: Annotated[float | None, Option(help="Keep interactions of at least this value; they then count as plain ones.")] = None
     keep_values: Annotated[bool, Option("--keep-values", help="Store values that --min-value has filtered.")] = False
+    keep_times: Annotated[bool, Option("--keep-times", help="Store times, so that `data split` can set the last items aside.")] = False
     users: Annotated[str | None, Option(help="File of users, for --sparse, --dense and --weight.")] = None
     users_id: Annotated[str | None, Option(help="Its column of the user's id.")] = None
     users_format: Annotated[str | None, Option(help="Its format; as --format.")] = None
@@ -63,9 +64,12 @@ class Asked:
     sequence: Annotated[
         bool, Option("--sequence", help="Each user has a sequence: every row counts, by --time or else as the sources have them.")
     ] = False
-    heldout_last: Annotated[int | None, Option(metavar="N", help="Set each user's last N items aside for the final evaluation.")] = None
+    heldout_last: Annotated[
+        str | None,
+        Option(metavar="N|DURATION", help="Set each user's last N items, or all of the last 7d, aside for the final evaluation."),
+    ] = None
     heldout_since: Annotated[str | None, Option(metavar="TIME", help="Set aside what is from then on, for the final evaluation.")] = None
-    validation_last: Annotated[int | None, Option(metavar="N", help="As --heldout-last, of what is left, for validation.")] = None
+    validation_last: Annotated[str | None, Option(metavar="N|DURATION", help="As --heldout-last, of what is left, for validation.")] = None
     validation_since: Annotated[str | None, Option(metavar="TIME", help="As --heldout-since, of what is left, for validation.")] = None
     duplicates: Annotated[
         str | None,
@@ -73,7 +77,10 @@ class Asked:
             help="What counts of repeated interactions: last or first (by --time), max, sum, or error. last if there is --time, else max."
         ),
     ] = None
-    since: Annotated[str | None, Option(metavar="TIME", help="Keep times from then on: a number, or a date such as 2024-05-01.")] = None
+    since: Annotated[
+        str | None,
+        Option(metavar="TIME", help="Keep times from then on: a number, a date such as 2024-05-01, or '7 days' before the newest."),
+    ] = None
     until: Annotated[str | None, Option(metavar="TIME", help="Keep times before this one.")] = None
     min_user_items: Annotated[int, Option(metavar="N", help="Keep users of at least N items.")] = 0
     min_item_users: Annotated[int, Option(metavar="N", help="Keep items of at least N users; both until nothing changes.")] = 0
@@ -109,6 +116,7 @@ class Asked:
             time=self.time,
             min_value=self.min_value,
             keep_values=self.keep_values,
+            keep_times=self.keep_times,
             users=self.users,
             users_id=self.users_id,
             users_format=self.users_format,

@@ -5,21 +5,22 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.manifest import Part, column, value_column
+from widenet.data.manifest import Part, column, time_column, value_column
 
 _EXAMPLES_AT_ONCE = 1024
 """Of which memory holds all entries: an example may have very many."""
 
 
 class SortedEntries:
-    """A stream of (example, feature, value) in ascending order of (example, feature), taken piece by piece."""
+    """A stream of (example, feature, value), and perhaps time, in ascending order of (example, feature), taken piece by piece."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], has_times: bool = False) -> None:
+        self._schema = _ENTRIES.append(pa.field("time", pa.float64())) if has_times else _ENTRIES
         self._batches = iter(batches)
         self._held: list[pa.RecordBatch] = []
 
     def until(self, stop: int) -> pa.Table:
-        """All entries of the examples before `stop` that were not yet taken: columns example, feature, value."""
+        """All entries of the examples before `stop` that were not yet taken: columns example, feature, value, and perhaps time."""
         taken: list[pa.RecordBatch] = []
         while True:
             batch = self._held.pop() if self._held else next(self._batches, None)
@@ -30,7 +31,7 @@ class SortedEntries:
             if first_beyond < batch.num_rows:
                 self._held.append(batch.slice(first_beyond))
                 break
-        return pa.Table.from_batches(taken, schema=_ENTRIES)
+        return pa.Table.from_batches(taken, schema=self._schema)
 
 
 _ENTRIES = pa.schema([("example", pa.int64()), ("feature", pa.uint32()), ("value", pa.float32())])
@@ -42,6 +43,7 @@ def assembled(
     field: str,
     has_values: bool,
     further: Mapping[str, SortedEntries] | None = None,
+    has_times: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Record batches of the example columns: each batch of ids, and of what stands beside them, with the rows of every part.
 
@@ -56,6 +58,8 @@ def assembled(
             columns[column(field, part)] = _lists(table, "feature", start, names.num_rows)
             if has_values:
                 columns[value_column(field, part)] = _lists(table, "value", start, names.num_rows)
+            if has_times:
+                columns[time_column(field, part)] = _lists(table, "time", start, names.num_rows)
         for name, entries in (further or {}).items():
             columns[name] = _lists(entries.until(stop), "feature", start, names.num_rows)
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))

@@ -195,7 +195,7 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
     """
     found: dict[Part, Merge] = {}
     taken = np.zeros(0, np.uint64)
-    least, divides = selection.min_value, bool(selection.divided)
+    least, keeps_time = selection.min_value, selection.keep_times or bool(selection.divided)
     for part, buckets in parts.items():
         rows = buckets.rows(number)
         inside = rows
@@ -206,7 +206,7 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
         if least is not None and pairs.value is not None:
             kept, small = pairs.of(pairs.value >= least), pairs.of(pairs.value < least)
         new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
-        buckets.replace(number, Rows(new.key, None if selection.sequence else new.value, new.time if divides else None))
+        buckets.replace(number, Rows(new.key, None if selection.sequence else new.value, new.time if keeps_time else None))
         outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
         below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
         latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
@@ -224,29 +224,41 @@ def settle(parts: Mapping[Part, Buckets], number: int, selection: Selection, use
     if selection.divided and (selection.sequence or rows["train"].time is not None):
         rows |= _divided(rows["train"], selection)
     for part, each in rows.items():
-        parts[part].replace(number, Rows(each.key, each.value))
+        parts[part].replace(number, Rows(each.key, each.value, each.time if selection.keep_times else None))
     return {part: Merge.of(each) for part, each in rows.items()}
 
 
 def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
     """The rows of the train part, and those that move to other parts; by their number, one stays for training."""
+    owners = owners_of(rows, selection)
+    moved = {part: rows.of(owners == number) for number, part in enumerate(selection.divided, start=1)}
+    return {"train": rows.of(owners == 0), **moved}
+
+
+def owners_of(rows: Rows, selection: Selection) -> np.ndarray:
+    """Which part each row goes to, int64 [R]: 0 for train, 1 for the first of `selection.divided`, and so on.
+
+    Rows ascend by key and have times, or are those of a sequence in its order.
+    """
     positions, lengths = rows.positions_from_the_end(selection.sequence)
     owner = np.cumsum(np.diff(rows.user, prepend=-1) > 0) - 1
-    stays, found = np.ones(len(rows.key), dtype=bool), {}
-    for part in selection.divided:
+    owners = np.zeros(len(rows.key), dtype=np.int64)
+    for number, part in enumerate(selection.divided, start=1):
+        stays = owners == 0
         if part in selection.last:
             moved = np.bincount(owner[~stays], minlength=len(owner))[owner]
             moves = stays & (positions - moved < np.minimum(selection.last[part], lengths - moved - 1))
         else:
             assert rows.time is not None
             moves = stays & (rows.time >= selection.from_time[part])
-        found[part] = rows.of(moves)
-        stays &= ~moves
-    return {"train": rows.of(stays), **found}
+        owners[moves] = number
+    return owners
 
 
 def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, sequence: bool = False) -> pa.RecordBatch:
-    """The entries of a bucket: example, feature, value, ascending by example and feature; of sequences by example, in their order.
+    """The entries of a bucket: example, feature, value, and the time where rows have one.
+
+    They ascend by example and feature; those of sequences by example, in their order.
 
     example_of: int64 [users], or None where they are the same; feature_of: uint32 [items].
     """
@@ -254,10 +266,11 @@ def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, s
     feature = feature_of[rows.item]
     value = np.ones(len(feature), np.float32) if rows.value is None else rows.value.astype(np.float32)
     key = example.astype(np.uint64) if sequence else (example.astype(np.uint64) << _ITEM_BITS) | feature
+    columns = {"example": example, "feature": feature, "value": value} | ({} if rows.time is None else {"time": rows.time})
     if not (key[1:] >= key[:-1]).all():
         order = ascending(key)
-        example, feature, value = example[order], feature[order], value[order]
-    return pa.RecordBatch.from_arrays([pa.array(example), pa.array(feature), pa.array(value)], ["example", "feature", "value"])
+        columns = {name: column[order] for name, column in columns.items()}
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns.values()], list(columns))
 
 
 def in_order(work: Callable[[_Task], _Done], tasks: Iterable[_Task], threads: int) -> Iterator[_Done]:

@@ -54,9 +54,9 @@ def split_users(
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     check_divisible(dataset.path, dataset.field(field), "sparse", ("heldout", "validation") if validation else ("heldout",))
     held, lengths = _held(dataset, field, users, seed), dataset.entry_counts(field, slice(None))
-    check_moves(dataset.path, dataset.field(field), lengths[held], {"heldout": heldout})
+    check_moves(dataset.path, lengths[held], {"heldout": heldout})
     if validation:
-        check_moves(dataset.path, dataset.field(field), lengths[~held], {"validation": validation})
+        check_moves(dataset.path, lengths[~held], {"validation": validation})
     facts = {"users": users, "seed": seed}
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:

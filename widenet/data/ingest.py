@@ -96,14 +96,15 @@ class _Work:
             titles.read(tables)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
         self._say("writing")
-        entries = {part: SortedEntries(merging.entries(part)) for part in parts}
+        entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
         return write_contents(
             folder,
             name=options.name or read["train"].short_names[0].split(".")[0],
-            layouts=[FieldLayout(options.field, merging.num_features, kind, parts, options.has_values), *side.layouts],
+            layouts=[FieldLayout(options.field, merging.num_features, kind, parts, options.has_values, options.keep_times), *side.layouts],
             batches=tables.followed(
-                assembled(side.examples(), entries, options.field, options.has_values, side.entries()), merging.num_examples
+                assembled(side.examples(), entries, options.field, options.has_values, side.entries(), options.keep_times),
+                merging.num_examples,
             ),
             vocabularies={options.field: tables.vocabulary(), **side.vocabularies()},
             has_weights=options.side.weight is not None,

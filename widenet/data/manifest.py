@@ -36,6 +36,11 @@ def value_column(field: str, part: Part = "train") -> str:
     return f"{column(field, part)}.value"
 
 
+def time_column(field: str, part: Part = "train") -> str:
+    """The Arrow column of the times beside `column(field, part)`."""
+    return f"{column(field, part)}.time"
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -51,6 +56,8 @@ class Field(_Frozen):
     """Stored entries of each part that exists, over all examples."""
     has_values: bool = False
     """Whether sparse entries carry values; absent means that all are one. Always true for a dense field."""
+    has_times: bool = False
+    """Whether entries carry times, which splits read and trainings do not."""
     min_value: float = 1.0
     max_value: float = 1.0
     vocabulary: FileName | None = None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
 from widenet.data.minimums import large_enough
-from widenet.data.selection import DIGITS_OF_DAYS, LATEST_SECOND, Selection
+from widenet.data.selection import Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -39,11 +39,21 @@ class Merging:
         """Merge with the users as they are numbered now; gives whether the examples have the same order."""
         self._num_users, self._num_items, self._num_buckets = self._tables.number(again)
         self._buckets = {part: self._filled(part, sources) for part, sources in self._sources.items()}
+        self._selection = self._resolved()
         counts = self._passed(partial(merge, self._buckets, selection=self._selection))
         self._tell(counts)
         if self._selection.has_minimums or self._selection.divided or self._selection.known_only:
             self._settle()
         return self._tables.keep(self._users_stay)
+
+    def _resolved(self) -> Selection:
+        """The selection with moments in place of those before the newest time of the sources."""
+        if not self._selection.ago:
+            return self._selection
+        times = (self._buckets["train"].rows(number).time for number in range(self._num_buckets))
+        latest = max((float(time.max()) for time in times if time is not None and len(time)), default=0.0)
+        self._selection.check_seconds(latest, self._sources["train"].names)
+        return self._selection.resolved(latest)
 
     def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, np.ndarray]:
         """Do something with every bucket, and see which users and items have interactions; gives what each part lost."""
@@ -64,7 +74,8 @@ class Merging:
                         self._num_left += len(merged.items)
                     if merged.below is not None:
                         valued_users[merged.below.user], valued_items[merged.below.item] = True, True
-                    self._check_dates(part, merged.latest)
+                    if part in self._sources:
+                        self._selection.check_seconds(merged.latest, self._sources[part].names)
                     if part in counts:
                         counts[part] += (merged.num_outside, merged.num_repeated, merged.num_below, merged.num_taken)
         except RepeatedError as repeated:
@@ -74,14 +85,6 @@ class Merging:
             raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule.") from None
         self._num_emptied = int((valued_users & ~self._users_stay).sum()), int((valued_items & ~self._items_stay).sum())
         return counts
-
-    def _check_dates(self, part: Part, latest: float) -> None:
-        """Dates mean seconds: raise DataError where the times of a part cannot be seconds."""
-        first_day, last_day = DIGITS_OF_DAYS
-        if self._selection.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
-            rule = f"times must be seconds since 1970 where {self._selection.dates[0]} is a date; got {latest:.0f}, which is none"
-            remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
-            raise DataError(f"{self._sources[part].names}: {rule}. {remedy}")
 
     def _settle(self) -> None:
         """Leave out what is not known or too small, and divide the rest by time."""

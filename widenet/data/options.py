@@ -11,9 +11,8 @@ from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
-from widenet.data.manifest import Part
 from widenet.data.rules import check_field_name
-from widenet.data.selection import Duplicates, Moment, Selection, check_order, is_date, moment
+from widenet.data.selection import Duplicates, Moment, Selection, ago, check_order, is_date, moment, set_aside
 from widenet.data.side_fields import SideFields
 from widenet.data.sources import Roles
 from widenet.data.tables import OnRows
@@ -38,6 +37,7 @@ class Options:
     time: str | None = None
     min_value: float | None = None
     keep_values: bool = False
+    keep_times: bool = False
     users: Any = None
     users_id: str | None = None
     users_format: str | None = None
@@ -59,9 +59,9 @@ class Options:
     grow: bool = False
     heldout: Any = None
     sequence: bool = False
-    heldout_last: int | None = None
+    heldout_last: int | str | None = None
     heldout_since: Moment | None = None
-    validation_last: int | None = None
+    validation_last: int | str | None = None
     validation_since: Moment | None = None
     duplicates: Duplicates | None = None
     since: Moment | None = None
@@ -85,10 +85,8 @@ class Options:
     @cached_property
     def selection(self) -> Selection:
         """Which interactions are kept and set aside."""
-        last: dict[Part, int | None] = {"heldout": self.heldout_last, "validation": self.validation_last}
-        start: dict[Part, Moment | None] = {"heldout": self.heldout_since, "validation": self.validation_since}
+        last, start = set_aside(self.heldout_last, self.validation_last, self.heldout_since, self.validation_since)
         check_order("--since", self.since, "--until", self.until)
-        check_order("--validation-since", self.validation_since, "--heldout-since", self.heldout_since)
         moments = {"--since": self.since, "--until": self.until, **{f"--{part}-since": given for part, given in start.items()}}
         return Selection(
             self.duplicates or ("max" if self.time is None else "last"),
@@ -97,11 +95,13 @@ class Options:
             moment("--until", self.until, math.inf),
             self.min_user_items,
             self.min_item_users,
-            {part: number for part, number in last.items() if number is not None},
-            {part: moment(f"--{part}-since", given, 0) for part, given in start.items() if given is not None},
+            last,
+            {part: moment(f"--{part}-since", given, 0) for part, given in start.items()},
             self.sequence,
             self.vocabulary is not None and not self.grow,
             [option for option, given in moments.items() if is_date(given)],
+            self.keep_times,
+            {option: seconds for option, given in moments.items() if (seconds := ago(given)) is not None},
         )
 
     @cached_property
@@ -161,6 +161,8 @@ def check(options: Options) -> None:
         raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
     if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
         raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
+    if options.keep_times and options.time is None:
+        raise OptionError("--keep-times needs --time. Name the time's column.")
     if selection.needs_time and options.time is None:
         raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
     if options.heldout is not None and "heldout" in selection.divided:

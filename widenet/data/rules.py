@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widenet.data.manifest import MAX_WIDTH, Field, Part, column, value_column
+from widenet.data.manifest import MAX_WIDTH, Field, Part, column, time_column, value_column
 from widenet.errors import DataError
 
 LONGEST_NAME_BYTES = 100
@@ -27,6 +27,7 @@ class FieldLayout:
     kind: Literal["sparse", "dense", "sequence"] = "sparse"
     parts: tuple[Part, ...] = ("train",)
     has_values: bool = False
+    has_times: bool = False
 
     def __post_init__(self) -> None:
         check_field_name(self.name)
@@ -38,7 +39,7 @@ class FieldLayout:
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
         """The layout of a field that a manifest describes."""
-        return cls(field.name, field.width, field.kind, field.parts, field.has_values)
+        return cls(field.name, field.width, field.kind, field.parts, field.has_values, field.has_times)
 
 
 def check_field_name(name: str) -> None:
@@ -61,6 +62,11 @@ def check_names(layouts: Sequence[FieldLayout]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"the names of fields must differ; {name!r} stands twice. Rename one.")
+    for layout in layouts:
+        if layout.has_times and time_column(layout.name) in names:
+            raise DataError(
+                f"no field may be called {time_column(layout.name)!r}: it is the column of the times of {layout.name!r}. Rename one."
+            )
 
 
 def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
@@ -74,6 +80,8 @@ def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Sch
             columns.append((column(layout.name, part), pa.list_(pa.uint32())))
             if layout.has_values:
                 columns.append((value_column(layout.name, part), pa.list_(pa.float32())))
+            if layout.has_times:
+                columns.append((time_column(layout.name, part), pa.list_(pa.float64())))
     return pa.schema(columns)
 
 
@@ -128,14 +136,22 @@ def _check_sparse(batch: pa.RecordBatch, layout: FieldLayout, part: Part, place:
         rule = "indices must ascend without repeats within a row"
         raise DataError(f"{where}: {rule}; {_owner(batch, name, rising)} has others. Sort them, drop repeats, and write it again.")
     check_indices(indices, layout.width, where)
+    if layout.has_times:
+        _check_beside(batch, name, time_column(layout.name, part), place)
     if not layout.has_values:
         return len(indices), None
-    beside = value_column(layout.name, part)
-    if not np.array_equal(np.diff(batch.column(beside).offsets.to_numpy()), np.diff(offsets)):
-        raise DataError(f"{where}: must have one value beside each index; {beside!r} has rows of other lengths. Write it again.")
+    return len(indices), _check_beside(batch, name, value_column(layout.name, part), place)
+
+
+def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> np.ndarray:
+    """The finite numbers beside the indices of a column; raises DataError."""
+    if not np.array_equal(*(np.diff(batch.column(each).offsets.to_numpy()) for each in (beside, name))):
+        raise DataError(
+            f"{place}: column {name!r}: must have one value beside each index; {beside!r} has rows of other lengths. Write it again."
+        )
     values = _entries(batch, beside, place)
     _check_finite(batch, beside, values, place)
-    return len(indices), values
+    return values
 
 
 def _entries(batch: pa.RecordBatch, name: str, place: str) -> np.ndarray:

@@ -1,17 +1,20 @@
 """Which interactions an ingest keeps, what becomes of repeated ones, and which are set aside by their time."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from widenet.data.manifest import Part
-from widenet.errors import OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, did_you_mean
 
 Duplicates = Literal["last", "first", "max", "sum", "error"]
 Moment = float | str
-"""A number, or an ISO date or time."""
+"""A number, an ISO date or time, or a duration before the newest interaction, such as "7 days"."""
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(minutes?|min|m|hours?|h|days?|d|weeks?|w)", re.IGNORECASE)
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LATEST_SECOND = 1e11
 """Of the year 5138: numbers beyond it are no seconds since 1970, but perhaps milliseconds."""
 DIGITS_OF_DAYS = 19_000_101, 21_001_231
@@ -25,7 +28,9 @@ class Selection:
     duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
     since, until: times from the first on, and before the second, stay.
     min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
-    dates: the options that were given as a date, which means seconds.
+    dates: the options that were given as a date or relatively, which means seconds.
+    keep_times: whether the times of what stays are stored.
+    ago: of the options that were given relatively, the seconds before the newest time; what they set means nothing until `resolved`.
     known_only: items that an earlier vocabulary lacks go too.
     sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
     last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
@@ -42,6 +47,8 @@ class Selection:
     sequence: bool = False
     known_only: bool = False
     dates: Sequence[str] = ()
+    keep_times: bool = False
+    ago: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.duplicates not in get_args(Duplicates):
@@ -58,6 +65,28 @@ class Selection:
         for part in self.last:
             if part in self.from_time:
                 raise OptionError(f"--{part}-last and --{part}-since exclude each other. Give one of them.")
+
+    def resolved(self, latest: float) -> "Selection":
+        """The same with moments in place of those before the newest time; raises OptionError for two in the wrong order."""
+        at = {option: latest - seconds for option, seconds in self.ago.items()}
+        start = {part: at.get(f"--{part}-since", moment) for part, moment in self.from_time.items()}
+        found = replace(self, since=at.get("--since", self.since), until=at.get("--until", self.until), from_time=start, ago={})
+        ordered = (
+            {"--since": found.since, "--until": found.until},
+            {f"--{part}-since": start.get(part) for part in ("validation", "heldout")},
+        )
+        for (first, given), (second, then) in (pair.items() for pair in ordered):
+            if self.ago and given is not None and then is not None and not given < then:
+                raise OptionError(f"{first} must be before {second}; got {given:.0f} and {then:.0f}, as seconds since 1970.")
+        return found
+
+    def check_seconds(self, latest: float, place: str) -> None:
+        """Dates and durations mean seconds: raise DataError where times, of which this is the latest, cannot be seconds."""
+        first_day, last_day = DIGITS_OF_DAYS
+        if self.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
+            rule = f"times must be seconds since 1970 where {self.dates[0]} is a date; got {latest:.0f}, which is none"
+            remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
+            raise DataError(f"{place}: {rule}. {remedy}")
 
     @property
     def drops(self) -> bool:
@@ -94,8 +123,24 @@ class Selection:
         return [*self.splits_by_time, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else [])]
 
 
+def ago(given: object) -> float | None:
+    """The seconds of a duration such as "7d" or "2 weeks", which means so long before the newest interaction; None for anything else."""
+    found = _DURATION.fullmatch(given.strip()) if isinstance(given, str) else None
+    return None if found is None else float(found[1]) * _SECONDS[found[2][0].lower()]
+
+
+def last_or_ago(option: str, given: int | str | None) -> int | str | None:
+    """How many items are the last ones, or the duration of the last ones, as it was given; raises OptionError for what is neither."""
+    if not isinstance(given, str) or ago(given) is not None:
+        return given
+    try:
+        return int(given)
+    except ValueError:
+        raise OptionError(f"{option} must be a whole number, or a duration such as 7d or '12 hours'; got {given!r}.") from None
+
+
 def is_date(given: Moment | None) -> bool:
-    """Whether a moment is no number."""
+    """Whether a moment is no number, but a date or a duration."""
     try:
         return given is not None and math.isnan(float(given))
     except ValueError:
@@ -103,7 +148,10 @@ def is_date(given: Moment | None) -> bool:
 
 
 def moment(option: str, given: Moment | None, absent: float) -> float:
-    """A number, or the seconds since 1970 of an ISO date or time, taken as UTC where it names no zone; raises OptionError."""
+    """A number, or the seconds since 1970 of an ISO date or time, taken as UTC where it names no zone; raises OptionError.
+
+    0 for a duration, which `Selection.resolved` replaces.
+    """
     if given is None:
         return absent
     try:
@@ -112,14 +160,48 @@ def moment(option: str, given: Moment | None, absent: float) -> float:
         number = math.nan
     if not math.isnan(number):
         return number
+    if ago(given) is not None:
+        return 0.0
     try:
         read = datetime.fromisoformat(str(given))
     except ValueError:
-        raise OptionError(f"{option} must be a number, or a date or time such as 2024-05-01; got {given!r}.") from None
+        raise OptionError(
+            f"{option} must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got {given!r}."
+        ) from None
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
 def check_order(first: str, given: Moment | None, second: str, then: Moment | None) -> None:
     """Raise OptionError unless the moment of the first option, if both are given, is before that of the second."""
-    if given is not None and then is not None and not moment(first, given, 0) < moment(second, then, 0):
+    if given is None or then is None:
+        return
+    before, until = ago(given), ago(then)
+    if (before is None) != (until is None):
+        return  # `Selection.resolved` compares them
+    if not (moment(first, given, 0) < moment(second, then, 0) if before is None or until is None else before > until):
         raise OptionError(f"{first} must be before {second}; got {given} and {then}.")
+
+
+def set_aside(
+    heldout_last: int | str | None, validation_last: int | str | None, heldout_since: Moment | None, validation_since: Moment | None
+) -> tuple[dict[Part, int], dict[Part, Moment]]:
+    """How many last items move to each part, and from which moment on, of those that were given; raises OptionError.
+
+    A duration in place of a number means all from so long before the newest interaction on.
+    """
+    last: dict[Part, int] = {}
+    start: dict[Part, Moment] = {}
+    given: dict[Part, tuple[int | str | None, Moment | None]] = {
+        "heldout": (heldout_last, heldout_since),
+        "validation": (validation_last, validation_since),
+    }
+    for part, (number, since) in given.items():
+        number = last_or_ago(f"--{part}-last", number)
+        if number is not None and since is not None:
+            raise OptionError(f"--{part}-last and --{part}-since exclude each other. Give one of them.")
+        if isinstance(number, str) or since is not None:
+            start[part] = number if isinstance(number, str) else since if since is not None else 0.0
+        elif number is not None:
+            last[part] = number
+    check_order("--validation-since", start.get("validation"), "--heldout-since", start.get("heldout"))
+    return last, start

@@ -1,7 +1,8 @@
-"""Set aside a random share of every example's entries, or the end of its sequence, for tuning or for the final evaluation."""
+"""Set aside a random share of every example's entries, or the last ones, for tuning or for the final evaluation."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -10,14 +11,17 @@ import pyarrow as pa
 
 from widenet import randomness
 from widenet.arguments import typed
-from widenet.data.buckets import ascending, in_order
+from widenet.data.buckets import Rows, ascending, in_order, owners_of
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import PARTS, Field, Part, column, value_column
+from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
+from widenet.data.selection import Moment, Selection, ago, is_date, moment, set_aside
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
 
+Divide = Callable[[int, pa.RecordBatch], np.ndarray]
+"""Which part each entry of a record batch goes to; also takes the number of its first row."""
 LARGEST_SEED = 2**63 - 1
 
 _ROWS_AT_ONCE = 1024
@@ -34,33 +38,48 @@ def split(
     *,
     heldout: float = 0.0,
     validation: float = 0.0,
-    heldout_last: int = 0,
-    validation_last: int = 0,
+    heldout_last: int | str | None = None,
+    validation_last: int | str | None = None,
+    heldout_since: float | str | None = None,
+    validation_since: float | str | None = None,
     seed: int = 0,
     field: str = "items",
 ) -> Dataset:
-    """Publish a dataset in which a share of each example's train entries, or the last ones of a sequence, have moved to another part.
+    """Publish a dataset in which a share of each example's train entries, or the last ones, have moved to another part.
 
     source: a dataset, or its directory. Gives the new one, opened.
     heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
     one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
-    heldout_last, validation_last: of a sequence, how many entries move from its end: the last ones to heldout, those before them to
-        validation. Of a short sequence the heldout part gets them first.
+    heldout_last, validation_last: how many entries of each example move, those that are last in a sequence, or by the times that
+        `ingest(keep_times=True)` stored; the heldout part gets them first, and one entry stays. A duration such as "7d" means
+        all entries from so long before the newest one on.
+    heldout_since, validation_since: from when on all entries move: a number, an ISO date or time, or a duration as above.
     seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
     The vocabulary's counts are those of the entries that stay; the order of features does not change.
     Raises DataError when the part exists already or would be empty, OptionError for a wrong share, number or seed.
     """
     asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
-    ends: dict[Part, int] = {"heldout": heldout_last, "validation": validation_last}
-    shares = {part: share for part, share in (ends if any(ends.values()) else asked).items() if share}
-    _check_asked(asked, ends)
+    shares = {part: share for part, share in asked.items() if share}
+    last, start = set_aside(heldout_last, validation_last, heldout_since, validation_since)
+    by_time = bool(start or any(last.values()))
+    _check_asked(asked, last, by_time)
     if not 0 <= seed <= LARGEST_SEED:
         raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
-    check_divisible(dataset.path, known, "sequence" if any(ends.values()) else "sparse", shares)
-    check_moves(dataset.path, known, dataset.entry_counts(field, slice(None)), shares)
-    parts = tuple(part for part in PARTS if part in known.parts or part in shares)
+    if by_time:
+        selection = _selection(dataset, known, last, start)
+        moved = selection.divided
+        facts: Facts = {f"{part}_since": at for part, at in selection.from_time.items()}
+        facts |= {str(part): number for part, number in selection.last.items()}
+        divide: Divide = partial(_owners_by_time, field=known, selection=selection)
+        _check_moves_by_time(dataset, known, selection, divide)
+    else:
+        check_divisible(dataset.path, known, "sparse", shares)
+        check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
+        moved, facts = tuple(shares), {part: shares.get(part, 0) for part in asked}
+        divide = partial(_random_owners, field=known, shares=shares, seed=seed)
+    parts = tuple(part for part in PARTS if part in known.parts or part in moved)
     layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
     layouts = [replace(layout, parts=parts) if layout.name == field else layout for layout in layouts]
     counts = np.zeros(known.width, dtype=np.int64)
@@ -72,36 +91,84 @@ def split(
     write_dataset(
         Path(out),
         layouts=layouts,
-        batches=_divided(dataset, known, shares, seed, counts),
+        batches=_divided(dataset, known, moved, divide, counts),
         vocabularies=vocabularies,
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
-        source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **{part: shares.get(part, 0) for part in asked}}},
+        source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **facts}},
     )
     return Dataset.open(out)
 
 
-def check_divisible(source: Path | str, field: Field, kind: Literal["sparse", "sequence"], parts: Iterable[Part]) -> None:
+def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], parts: Iterable[Part]) -> None:
     """Raise DataError unless a field is of this kind, and has none of the parts that are to be made."""
     if field.kind != kind:
         remedy = "Set its end aside with --heldout-last 1." if field.kind == "sequence" else "Name another --field."
-        option = "--heldout-last" if kind == "sequence" else "--heldout and --validation"
-        raise DataError(f"{source}: {option} can only divide a {kind} field; {field.name!r} is {field.kind}. {remedy}")
+        rule = f"--heldout and --validation can only divide a {kind} field; {field.name!r} is {field.kind}"
+        raise DataError(f"{source}: {rule}. {remedy}")
+    _check_new(source, field, parts)
+
+
+def _check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
     for part in parts:
         if part in field.parts:
             raise DataError(f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was made from.")
 
 
-def check_moves(source: Path | str, field: Field, lengths: np.ndarray, shares: Mapping[Part, float]) -> None:
-    """Raise DataError where a part would get none of the entries of examples, lengths int64 [N]. shares: of a sequence, numbers."""
+def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, float]) -> None:
+    """Raise DataError where a part would get none of the entries of examples, lengths int64 [N]."""
     left = lengths
     for part, share in shares.items():
-        moves = _moves(lengths, left, share) if field.kind == "sparse" else np.minimum(int(share), np.maximum(left - 1, 0))
+        moves = _moves(lengths, left, share)
         if not moves.any():
-            option, remedy = (f"--{part}", "Give a larger share") if field.kind == "sparse" else (f"--{part}-last", "Give another number")
-            none = f"it takes none of {lengths.max(initial=0):,} entries, the most that an example has, of which one stays"
-            raise DataError(f"{source}: {option} {share:g} must set something aside; {none}. {remedy}, or leave it out.")
+            raise _nothing_moves(source, f"--{part} {share:g}", lengths, "Give a larger share")
         left = left - moves
+
+
+def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
+    none = f"it takes none of {lengths.max(initial=0):,} entries, the most that an example has, of which one stays"
+    return DataError(f"{source}: {option} must set something aside; {none}. {remedy}, or leave it out.")
+
+
+def _selection(dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]) -> Selection:
+    """What moves by time, or by the order of a sequence; raises DataError for a field that has neither, or has the part already."""
+    if field.kind == "dense":
+        raise DataError(f"{dataset.path}: --heldout-last cannot divide a dense field; {field.name!r} is one. Name another --field.")
+    needs_times = [f"--{part}-since" for part in start] or ([] if field.kind == "sequence" else [f"--{part}-last" for part in last])
+    if needs_times and not field.has_times:
+        rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
+        raise DataError(f"{dataset.path}: {rule}. Ingest with --time and --keep-times, or set its items aside in the ingest.")
+    relative = {f"--{part}-since": seconds for part, given in start.items() if (seconds := ago(given)) is not None}
+    dates = [f"--{part}-since" for part, given in start.items() if is_date(given)]
+    moments = {part: moment(f"--{part}-since", given, 0) for part, given in start.items()}
+    is_sequence = field.kind == "sequence"
+    wanted = {part: number for part, number in last.items() if number}
+    selection = Selection(last=wanted, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
+    _check_new(dataset.path, field, selection.divided)
+    if dates:
+        times = (batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches())
+        latest = max((float(time.max()) for time in times if len(time)), default=0.0)
+        selection.check_seconds(latest, str(dataset.path))
+        return selection.resolved(latest)
+    return selection
+
+
+def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, divide: "Divide") -> None:
+    """Raise DataError where a part would get no entry, or training keep none."""
+    counts = np.zeros(len(selection.divided) + 1, dtype=np.int64)
+    for first_row, piece in _pieces(dataset.record_batches()):
+        counts += np.bincount(divide(first_row, piece), minlength=len(counts))
+    for part, count in zip(selection.divided, counts[1:], strict=True):
+        if not count and part in selection.last:
+            lengths = dataset.entry_counts(field.name, slice(None))
+            raise _nothing_moves(dataset.path, f"--{part}-last {selection.last[part]}", lengths, "Give another number")
+        if not count:
+            rule = f"--{part}-since {selection.from_time[part]:.0f} must set something aside; nothing that is left is so late"
+            raise DataError(f"{dataset.path}: {rule}. Give an earlier time, or leave it out.")
+    if not counts[0]:
+        raise DataError(
+            f"{dataset.path}: at least one interaction must be left for training; the parts set aside take all. Give later times."
+        )
 
 
 def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
@@ -110,14 +177,12 @@ def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
     return moves
 
 
-def _check_asked(asked: Mapping[Part, float], ends: Mapping[Part, int]) -> None:
-    if any(ends.values()):
-        if min(ends.values()) < 0:
-            raise OptionError(f"--heldout-last and --validation-last must be at least 0; got {min(ends.values())}.")
+def _check_asked(asked: Mapping[Part, float], last: Mapping[Part, int], by_time: bool) -> None:
+    if min(last.values(), default=0) < 0:
+        raise OptionError(f"--heldout-last and --validation-last must be at least 0; got {min(last.values())}.")
+    if by_time:
         if any(asked.values()):
-            raise OptionError(
-                "--heldout-last and --validation-last are no shares, as --heldout and --validation are. Give one kind of them."
-            )
+            raise OptionError("--heldout and --validation are shares, which cannot stand beside numbers and times. Give one kind of them.")
         return
     for part, share in asked.items():
         if not 0 <= share < 1:
@@ -127,14 +192,13 @@ def _check_asked(asked: Mapping[Part, float], ends: Mapping[Part, int]) -> None:
         raise OptionError(f"--heldout and --validation must add up to more than 0 and less than 1; got {total:g}.")
 
 
-def _divided(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int, counts: np.ndarray) -> Iterator[pa.RecordBatch]:
+def _divided(dataset: Dataset, field: Field, parts: Sequence[Part], divide: Divide, counts: np.ndarray) -> Iterator[pa.RecordBatch]:
     """The dataset's record batches with the field's train part divided; adds what stays to `counts`."""
 
-    def divide(task: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
-        first_row, batch = task
-        return _divided_batch(batch, first_row, field, shares, seed)
+    def of(task: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+        return _divided_batch(task[1], divide(*task), field, parts)
 
-    for batch in in_order(divide, _pieces(dataset.record_batches()), available_threads()):
+    for batch in in_order(of, _pieces(dataset.record_batches()), available_threads()):
         np.add.at(counts, batch.column(field.name).flatten().to_numpy(), 1)
         yield batch
 
@@ -149,25 +213,39 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
             first_row += piece.num_rows
 
 
-def _divided_batch(batch: pa.RecordBatch, first_row: int, field: Field, shares: Mapping[Part, float], seed: int) -> pa.RecordBatch:
-    rows = batch.column(field.name)
-    offsets, entries = rows.offsets.to_numpy(), rows.flatten().to_numpy()
-    lengths = np.diff(offsets)
-    examples = np.repeat(np.arange(batch.num_rows), lengths)
-    if field.kind == "sequence":
-        owners = _owners_from_end(examples, lengths, shares)
-    else:
-        owners = _owners(examples, lengths, first_row + examples, entries, shares, seed)
+def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, field: Field, parts: Sequence[Part]) -> pa.RecordBatch:
+    """A record batch with the field's train part divided. owners: 0 for train, 1 for the first of `parts`, and so on, int64 [Z]."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    values = columns[value_column(field.name)].flatten().to_numpy() if field.has_values else None
-    for number, part in enumerate(("train", *shares)):
+    named = [column, *([value_column] if field.has_values else []), *([time_column] if field.has_times else [])]
+    entries = {name: columns[name(field.name)].flatten().to_numpy() for name in named}
+    examples = _examples(batch, field)
+    for number, part in enumerate(("train", *parts)):
         chosen = owners == number
         moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
         np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=moved_to[1:])
-        columns[column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(entries[chosen]))
-        if values is not None:
-            columns[value_column(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(values[chosen]))
+        for name, found in entries.items():
+            columns[name(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(found[chosen]))
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _examples(batch: pa.RecordBatch, field: Field) -> np.ndarray:
+    """The row, in the batch, of each entry of the field's train part, int64 [Z]."""
+    return np.repeat(np.arange(batch.num_rows), np.diff(batch.column(field.name).offsets.to_numpy()))
+
+
+def _owners_by_time(first_row: int, batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:  # noqa: ARG001
+    """Which part each entry goes to, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and so on."""
+    entries = batch.column(field.name).flatten().to_numpy()
+    time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
+    key = _examples(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
+    return owners_of(Rows(key, time=time), selection)
+
+
+def _random_owners(first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int) -> np.ndarray:
+    """As `_owners_by_time`, at random."""
+    examples = _examples(batch, field)
+    lengths = np.bincount(examples, minlength=batch.num_rows)
+    return _owners(examples, lengths, first_row + examples, batch.column(field.name).flatten().to_numpy(), shares, seed)
 
 
 def _owners(
@@ -185,18 +263,6 @@ def _owners(
         rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
         owners[candidates[order[rank < np.repeat(moves, left)]]] = number
         left = left - moves
-    return owners
-
-
-def _owners_from_end(examples: np.ndarray, lengths: np.ndarray, ends: Mapping[Part, float]) -> np.ndarray:
-    """As `_owners`, of sequences: `ends` are numbers of entries, taken one part after the other from the end. One entry stays."""
-    owners = np.zeros(len(examples), dtype=np.int64)
-    from_end = np.repeat(np.cumsum(lengths), lengths) - 1 - np.arange(len(examples))
-    may_move = np.repeat(lengths, lengths) - 1 > from_end
-    taken = 0
-    for number, most in enumerate(ends.values(), start=1):
-        owners[may_move & (from_end >= taken) & (from_end < taken + most)] = number
-        taken += int(most)
     return owners
 
 

@@ -51,6 +51,7 @@ class _Statistics:
             width=layout.width,
             num_entries=self.num_entries,
             has_values=layout.has_values or layout.kind == "dense",
+            has_times=layout.has_times,
             min_value=low,
             max_value=high,
             vocabulary=vocabulary,

@@ -1,0 +1,146 @@
+"""Kept times: a split by time equals the ingest that sets the same aside, and durations count back from the newest interaction."""
+
+import random
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from widenet.data import split as splitting
+from widenet.data import tables
+from widenet.data.dataset import Dataset
+from widenet.data.held_users import split_users
+from widenet.data.ingest import ingest
+from widenet.data.manifest import Manifest
+from widenet.data.split import split
+from widenet.errors import DataError
+
+DAY = 86_400
+NEWEST = datetime(2024, 5, 31, tzinfo=UTC).timestamp()
+
+
+@pytest.fixture(params=["", "u"])
+def log(request, source):
+    """A file of interactions with different times of 30 days, in seconds."""
+    draw = random.Random(4)
+    times = iter(draw.sample(range(30 * DAY), 300))
+    rows = [
+        (f"{request.param}{draw.randrange(12)}", draw.randrange(30), draw.randrange(1, 6), int(NEWEST) - next(times)) for _ in range(300)
+    ]
+    return source(
+        "log.csv",
+        "user,item,rating,at\n"
+        + "".join(f"{user},{item},{value},{time}\n" for user, item, value, time in rows)
+        + f"x,1,1,{int(NEWEST)}\nx,2,1,5\n",
+    )
+
+
+def rows_of(path):
+    """{part: {user: [(item, value)]}} of a dataset."""
+    dataset = Dataset.open(path)
+    Manifest.read(path).verify(path)
+    names = dataset.vocabulary("items").all_ids().to_pylist()
+    found = {}
+    for part in dataset.fields["items"].parts:
+        for row, user in enumerate(dataset.ids(slice(None))):
+            batch = dataset.sparse("items", slice(row, row + 1), part)
+            entries = [(names[index], value) for index, value in zip(batch.indices.tolist(), batch.values_or_ones().tolist(), strict=True)]
+            found.setdefault(part, {})[user] = entries if dataset.fields["items"].kind == "sequence" else sorted(entries)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"heldout_last": 1},
+        {"heldout_last": 3, "validation_last": 2},
+        {"heldout_last": "7d"},
+        {"heldout_since": "1 week", "validation_since": "2024-05-14"},
+        {"heldout_since": NEWEST - 2 * DAY, "validation_last": 1},
+        {"validation_last": "36 hours"},
+    ],
+)
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_split_by_time_equals_the_ingest_that_sets_the_same_aside(tmp_path, log, monkeypatch, options, sequence):
+    monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 50)
+    monkeypatch.setattr(splitting, "_ROWS_AT_ONCE", 3)
+    common = {"time": "at", "sequence": sequence, **({} if sequence else {"value": "rating"})}
+    ingest(log, tmp_path / "kept", keep_times=True, **common)
+    split(tmp_path / "kept", tmp_path / "split", **options)
+    ingest(log, tmp_path / "direct", **common, **options)
+    assert rows_of(tmp_path / "split") == rows_of(tmp_path / "direct")
+
+
+@pytest.mark.parametrize("further", [{}, {"min_user_items": 2, "min_item_users": 2}, {"min_value": 2}, {"heldout_last": 1}])
+def test_times_stand_beside_their_items(tmp_path, log, further):
+    dataset = ingest(log, tmp_path / "ds", time="at", value="rating", keep_times=True, **further)
+    names = dataset.vocabulary("items").all_ids().to_pylist()
+    expected = {}
+    for line in log.read_text().splitlines()[1:]:
+        user, item, value, time = line.split(",")
+        expected[user, item] = max(expected.get((user, item), (0.0, 0.0)), (float(time), float(value)))
+    table = pa.Table.from_batches(list(dataset.record_batches()))
+    for part in dataset.fields["items"].parts:
+        column = "items" if part == "train" else f"items.{part}"
+        for user, items, times in zip(*(table.column(name).to_pylist() for name in ("id", column, f"{column}.time")), strict=True):
+            assert [expected[user, names[item]][0] for item in items] == times
+    assert dataset.manifest.fields["items"].has_times
+
+
+def test_of_equal_times_the_rarer_item_is_the_later(tmp_path, source):
+    ingest(source("a.csv", "user,item,at\nu,x,1\nu,y,1\nv,x,1\nv,y,1\nw,y,1\n"), tmp_path / "ds", time="at", keep_times=True)
+    split(tmp_path / "ds", tmp_path / "split", heldout_last=1)
+    assert rows_of(tmp_path / "split")["heldout"] == {"u": [("x", 1.0)], "v": [("x", 1.0)], "w": []}
+
+
+def test_times_survive_other_splits(tmp_path, log):
+    ingest(log, tmp_path / "ds", time="at", keep_times=True)
+    split(tmp_path / "ds", tmp_path / "random", heldout=0.3)
+    split(tmp_path / "random", tmp_path / "both", validation_last=1)
+    assert set(rows_of(tmp_path / "both")) == {"train", "validation", "heldout"}
+    training, held = split_users(tmp_path / "ds", tmp_path / "others", tmp_path / "held", users=0.3)
+    assert training.fields["items"].has_times
+    assert held.fields["items"].has_times
+
+
+def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log):
+    for name, options in (
+        ("relative", {"since": "10d", "until": "2 days"}),
+        ("dates", {"since": NEWEST - 10 * DAY, "until": NEWEST - 2 * DAY}),
+    ):
+        ingest(log, tmp_path / name, time="at", **options)
+    assert rows_of(tmp_path / "relative") == rows_of(tmp_path / "dates")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"heldout_since": "2025-01-01"}, "--heldout-since 1735689600 must set something aside; nothing that is left is so late"),
+        ({"heldout_since": 0}, "at least one interaction must be left for training"),
+        ({"heldout_last": 40, "validation_last": 1}, r"--validation-last 1 must set something aside; it takes none of \d+ entries"),
+    ],
+)
+def test_a_part_by_time_is_not_empty(tmp_path, log, options, said):
+    ingest(log, tmp_path / "ds", time="at", keep_times=True)
+    with pytest.raises(DataError, match=said):
+        split(tmp_path / "ds", tmp_path / "split", **options)
+    assert not (tmp_path / "split").exists()
+
+
+def test_dates_and_durations_need_seconds(tmp_path, source):
+    path = source("a.csv", "user,item,at\nu,a,1714521600000\nu,b,1714521600001\n")
+    for options in ({"since": "7d"}, {"heldout_last": "7d"}):
+        with pytest.raises(DataError, match="times must be seconds since 1970 where --"):
+            ingest(path, tmp_path / "ds", time="at", **options)
+    ingest(path, tmp_path / "ds", time="at", keep_times=True)
+    with pytest.raises(DataError, match="times must be seconds since 1970 where --heldout-since is a date"):
+        split(tmp_path / "ds", tmp_path / "split", heldout_since="7d")
+    assert split(tmp_path / "ds", tmp_path / "split", heldout_last=1).fields["items"].num_entries == {"train": 1, "heldout": 1}
+
+
+def test_a_dataset_without_times_says_so(tmp_path, log):
+    dataset = ingest(log, tmp_path / "ds", time="at")
+    assert not dataset.fields["items"].has_times
+    assert "items.time" not in next(dataset.record_batches()).schema.names
+    with pytest.raises(DataError, match=r"--heldout-since needs times; field 'items' has none\. Ingest with --time and --keep-times"):
+        split(dataset, tmp_path / "split", heldout_since=5)
