@@ -228,6 +228,18 @@ def test_columns_that_differ_in_case_alone_are_refused(tmp_path, source):
     assert refusal(source("r.csv", "User,user,item\n1,a,x\n"), tmp_path) == expected
 
 
+def test_ids_that_are_rarely_meant_are_kept_and_told(tmp_path, source):
+    told = []
+    path = source("r.csv", "user,item\nNULL,a\nNULL,b\nnan,a\nu1,a \nu1,7.0\nu1,1.2E+15\nu2,a\n")
+    assert ingest(path, tmp_path / "ds", on_progress=told.append).num_examples == 4
+    assert [line for line in told if line.startswith("note")] == [
+        'note: the user "NULL" and 1 like it, in 3 rows, may stand for a missing id; kept as it is',
+        'note: the item "a ", in 1 row, has spaces at its ends; kept as it is',
+        'note: the item "7.0", in 1 row, may be a whole number that became a float; kept as it is',
+        'note: the item "1.2E+15", in 1 row, may be a number that a spreadsheet has rounded; kept as it is',
+    ]
+
+
 def test_a_time_must_be_finite(tmp_path, source):
     expected = 'r.csv: line 3: column "ts" must be a number or a timestamp; got "nan". Fix or remove the row.'
     assert refusal(source("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n"), tmp_path, time="ts") == expected

@@ -136,6 +136,8 @@ class _Work:
                 tables.read(part, sources)
                 tables.read_beside(sources, further)
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
+            for line in tables.notes(part):
+                self._say(line)
         return read
 
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from widenet import randomness
 from widenet.arguments import typed
-from widenet.data.buckets import Rows, ascending, in_order, owners_of
+from widenet.data.buckets import ascending, in_order
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
-from widenet.data.selection import Moment, Selection, ago, is_date, moment, set_aside
+from widenet.data.selection import Moment, Selection, set_aside
+from widenet.data.split_by_time import check_new, examples_of, owners_by_time, selection_by_time
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
@@ -68,36 +69,36 @@ def split(
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
     if by_time:
-        selection = _selection(dataset, known, last, start)
-        moved = selection.divided
-        facts: Facts = {f"{part}_since": at for part, at in selection.from_time.items()}
-        facts |= {str(part): number for part, number in selection.last.items()}
-        divide: Divide = partial(_owners_by_time, field=known, selection=selection)
-        _check_moves_by_time(dataset, known, selection, divide)
+        moved, facts, divide = _by_time(dataset, known, last, start)
     else:
         check_divisible(dataset.path, known, "sparse", shares)
         check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
         moved, facts = tuple(shares), {part: shares.get(part, 0) for part in asked}
         divide = partial(_random_owners, field=known, shares=shares, seed=seed)
-    parts = tuple(part for part in PARTS if part in known.parts or part in moved)
-    layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
-    layouts = [replace(layout, parts=parts) if layout.name == field else layout for layout in layouts]
     counts = np.zeros(known.width, dtype=np.int64)
-    vocabularies = {
-        name: dataset.vocabulary(name).record_batches(counts if name == field else None)
-        for name, each in dataset.fields.items()
-        if each.vocabulary
-    }
     write_dataset(
         Path(out),
-        layouts=layouts,
+        layouts=_layouts(dataset, known, moved),
         batches=_divided(dataset, known, moved, divide, counts),
-        vocabularies=vocabularies,
+        vocabularies=_vocabularies(dataset, field, counts),
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **facts}},
     )
     return Dataset.open(out)
+
+
+def _layouts(dataset: Dataset, field: Field, moved: Sequence[Part]) -> list[FieldLayout]:
+    """The layouts of all fields, that of the divided one with the parts that are made."""
+    parts = tuple(part for part in PARTS if part in field.parts or part in moved)
+    layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
+    return [replace(layout, parts=parts) if layout.name == field.name else layout for layout in layouts]
+
+
+def _vocabularies(dataset: Dataset, field: str, counts: np.ndarray) -> dict[str, Iterator[pa.RecordBatch]]:
+    """The vocabularies of all fields, that of the divided one with its new counts, int64 [width], once they are known."""
+    named = {name: dataset.vocabulary(name) for name, each in dataset.fields.items() if each.vocabulary}
+    return {name: vocabulary.record_batches(counts if name == field else None) for name, vocabulary in named.items()}
 
 
 def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], parts: Iterable[Part]) -> None:
@@ -106,13 +107,7 @@ def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], p
         remedy = "Set its end aside with --heldout-last 1." if field.kind == "sequence" else "Name another --field."
         rule = f"--heldout and --validation can only divide a {kind} field; {field.name!r} is {field.kind}"
         raise DataError(f"{source}: {rule}. {remedy}")
-    _check_new(source, field, parts)
-
-
-def _check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
-    for part in parts:
-        if part in field.parts:
-            raise DataError(f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was made from.")
+    check_new(source, field, parts)
 
 
 def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, float]) -> None:
@@ -130,27 +125,19 @@ def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy:
     return DataError(f"{source}: {option} must set something aside; {none}. {remedy}, or leave it out.")
 
 
-def _selection(dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]) -> Selection:
-    """What moves by time, or by the order of a sequence; raises DataError for a field that has neither, or has the part already."""
-    if field.kind == "dense":
-        raise DataError(f"{dataset.path}: --heldout-last cannot divide a dense field; {field.name!r} is one. Name another --field.")
-    needs_times = [f"--{part}-since" for part in start] or ([] if field.kind == "sequence" else [f"--{part}-last" for part in last])
-    if needs_times and not field.has_times:
-        rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
-        raise DataError(f"{dataset.path}: {rule}. Ingest with --time and --keep-times, or set its items aside in the ingest.")
-    relative = {f"--{part}-since": seconds for part, given in start.items() if (seconds := ago(given)) is not None}
-    dates = [f"--{part}-since" for part, given in start.items() if is_date(given)]
-    moments = {part: moment(f"--{part}-since", given, 0) for part, given in start.items()}
-    is_sequence = field.kind == "sequence"
-    wanted = {part: number for part, number in last.items() if number}
-    selection = Selection(last=wanted, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
-    _check_new(dataset.path, field, selection.divided)
-    if dates:
-        times = (batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches())
-        latest = max((float(time.max()) for time in times if len(time)), default=0.0)
-        selection.check_seconds(latest, str(dataset.path))
-        return selection.resolved(latest)
-    return selection
+def _by_time(
+    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
+) -> tuple[tuple[Part, ...], Facts, Divide]:
+    """The parts that are made by time, what the manifest says of them, and what divides a batch; raises as `split` does."""
+    selection = selection_by_time(dataset, field, last, start)
+    facts: Facts = {f"{part}_since": at for part, at in selection.from_time.items()}
+    facts |= {str(part): number for part, number in selection.last.items()}
+
+    def divide(first_row: int, batch: pa.RecordBatch) -> np.ndarray:  # noqa: ARG001
+        return owners_by_time(batch, field, selection)
+
+    _check_moves_by_time(dataset, field, selection, divide)
+    return selection.divided, facts, divide
 
 
 def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, divide: "Divide") -> None:
@@ -218,7 +205,7 @@ def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, field: Field, part
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     named = [column, *([value_column] if field.has_values else []), *([time_column] if field.has_times else [])]
     entries = {name: columns[name(field.name)].flatten().to_numpy() for name in named}
-    examples = _examples(batch, field)
+    examples = examples_of(batch, field)
     for number, part in enumerate(("train", *parts)):
         chosen = owners == number
         moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
@@ -228,22 +215,9 @@ def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, field: Field, part
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _examples(batch: pa.RecordBatch, field: Field) -> np.ndarray:
-    """The row, in the batch, of each entry of the field's train part, int64 [Z]."""
-    return np.repeat(np.arange(batch.num_rows), np.diff(batch.column(field.name).offsets.to_numpy()))
-
-
-def _owners_by_time(first_row: int, batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:  # noqa: ARG001
-    """Which part each entry goes to, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and so on."""
-    entries = batch.column(field.name).flatten().to_numpy()
-    time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
-    key = _examples(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
-    return owners_of(Rows(key, time=time), selection)
-
-
 def _random_owners(first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int) -> np.ndarray:
     """As `_owners_by_time`, at random."""
-    examples = _examples(batch, field)
+    examples = examples_of(batch, field)
     lengths = np.bincount(examples, minlength=batch.num_rows)
     return _owners(examples, lengths, first_row + examples, batch.column(field.name).flatten().to_numpy(), shares, seed)
 

@@ -38,6 +38,14 @@ _ITEMS = """
 """
 
 
+_ODD_IDS = (
+    ("lower(name) IN ('null', 'nan', 'none', 'na', 'n/a', '<na>', 'undefined')", "may stand for a missing id"),
+    ("name <> trim(name)", "has spaces at its ends"),
+    ("regexp_full_match(name, '-?[0-9]+\\.0')", "may be a whole number that became a float"),
+    ("regexp_full_match(name, '-?[0-9](\\.[0-9]+)?[eE]\\+[0-9]+')", "may be a number that a spreadsheet has rounded"),
+)
+"""Ids that are rarely meant, as SQL, and why they may stand there."""
+
 OnRows = Callable[[int, int | None], None]
 
 
@@ -109,6 +117,17 @@ class Tables:
             raise sources.mistake("a cell breaks the rule of its column")
         if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):
             raise sources.mistake("an id holds the character NUL")
+
+    def notes(self, part: Part) -> Iterator[str]:
+        """A line about each kind of ids of a part that may not be what they look like, such as NULL; they are kept as they are."""
+        for is_item, role in ((False, "user"), (True, "item")):
+            for predicate, what in _ODD_IDS:
+                odd = f"part = '{part}' AND is_item = {is_item} AND {predicate}"
+                found = self.connection.execute(f"SELECT min(name), count(*), sum(num_rows) FROM names WHERE {odd}").fetchone()
+                if found and found[1]:
+                    name, num_names, num_rows = found
+                    others = f" and {num_names - 1:,} like it" if num_names > 1 else ""
+                    yield f'note: the {role} "{name}"{others}, in {num_rows:,} row{"s" * (num_rows > 1)}, {what}; kept as it is'
 
     def read_beside(self, sources: Sources, columns: Iterable[str]) -> None:
         """Read further columns of the sources, which `read` passes over; raises DataError for the first line that cannot be read."""

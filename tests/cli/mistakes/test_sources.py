@@ -135,6 +135,7 @@ SOURCES = {
     'milliseconds for a user': ("a.csv", "1511544070123,7,11\n1511544070999,7,12\n", "", 'column 1 looks like milliseconds since 1970, and would become the user. Say --user 2 --item 3 --time 1, or --user 1 if it is the user.'),
     'a date for an item': ("a.tsv", "7\t2024-05-01\n8\t2024-05-02\n", "", 'column 2 looks like dates, and would become the item. Say --item 2 if it is the item.'),
     'sessions for users': ("a.tsv", "7 8 9\t4\n7\t8\n", "", 'column 1 looks like lists of numbers, and would become the user. Say --user 1 if it is the user.'),
+    'a header that comes again': ("a.csv", "user,item\nu1,a\nuser,item\nu2,b\n", "", 'line 3: must hold data; it repeats the names of the columns. Remove the line.'),
     'a line of two formats': ("a", "u1\ta:b\n", "", "line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne."),
 }
 # fmt: on

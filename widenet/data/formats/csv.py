@@ -80,6 +80,15 @@ class Csv(TextSource):
         options += f", max_line_size = {_LONGEST_LINE_BYTES}, buffer_size = {_BUFFER_BYTES}"
         return sql.read("read_csv", self.file.path, f"columns = {{{columns}}}, delim = {sql.literal(self.delimiter)}, {options}")
 
+    def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
+        """The SQL query of `Columns.interactions`; a line that repeats the header has no user."""
+        if not self.has_header:
+            return super().interactions(connection, columns)
+        user, item = sql.name(columns.user), sql.name(columns.item)
+        is_header = f"{user} = {sql.literal(columns.user)} AND {item} = {sql.literal(columns.item)}"
+        rows = f"SELECT * REPLACE (CASE WHEN NOT coalesce({is_header}, false) THEN {user} END AS {user}) FROM {self.scan(connection)}"
+        return columns.interactions(f"({rows})")
+
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Lines that are no CSV, lack a column, or have a cell that breaks a rule."""
         for number, row in _rows(self.file.lines(), self.delimiter):
@@ -93,7 +102,10 @@ class Csv(TextSource):
             return f"must have {len(self.columns)} columns; got {len(row)}. Quote text that holds the delimiter."
         if any("\ufffd" in text for text in row):
             return NO_UTF8
-        return first_broken(dict(zip(self.columns, row, strict=True)), columns)
+        cells = dict(zip(self.columns, row, strict=True))
+        if self.has_header and (cells[columns.user], cells[columns.item]) == (columns.user, columns.item):
+            return "must hold data; it repeats the names of the columns. Remove the line."
+        return first_broken(cells, columns)
 
 
 @dataclass
