@@ -201,15 +201,38 @@ def test_a_convolutional_network_scores_as_torch_computes_it(tmp_path):
     assert np.allclose(scored(model, data=images.reshape(5, -1))["ip"], value.numpy() @ w3.T + b3, atol=1e-5)
 
 
-def test_windows_that_caffe_would_let_reach_beyond_are_refused(tmp_path):
-    text = """
-    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 1 dim: 6 dim: 6 } } }
-    layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
-    layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param { num_output: 2 } }
-    """
-    weights = trained(tmp_path / "net.caffemodel", {"ip": [numbers(2, 9), numbers(2)]})
-    with pytest.raises(DataError, match=r'"pool" \(windows that reach beyond their source\)'):
-        import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=weights)
+POOLED = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 6 dim: 6 } } }
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { %s } }
+layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param { num_output: 2 } }
+"""
+
+
+def pooled_by_caffe(images, function, kernel, stride, rounding):
+    """Caffe's windows without padding: their number is rounded up or down, and each ends where its source does."""
+    count = int(rounding((images.shape[2] - kernel) / stride)) + 1
+    starts = [stride * place for place in range(count)]
+    found = [[function(images[:, :, a : a + kernel, b : b + kernel], axis=(2, 3)) for b in starts] for a in starts]
+    return np.moveaxis(np.array(found), (0, 1), (2, 3)).reshape(len(images), -1)
+
+
+@pytest.mark.parametrize(("pool", "function"), [("MAX", np.max), ("AVE", np.mean)])
+@pytest.mark.parametrize(("mode", "rounding"), [("", np.ceil), ("round_mode: CEIL", np.ceil), ("round_mode: FLOOR", np.floor)])
+def test_the_number_of_windows_is_rounded_as_caffe_rounds_it(pool, function, mode, rounding, tmp_path):
+    images = numbers(5, 2, 6, 6)
+    value = pooled_by_caffe(images, function, 3, 2, rounding)
+    weight, bias = numbers(2, value.shape[1]), numbers(2)
+    weights = trained(tmp_path / "net.caffemodel", {"ip": [weight, bias]})
+    net = written(tmp_path / "net.prototxt", POOLED % f"pool: {pool} kernel_size: 3 stride: 2 {mode}")
+    model = import_network(net, tmp_path / "run", weights=weights)
+    assert np.allclose(scored(model, data=images.reshape(5, -1))["ip"], value @ weight.T + bias, atol=1e-5)
+
+
+def test_windows_that_overhang_as_no_padding_of_ours_does_are_refused(tmp_path):
+    weights = trained(tmp_path / "net.caffemodel", {"ip": [numbers(2, 18), numbers(2)]})
+    net = written(tmp_path / "net.prototxt", POOLED % "pool: MAX kernel_size: 4 stride: 3 pad: 1")
+    with pytest.raises(DataError, match=r'"pool" \(padding of different widths on two sides, '):
+        import_network(net, tmp_path / "run", weights=weights)
 
 
 @pytest.mark.parametrize("kernel", [2, 5])

@@ -255,6 +255,48 @@ def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-5)
 
 
+def test_scales_and_shifts_before_padding_and_pooling_score_as_their_layers_do(tmp_path):
+    kernel, b1, w2, b2 = numbers(3, 3, 2, 4), numbers(4), numbers(2 * 2 * 4, 3), numbers(3)
+    gamma, beta, mean, variance = numbers(4), numbers(4), numbers(4), np.abs(numbers(4))
+    layers = [
+        layer("InputLayer", "image", batch_shape=[None, 4, 4, 2]),
+        layer("Rescaling", "rescaling", scale=2.0, offset=-1.0),
+        layer("Conv2D", "edges", strides=[1, 1], padding="same", activation="relu", use_bias=True, data_format="channels_last"),
+        layer("BatchNormalization", "normal", axis=-1, epsilon=0.001, scale=True, center=True),
+        layer("MaxPooling2D", "largest", pool_size=[2, 2], strides=[2, 2], padding="valid", data_format="channels_last"),
+        layer("Flatten", "flat", data_format="channels_last"),
+        dense("end"),
+    ]
+    weights = {
+        "conv2d": ("edges", [kernel, b1]),
+        "batch_normalization": ("normal", [gamma, beta, mean, variance]),
+        "dense": ("end", [w2, b2]),
+    }
+    model = import_network(save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights), tmp_path / "run")
+    assert gamma.min() < 0 < gamma.max()
+    images = torch.from_numpy(numbers(6, 2, 4, 4))
+    value = functional.relu(
+        functional.conv2d(2 * images - 1, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(b1), padding=1)
+    )
+    value = functional.batch_norm(value, *map(torch.from_numpy, (mean, variance, gamma, beta)), eps=0.001)
+    wanted = functional.max_pool2d(value, 2).permute(0, 2, 3, 1).flatten(1).numpy() @ w2 + b2
+    assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-4)
+
+
+def test_a_sum_of_activated_units_scores_as_its_layers_do(tmp_path):
+    w1, w2 = numbers(5, 5), numbers(5, 2)
+    layers = [
+        layer("InputLayer", "x", [], batch_shape=[None, 5]),
+        dense("hidden", ["x"], "relu", use_bias=False),
+        layer("Add", "both", ["hidden", "x"]),
+        dense("end", ["both"], use_bias=False),
+    ]
+    config = {"layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["end", 0, 0]]}
+    weights = {"dense": ("hidden", [w1]), "dense_1": ("end", [w2])}
+    model = import_network(save(tmp_path / "model.keras", "Functional", config, weights), tmp_path / "run")
+    assert np.allclose(scored(model, x=X)["end"], (np.maximum(X @ w1, 0) + X) @ w2, atol=1e-5)
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own, tmp_path):
     kernel = numbers(2, 2, 2, 4)

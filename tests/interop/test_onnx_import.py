@@ -95,7 +95,13 @@ def used_under_two_names(w):
     return {"changed": changed, "again": product, "product": product, "y": w.op("Gemm", product, numbers(4, 2))}
 
 
-@pytest.mark.parametrize("build", [perceptron, bare_products, branches, normalised, gates, used_under_two_names])
+def residual(w):
+    hidden = w.op("Relu", w.op("Gemm", "x", numbers(5, 5)))
+    more = w.op("Mul", w.op("Tanh", w.op("Gemm", hidden, numbers(5, 5))), numbers(5))
+    return {"y": w.op("Gemm", w.op("Add", w.op("Add", hidden, "x"), more), numbers(5, 3))}
+
+
+@pytest.mark.parametrize("build", [perceptron, bare_products, branches, normalised, gates, used_under_two_names, residual])
 def test_an_imported_model_scores_as_onnxruntime_does(build, tmp_path):
     written = Written()
     path = written.save(tmp_path / "model.onnx", **build(written))
@@ -138,6 +144,19 @@ def test_convolutions_that_widenet_wrote_come_back_to_the_bit(tmp_path):
     model = model_of(SPATIAL, images, tmp_path / "run")
     export_onnx(model, tmp_path / "model.onnx")
     assert import_network(tmp_path / "model.onnx", tmp_path / "again").fingerprint() == model.fingerprint()
+
+
+def test_constants_of_every_form_are_read_and_nodes_without_inputs_are_named(tmp_path):
+    written = Written()
+    constant = written.op("Constant", value_floats=[0.5, 2.0, -1.0, 3.0])
+    path = written.save(tmp_path / "model.onnx", y=written.op("Add", written.op("Gemm", "x", numbers(5, 4)), constant))
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"x": X})
+    assert np.allclose(scored(import_network(path, tmp_path / "run"), x=X)["y"], wanted, rtol=1e-5, atol=1e-6)
+    written = Written()
+    chance = written.op("RandomNormal", shape=[1, 4])
+    path = written.save(tmp_path / "other.onnx", y=written.op("Add", written.op("Gemm", "x", numbers(5, 4)), chance))
+    with pytest.raises(DataError, match=r'a layer has no counterpart: "/randomnormal/0" \(RandomNormal\)\.'):
+        import_network(path, tmp_path / "again")
 
 
 def test_everything_that_has_no_counterpart_is_named(tmp_path):
@@ -256,10 +275,24 @@ def image(w):
     return {"y": w.op("Gemm", w.op("Concat", means, last, axis=1), numbers(12 + 3, 3), numbers(3))}
 
 
-def test_an_imported_convolutional_model_scores_as_onnxruntime_does(tmp_path):
+def shifted(w):
+    """Scales and shifts before what cannot take them up, sums of activated units, and windows that overhang."""
+    first = w.op(
+        "Relu", w.op("Conv", w.op("Add", w.op("Mul", "image", np.float32([2.0])), np.float32([-1.0])), numbers(3, 2, 3, 3), pads=[1] * 4)
+    )
+    normal = w.op("BatchNormalization", first, numbers(3), numbers(3), numbers(3), np.abs(numbers(3)))
+    largest = w.op("MaxPool", normal, kernel_shape=[2, 3], strides=[2, 3], ceil_mode=1)
+    again = w.op("Conv", w.op("Add", first, numbers(3, 1, 1)), numbers(3, 3, 2, 2))
+    both = w.op("Add", w.op("Clip", again, np.float32(0)), w.op("Sigmoid", w.op("Conv", first, numbers(3, 3, 2, 2))))
+    flat = w.op("Concat", w.op("Flatten", largest), w.op("ReduceMean", both, np.int64([2, 3]), keepdims=0), axis=1)
+    return {"y": w.op("Gemm", flat, numbers(3 * 3 * 2 + 3, 2))}
+
+
+@pytest.mark.parametrize("build", [image, shifted])
+def test_an_imported_convolutional_model_scores_as_onnxruntime_does(build, tmp_path):
     written = Written(())
     written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
-    path = written.save(tmp_path / "model.onnx", **image(written))
+    path = written.save(tmp_path / "model.onnx", **build(written))
     images = numbers(4, 2, 5, 6)
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
     model = import_network(path, tmp_path / "run")

@@ -13,7 +13,8 @@ InnerProductParameter: num_output=1 uint32, bias_term=2 bool, axis=5 int32, tran
 ConvolutionParameter: num_output=1 uint32, bias_term=2 bool, pad=3 uint32*, kernel_size=4 uint32*, group=5 uint32, stride=6 uint32*, \
 pad_h=9 uint32, pad_w=10 uint32, kernel_h=11 uint32, kernel_w=12 uint32, stride_h=13 uint32, stride_w=14 uint32, dilation=18 uint32*
 PoolingParameter: pool=1 PoolMethod, kernel_size=2 uint32, stride=3 uint32, pad=4 uint32, kernel_h=5 uint32, kernel_w=6 uint32, \
-stride_h=7 uint32, stride_w=8 uint32, pad_h=9 uint32, pad_w=10 uint32, global_pooling=12 bool
+stride_h=7 uint32, stride_w=8 uint32, pad_h=9 uint32, pad_w=10 uint32, global_pooling=12 bool, \
+round_mode=13 RoundMode
 LRNParameter: local_size=1 uint32, alpha=2 float, beta=3 float, norm_region=4 NormRegion, k=5 float
 ConcatParameter: concat_dim=1 uint32, axis=2 int32
 DropoutParameter: dropout_ratio=1 float
@@ -55,6 +56,7 @@ _ENUMS = {
     "Phase": ("TRAIN", "TEST"),
     "EltwiseOp": ("PROD", "SUM", "MAX"),
     "PoolMethod": ("MAX", "AVE", "STOCHASTIC"),
+    "RoundMode": ("CEIL", "FLOOR"),
     "V1Type": V1_TYPES,
     "NormRegion": ("ACROSS_CHANNELS", "WITHIN_CHANNEL"),
 }

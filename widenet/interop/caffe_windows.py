@@ -8,6 +8,7 @@ import numpy as np
 from widenet.interop.operations import Convolve, Operation, Pool, Unknown, whole_filters
 
 _MAX, _AVERAGE = 0, 1
+_FLOOR = 1
 _WITHIN_CHANNEL = 1
 
 
@@ -23,7 +24,7 @@ def convolution(name: str, written: Any, source: str, weights: Callable[[int], l
 
 
 def pooling(name: str, written: Any, source: str) -> Operation:
-    """The largest or the mean of windows, of which Caffe rounds the number up."""
+    """The largest or the mean of windows, whose number Caffe rounds up unless round_mode is FLOOR."""
     if written.pool not in (_MAX, _AVERAGE):
         return Unknown(name, "Pooling by chance")
     function = "max" if written.pool == _MAX else "average"
@@ -35,7 +36,7 @@ def pooling(name: str, written: Any, source: str) -> Operation:
     )
     if function == "average" and any(pad):
         return Unknown(name, "Pooling by means that count the padding")
-    return Pool(name, source, function, kernel, stride, tuple((size, size) for size in pad), rounds_up=True)
+    return Pool(name, source, function, kernel, stride, tuple((size, size) for size in pad), rounds_up=written.round_mode != _FLOOR)
 
 
 def normalization(name: str, written: Any, source: str) -> Operation:

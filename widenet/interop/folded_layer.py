@@ -116,7 +116,12 @@ def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
     edges = np.cumsum([shape[0] for shape in shapes])[:-1]
     for piece, part in zip(pieces, np.split(step.weight, edges, axis=1), strict=True):
         if piece.shift is not None and piece.shift.any():
-            raise UnsupportedError("a shift before a convolution, whose padding it would not reach")
+            if padding == "same" or any(padding):
+                raise UnsupportedError("a shift of several layers before a convolution, whose padding it would not reach")
+            shift = piece.shift.reshape(part.shape[1], -1)
+            if (shift != shift[:, :1]).any():
+                raise UnsupportedError("a convolution over units that were shifted one by one")
+            layer.add_bias(part.sum(axis=tuple(range(2, part.ndim))) @ shift[:, 0])
         scale = np.ones(1, np.float32) if piece.scale is None else piece.scale.reshape(part.shape[1], -1)
         if piece.turned or (scale != scale[..., :1]).any():
             raise UnsupportedError("a convolution over units that were flattened, or scaled one by one")
@@ -156,6 +161,18 @@ def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
     return layer
 
 
+def _reaching(padding: tuple[tuple[int, int], ...], places: Shape, kernel: Shape, stride: Shape) -> tuple[tuple[int, int], ...]:
+    """The padding with what the last windows overhang, where their number is rounded up; none begins beyond the source."""
+    found = []
+    for (before, after), size, width, step in zip(padding, places, kernel, stride, strict=True):
+        last = -(-(size + before + after - width) // step) * step
+        if last >= size + before:
+            last -= step
+        reaches = max(after, last + width - size - before) if (size + before + after - width) % step else after
+        found.append((before, reaches))
+    return tuple(found)
+
+
 def _moves(padding: Padding, places: Shape, kernel: Shape, stride: Shape, rounds_up: bool) -> tuple[str | list[int], Shape]:
     """A padding as a network document writes it, and the positions that it gives."""
     same = tuple(-(-size // step) for size, step in zip(places, stride, strict=True))
@@ -166,7 +183,8 @@ def _moves(padding: Padding, places: Shape, kernel: Shape, stride: Shape, rounds
     if min(room) < 0:
         raise UnsupportedError("a kernel larger than its source and the padding")
     if rounds_up and any(size % step for size, step in zip(room, stride, strict=True)):
-        raise UnsupportedError("windows that reach beyond their source")
+        padding = _reaching(padding, places, kernel, stride)
+        return _moves(padding, places, kernel, stride, rounds_up=False)
     positions = tuple(size // step + 1 for size, step in zip(room, stride, strict=True))
     if all(before == after for before, after in padding):
         return [before for before, _ in padding], positions

@@ -32,6 +32,9 @@ from widenet.plan.binding import Width
 _ALL_POSITIONS = 2**31 - 1
 """The largest number that a document may say."""
 
+_MOST_IDENTITIES = 4096
+"""Units or channels at most of a layer that only hands on what it gets: its weights are the square of them."""
+
 
 def folded(where: str, operations: Operations) -> Imported:
     """The network of some operations; raises DataError that names every operation without a counterpart."""
@@ -75,9 +78,8 @@ class _Folding:
                 return [Piece(FoldedLayer(self._unique(name), shape or ((width,) if width else None), given=step))]
             case Dense(name=name, source=source, weight=weight, bias=bias):
                 return [Piece(self._dense(name, self.values[source], weight, bias))]
-            case Convolve(name=name, source=source) | Pool(name=name, source=source) | Recur(name=name, source=source):
-                make: Any = convolved if isinstance(step, Convolve) else pooled if isinstance(step, Pool) else recurrent
-                return [Piece(make(self._unique(name), step, self.values[source]))]
+            case Convolve() | Pool() | Recur():
+                return [Piece(self._over_axes(step))]
             case Same(source=source, channels_last=True):
                 return [replace(piece, turned=step.name) if len(piece.layer.shape or ()) > 1 else piece for piece in self.values[source]]
             case Same(source=source, shape=shape):
@@ -92,6 +94,16 @@ class _Folding:
                 return self._activated(step)
             case Drop(source=source, probability=probability):
                 return self._dropped(source, probability)
+
+    def _over_axes(self, step: Convolve | Pool | Recur) -> FoldedLayer:
+        """The layer of a convolution, of windows or along a sequence."""
+        make: Any = convolved if isinstance(step, Convolve) else pooled if isinstance(step, Pool) else recurrent
+        pieces = self.values[step.source]
+        if _must_be_whole(step, pieces):
+            before = f"{step.name} before"
+            pieces = self.values[before] = [Piece(self._whole(before, pieces))]
+        layer: FoldedLayer = make(self._unique(step.name), step, pieces)
+        return layer
 
     def _dense(self, name: str, pieces: list[Piece], weight: np.ndarray, bias: np.ndarray | None) -> FoldedLayer:
         if len(pieces) == 1 and pieces[0].layer.shape is None:
@@ -125,11 +137,34 @@ class _Folding:
             return total
         place = next((place for place in reversed(range(len(own))) if own[place] is not None), None)
         others = [self.values[source][0] for number, source in enumerate(sources) if number != place]
-        if place is None or not all(other.is_bare and not (other.layer.given and other.layer.given.is_sparse) for other in others):
-            raise UnsupportedError("a sum of layers of which none gives bare products")
+        if any(other.layer.given and other.layer.given.is_sparse for other in others):
+            raise UnsupportedError("a sum with a sparse input")
+        if place is None or not all(other.is_bare for other in others):
+            return self._whole(name, [self.values[source][0] for source in sources])
         total = own[place] or FoldedLayer(name, None)
         total.skip += [other.layer.name for other in others]
         return total
+
+    def _whole(self, name: str, pieces: list[Piece]) -> FoldedLayer:
+        """A layer that gives the sum of some pieces as they flow on, with their scales and shifts: by weights of an identity."""
+        shape = pieces[0].layer.shape
+        if shape is None or any(piece.turned or piece.layer.shape != shape or _is_sparse(piece.layer) for piece in pieces):
+            raise UnsupportedError("a sum, scale or shift of a sparse input, or of units in several orders or shapes")
+        channels, *places = shape
+        if channels > _MOST_IDENTITIES:
+            raise UnsupportedError(
+                f"a sum, scale or shift over more than {_MOST_IDENTITIES:,} units that no layer with weights can take up"
+            )
+        whole = FoldedLayer(self._unique(name), shape)
+        if places:
+            ones = [1] * len(places)
+            whole.document = {"kind": "convolution", "filters": channels, "kernel": ones, "stride": ones, "padding": [0] * len(places)}
+        for piece in pieces:
+            scale, shift = (_by_channel(numbers, channels) for numbers in (piece.scale, piece.shift))
+            whole.add_weight(piece.layer.name, np.diag(np.ones(channels, np.float32) if scale is None else scale))
+            if shift is not None:
+                whole.add_bias(shift)
+        return whole
 
     def _own(self, source: str) -> FoldedLayer | None:
         """The layer that a value is, where nobody else uses it and it still gives bare sums."""
@@ -238,6 +273,29 @@ class _Folding:
         chosen = next(each for each in candidates if each not in self.names and each not in ("id", "weight"))
         self.names.add(chosen)
         return chosen
+
+
+def _must_be_whole(step: Operation, pieces: list[Piece]) -> bool:
+    """Whether an operation over channels and axes cannot itself take up the scale or shift of what it takes."""
+    if any(piece.turned or len(piece.layer.shape or ()) < 2 for piece in pieces) or len(pieces) > 1:
+        return False
+    shift = pieces[0].shift
+    padded = isinstance(step, Convolve) and (step.padding == "same" or any(map(any, step.padding)))
+    return (isinstance(step, Pool) and not pieces[0].is_bare) or (padded and shift is not None and bool(shift.any()))
+
+
+def _is_sparse(layer: FoldedLayer) -> bool:
+    return layer.given is not None and layer.given.is_sparse
+
+
+def _by_channel(numbers: np.ndarray | None, channels: int) -> np.ndarray | None:
+    """Numbers of units as one for each channel; raises UnsupportedError where those of a channel differ."""
+    if numbers is None:
+        return None
+    each = numbers.reshape(channels, -1)
+    if (each != each[:, :1]).any():
+        raise UnsupportedError("a scale or shift of single places")
+    return np.ascontiguousarray(each[:, 0])
 
 
 def _passes_on(step: Operation) -> bool:

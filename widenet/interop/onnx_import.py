@@ -17,7 +17,22 @@ from widenet.interop.imported import Imported, Names
 from widenet.interop.onnx_graph import names_path, weight_name
 from widenet.interop.onnx_recurrent import Along, along_time
 from widenet.interop.onnx_windows import spatial
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Recur, Same, Unknown, leaky
+from widenet.interop.operations import (
+    Activate,
+    Add,
+    Affine,
+    Dense,
+    Drop,
+    Input,
+    Join,
+    Operation,
+    Operations,
+    Pool,
+    Recur,
+    Same,
+    Unknown,
+    leaky,
+)
 from widenet.interop.reading import reading
 from widenet.plan.binding import Width
 from widenet.plan.weights import weights_of
@@ -109,8 +124,8 @@ class _Reader:
             if value.name not in self.constants and value.type.tensor_type.elem_type in (1, 10, 11):
                 self._add(value.name, Input(value.name, self._width(value.name), self._axes(value.name)))
         for node in self.graph.node:
-            if node.op_type == "Constant" and node.attribute[0].name == "value":
-                self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+            if node.op_type == "Constant" and (constant := _constant(node.attribute[0])) is not None:
+                self.constants[node.output[0]] = constant
             elif not self._is_constant(node) and not self.along.is_aside(node, _attributes(node)) and not self._waits(node):
                 self._read(node)
         outputs = {value.name: self.step_of.get(value.name, value.name) for value in self.graph.output}
@@ -129,7 +144,7 @@ class _Reader:
             self._read_along(name, node)
         elif self._is_embedding(node):
             self._add(node.output[0], self._embedding(name, node))
-        elif all(self._is_known(source, node) for source in node.input if source):
+        elif any(node.input) and all(self._is_known(source, node) for source in node.input if source):
             self._add(node.output[0], self._operation(name, node))
         else:
             self._add(node.output[0], self._lost(name, node))
@@ -251,6 +266,10 @@ class _Reader:
         if kind == "Dropout":
             ratio = self.constants.get(node.input[1]) if len(node.input) > 1 else None
             return Drop(name, source, float(attributes.get("ratio", 0.5) if ratio is None else ratio))
+        if kind == "Clip" and self._bounds(node, attributes) == (0.0, np.inf):
+            return Activate(name, source, "relu")
+        if kind == "ReduceMean" and self._is_over_places(node, attributes):
+            return Pool(name, source, "average")
         if kind in ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN"):
             return spatial(name, node, attributes, source, [self.constants.get(each) for each in node.input[1:]])
         if (
@@ -265,6 +284,22 @@ class _Reader:
             factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return Affine(name, source, factor, shift - mean * factor)
         return Unknown(name, kind)
+
+    def _bounds(self, node: Any, attributes: dict[str, Any]) -> tuple[float, float] | None:
+        """The least and the largest number that a Clip lets through; None where they are not constant."""
+        found = []
+        for place, (key, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
+            given = node.input[place] if len(node.input) > place else ""
+            if given and (given not in self.constants or self.constants[given].size != 1):
+                return None
+            found.append(float(self.constants[given].reshape(-1)[0]) if given else float(attributes.get(key, default)))
+        return found[0], found[1]
+
+    def _is_over_places(self, node: Any, attributes: dict[str, Any]) -> bool:
+        """Whether a ReduceMean is over all places of a value with channels and axes, as PyTorch writes a global average."""
+        axes = attributes.get("axes") if len(node.input) < 2 else self.constants.get(node.input[1], np.zeros(0)).tolist()
+        rank = self._rank(node.input[0])
+        return rank > 2 and sorted(axis % rank for axis in axes or []) == list(range(2, rank))
 
     def _bag(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
         matrix, indices = self.bags[node.input[0]]
@@ -344,6 +379,15 @@ class _Reader:
 
     def _is_last_axis(self, node: Any, axis: int) -> bool:
         return self._rank(node.input[0]) == 2 and axis in (1, -1)
+
+
+def _constant(attribute: Any) -> np.ndarray | None:
+    """The numbers of a Constant node by its only attribute; None for texts and sparse tensors."""
+    value = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        return numpy_helper.to_array(value)
+    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    return np.asarray(value, dtypes[attribute.name]) if attribute.name in dtypes else None
 
 
 def _attributes(node: Any) -> dict[str, Any]:
