@@ -18,7 +18,10 @@ from widenet.spec.document import Document
 from widenet.training.environment import environment
 
 SAME_FILES = "Let every process read the same files, then start again."
-SAME_MACHINES = "Start every process with the same data, documents and options, and on machines with the same software and processors."
+SAME_MACHINES = (
+    "Start every process with the same data, documents and options, and on machines with the same software and processors. "
+    'Trainings with "bits": "portable" take processors that differ.'
+)
 
 
 def check_in_common(device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts) -> None:
