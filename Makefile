@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults lint docs site bench bench-gpu
+.PHONY: setup demo test test-avx2 test-gpu test-faults lint docs site bench bench-gpu test-pythons fuzz
 
 setup: .venv/.stamp
 
@@ -27,6 +27,14 @@ test-gpu: .venv/.stamp
 # Hosts that are lost and cables that are cut, under torchrun. Needs root, for network namespaces.
 test-faults: .venv/.stamp
 	$(BIN)/python -m pytest -m faults
+
+# The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
+test-pythons: .venv/.stamp
+	.ci/pythons $(or $(PYTHONS),3.11 3.12 3.13)
+
+# Every command over 20,000 changed files and command lines; `make test` runs the first 2,000.
+fuzz: .venv/.stamp
+	$(BIN)/python -m benchmarks fuzz
 
 lint: .venv/.stamp
 	$(BIN)/ruff check .
