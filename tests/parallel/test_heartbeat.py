@@ -77,7 +77,7 @@ def test_the_store_is_silent_while_it_does_not_answer():
 
 
 SCRIPT = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from widenet import WidenetError, train
 from widenet.parallel import heartbeat
 
@@ -92,12 +92,14 @@ try:
     print(train({network}, {training}, {data!r}, {out!r}, timeout={timeout}, after_epoch=after_epoch).fingerprint())
 except WidenetError as error:
     sys.exit(f"{{type(error).__name__}}: {{error}}")
+{last}
 """
 
 
-def processes(size, data, out, disturb="pass", timeout=4, join=600, ranks=None):
+def processes(size, data, out, disturb="pass", timeout=4, join=600, ranks=None, last=""):
     """A training in so many processes, of which the first holds the store, as under Slurm; something happens after two epochs."""
-    code = SCRIPT.format(network=NETWORK, training=TRAINING, data=str(data), out=str(out), disturb=disturb, timeout=timeout, join=join)
+    words = {"data": str(data), "out": str(out), "disturb": disturb, "timeout": timeout, "join": join, "last": last}
+    code = SCRIPT.format(network=NETWORK, training=TRAINING, **words)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
     common = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -134,6 +136,19 @@ def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(size,
 def test_a_process_that_is_slow_is_waited_for(data, undisturbed, tmp_path):
     group = processes(2, data, tmp_path / "run", "time.sleep(8) if rank == 0 else None", timeout=4)
     assert [process.communicate(timeout=HANG_SECONDS) for process in group.values()] == [(f"{undisturbed}\n", "")] * 2
+
+
+STAYS = """
+beats = next(thread for thread in threading.enumerate() if thread.name == "heartbeat")
+beats.join() if rank == 1 else None
+"""
+
+
+def test_a_process_that_ends_after_the_one_that_holds_the_store_ends_well(data, undisturbed, tmp_path):
+    # Its threads end when the store is gone. Pauses of 5 seconds let process 0 end before process 1 has read that it does.
+    group = processes(2, data, tmp_path / "run", timeout=60, last=STAYS)
+    assert [process.communicate(timeout=HANG_SECONDS)[0] for process in group.values()] == [f"{undisturbed}\n"] * 2
+    assert [process.returncode for process in group.values()] == [0, 0]
 
 
 def test_a_process_that_does_not_come_is_named(data, tmp_path):

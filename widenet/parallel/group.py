@@ -137,11 +137,12 @@ def _lacks_address() -> bool:
 
 
 def _leave() -> None:
-    """Leave the group in good order, or, after a loss, at once.
+    """Leave the group in good order, or, where the loss of a process has ended this one's work, at once.
 
-    A collective that is still blocked would keep the group from being destroyed, and may abort Python while it ends.
+    A collective that is still blocked would keep the group from being destroyed, and may abort Python while it ends. A process that
+    asked nothing more of the others keeps its exit status: the one that holds the store may end before it.
     """
-    if _heartbeat is not None and _heartbeat.lost is not None:
+    if _heartbeat is not None and _heartbeat.has_failed():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(GroupError.status)

@@ -79,6 +79,7 @@ class Heartbeat:
         self.timeout, self.doing, self.host = timeout, "start", socket.gethostname()
         self.lost: GroupError | None = None
         self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
+        self._failed: list[Line] = []
         self._ended = threading.Event()
         self._judged = threading.Condition()
         self._roll = Roll(rank, size, self._pause)
@@ -103,9 +104,14 @@ class Heartbeat:
 
     def guard(self, line: Line) -> None:
         """End what a line does, with an error that names the lost process, when one is lost."""
-        self._lines.add(line)
+        with self._judged:
+            self._lines.add(line)
         if self.lost is not None:
-            line.fail(self.lost)
+            self._fail([line], self.lost)
+
+    def has_failed(self) -> bool:
+        """Whether work of this process has failed by the loss of another, which does not matter to one that was done with the group."""
+        return any(line.has_failed for line in self._failed)
 
     def verdict(self) -> GroupError | None:
         """The error that names the lost process, if one is lost.
@@ -204,9 +210,15 @@ class Heartbeat:
     def _declare(self, sentence: str) -> None:
         with self._judged:
             self.lost = GroupError(f"{sentence}. {_REMEDY}")
+            lines = list(self._lines)
             self._judged.notify_all()
-        for line in list(self._lines):
-            line.fail(self.lost)
+        self._fail(lines, self.lost)
+
+    def _fail(self, lines: list[Line], error: GroupError) -> None:
+        """End what some lines do, and keep them: they know whether that has mattered to somebody."""
+        self._failed += lines
+        for line in lines:
+            line.fail(error)
 
 
 def _key(rank: int) -> str:

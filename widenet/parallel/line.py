@@ -18,6 +18,8 @@ class Line:
 
     A collective whose partner has stopped blocks its thread for as long as torch allows. `fail` releases those who wait for its
     result. A daemon thread, unlike one of an executor, does not keep the process from ending.
+
+    has_failed: whether somebody has been told so.
     """
 
     def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
@@ -25,6 +27,7 @@ class Line:
         self._open: set[Future[Any]] = set()
         self._lock = threading.Lock()
         self._error: Exception | None = None
+        self.has_failed = False
         self.thread = threading.Thread(target=_serve, args=(self._queue, prepare), name="exchange", daemon=True)
         self.thread.start()
         weakref.finalize(self, self._queue.put, None)
@@ -34,6 +37,7 @@ class Line:
         future: Future[T] = Future()
         with self._lock:
             if self._error is not None:
+                self.has_failed = True
                 future.set_exception(self._error)
                 return future
             self._open.add(future)
@@ -46,6 +50,7 @@ class Line:
         with self._lock:
             self._error = error
             waiting = list(self._open)
+            self.has_failed = self.has_failed or bool(waiting)
         for future in waiting:
             with suppress(InvalidStateError):
                 future.set_exception(error)
