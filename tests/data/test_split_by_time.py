@@ -87,6 +87,16 @@ def test_times_stand_beside_their_items(tmp_path, log, further):
     assert dataset.manifest.fields["items"].has_times
 
 
+@pytest.mark.parametrize("further", [{}, {"validation_last": 1}, {"sequence": True}])
+def test_times_are_kept_where_a_bucket_has_no_row_of_a_part(tmp_path, log, source, monkeypatch, further):
+    monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 50)
+    heldout = source("heldout.csv", f"user,item,at\nx,7,{int(NEWEST) + 9}\nz,8,{int(NEWEST) + 8}\n")
+    dataset = ingest(log, tmp_path / "ds", time="at", keep_times=True, heldout=heldout, **further)
+    dataset.manifest.verify(tmp_path / "ds")
+    times = pa.Table.from_batches(list(dataset.record_batches())).column("items.heldout.time").to_pylist()
+    assert sorted(time for row in times for time in row) == [NEWEST + 8, NEWEST + 9]
+
+
 def test_of_equal_times_the_rarer_item_is_the_later(tmp_path, source):
     ingest(source("a.csv", "user,item,at\nu,x,1\nu,y,1\nv,x,1\nv,y,1\nw,y,1\n"), tmp_path / "ds", time="at", keep_times=True)
     split(tmp_path / "ds", tmp_path / "split", heldout_last=1)

@@ -255,8 +255,10 @@ def owners_of(rows: Rows, selection: Selection) -> np.ndarray:
     return owners
 
 
-def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, sequence: bool = False) -> pa.RecordBatch:
-    """The entries of a bucket: example, feature, value, and the time where rows have one.
+def entries(
+    rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, *, sequence: bool = False, has_times: bool = False
+) -> pa.RecordBatch:
+    """The entries of a bucket: example, feature, value, and with `has_times` their time.
 
     They ascend by example and feature; those of sequences by example, in their order.
 
@@ -266,7 +268,9 @@ def entries(rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, s
     feature = feature_of[rows.item]
     value = np.ones(len(feature), np.float32) if rows.value is None else rows.value.astype(np.float32)
     key = example.astype(np.uint64) if sequence else (example.astype(np.uint64) << _ITEM_BITS) | feature
-    columns = {"example": example, "feature": feature, "value": value} | ({} if rows.time is None else {"time": rows.time})
+    columns = {"example": example, "feature": feature, "value": value}
+    if has_times:  # of a bucket without rows nothing is stored, no times either
+        columns["time"] = np.zeros(0) if rows.time is None else rows.time
     if not (key[1:] >= key[:-1]).all():
         order = ascending(key)
         columns = {name: column[order] for name, column in columns.items()}

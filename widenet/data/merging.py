@@ -143,9 +143,11 @@ class Merging:
         return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The entries of a part: example, feature, value, in order."""
+        """The entries of a part: example, feature, value, and perhaps time, in order."""
 
         def of(number: int) -> pa.RecordBatch:
-            return entries(self._buckets[part].rows(number), self._example_of, self._feature_of, self._selection.sequence)
+            kept = self._buckets[part].rows(number)
+            is_sequence, has_times = self._selection.sequence, self._selection.keep_times
+            return entries(kept, self._example_of, self._feature_of, sequence=is_sequence, has_times=has_times)
 
         return in_order(of, range(self._num_buckets), self._threads)
