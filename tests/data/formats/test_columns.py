@@ -28,6 +28,13 @@ TIMES = {
 }
 
 
+@pytest.mark.parametrize("cell", ["infinity", "-Infinity", " epoch", "", "31/12/24x"])
+def test_words_and_other_formats_are_no_times(cell):
+    with duckdb.connect() as database:
+        for time_format in (None, "%d/%m/%y"):
+            assert database.execute(f"SELECT {sql.seconds('cell', '.', time_format)} FROM (SELECT ? AS cell)", [cell]).fetchone() == (None,)
+
+
 @pytest.mark.parametrize("cell", TIMES)
 def test_a_time_is_seconds_of_utc(cell):
     with duckdb.connect() as database:

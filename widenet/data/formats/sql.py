@@ -57,11 +57,11 @@ def number(expression: str, decimal: str = ".") -> str:
 def seconds(expression: str, decimal: str = ".", time_format: str | None = None) -> str:
     """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL.
 
-    A timestamp without a zone is UTC. DuckDB leaves an offset out that it casts to TIMESTAMP, so that those with one are cast otherwise.
+    A timestamp without a zone is UTC. With every format DuckDB also takes "infinity" and "epoch", which lack digits. DuckDB leaves an offset out that it casts to TIMESTAMP, so that those with one are cast otherwise.
     """
     text = f"CAST({expression} AS VARCHAR)"
     if time_format is not None:
-        return f"epoch(try_strptime({text}, {literal(time_format)}))"
+        return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN epoch(try_strptime({text}, {literal(time_format)})) END"
     zoned = f"WHEN regexp_matches({text}, '{_OFFSET}') THEN epoch(try_cast({text} AS TIMESTAMPTZ))"
     plain = f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN epoch(try_cast({text} AS TIMESTAMP))"
     found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), CASE {zoned} {plain} END)"
