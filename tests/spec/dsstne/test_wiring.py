@@ -2,6 +2,7 @@
 
 import pytest
 
+from widenet.errors import DocumentError
 from widenet.spec.dsstne.network import translation
 from widenet.spec.network import NetworkSpec
 
@@ -62,3 +63,28 @@ def test_shares_follow_an_output_that_feeds_layers():
     layers = [{**INPUT, "N": 3}, OUTPUT, {**HIDDEN, "N": 3}, {**OUTPUT, "Name": "Second", "SharedWeights": shared}]
     found = translation({"Layers": layers}).network["layers"]
     assert found[-1]["weights"]["layer"] == "Out summed"
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ([INPUT, {**HIDDEN, "Source": "Out"}, OUTPUT], "layers must not feed themselves; got H -> Out summed"),
+        (
+            [INPUT, {**HIDDEN, "Name": "Out"}, OUTPUT, {**OUTPUT, "Name": "Second"}],
+            r'layers\[2\]\.name must be unique; "Out" is also layers\[1\]',
+        ),
+        ([HIDDEN, OUTPUT, {**OUTPUT, "Name": "Second"}], r'layers\[0\] \("H"\) has no layer before it'),
+        ([INPUT, {**HIDDEN, "Skip": "Nope"}, OUTPUT], r'layers\[1\]\.skip must name a layer; got "Nope". Known: In, H, Out\.'),
+        (
+            [INPUT, {**OUTPUT, "N": "auto"}, {**OUTPUT, "Name": "Second"}],
+            'Layers: the output "Out" feeds other layers, so that its N must say',
+        ),
+        (
+            [INPUT, {**HIDDEN, "N": 1e300}, OUTPUT],
+            r"Layers\[1\]\.N must be a whole number of at least 1, or a list of up to 4; got 1e\+300",
+        ),
+    ],
+)
+def test_a_mistake_is_named_as_it_is_written(layers, said):
+    with pytest.raises(DocumentError, match=said):
+        spoken(*layers)

@@ -109,7 +109,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
         raise found.wrong("Layers", "must be a list of layers")
     at = f"{where}: Layers"
     spoken = [said for index, one in enumerate(layers) for said in layer(one, index, len(layers), f"{at}[{index}]", whole)]
-    spoken = rewired(spoken, whole.notes)
+    spoken = rewired(spoken, whole.notes, at)
     _share_of_parts(spoken)
     _add_channels(spoken)
     network = {"name": found.text("Name"), "dialect": dialect, "layers": spoken}

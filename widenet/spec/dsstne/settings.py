@@ -14,6 +14,9 @@ _HINTS = {
 }
 """What to say of keys that DSSTNE's documents describe and DSSTNE refuses."""
 
+_EXACT = 2.0**53
+"""Below this a floating-point number without decimals is a whole number exactly."""
+
 
 class Settings:
     """An object of a document. place: where it stands, as "config.json: Layers[1]"."""
@@ -97,7 +100,7 @@ class Settings:
         """A whole number or a list of some; empty where the key is absent."""
         value = self._values.get(key.lower(), [])
         given = value if isinstance(value, list) else [value]
-        found = [int(size) if isinstance(size, float) and size.is_integer() else size for size in given]
+        found = [int(size) if isinstance(size, float) and abs(size) < _EXACT and size.is_integer() else size for size in given]
         whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in found)
         if not whole or len(found) > most or (value == [] and key.lower() in self._values):
             raise self.wrong(key, f"must be a whole number of at least 1, or a list of up to {most}")

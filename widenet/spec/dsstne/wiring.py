@@ -2,21 +2,27 @@
 
 from typing import Any
 
+from widenet.errors import DocumentError
+
 Layers = list[dict[str, Any]]
 
 
-def rewired(layers: Layers, notes: list[str]) -> Layers:
+def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
     """The layers of a translation, of which some layer is an output, no output feeds a layer, and every other layer feeds one.
 
     Of an output that feeds layers, a hidden layer has the sums and the output's activation is computed for those layers once more. Layers
     that feed no output are left out. Without an output, those that feed nothing become outputs. notes: told of each.
+    Raises DocumentError, which begins with `where`, for an output that feeds layers and has no number of units.
+    Layers stay as they are if one names a layer that does not exist, or two have one name: the rules of network documents say so.
     """
     sources = {layer["name"]: _sources(layers, place) for place, layer in enumerate(layers)}
     feeding = {name for layer in layers for name in _feeding(layer, sources)}
+    if not feeding <= sources.keys() or len(sources) < len(layers):
+        return layers
     outputs = [layer["name"] for layer in layers if layer.get("kind") == "output"]
     if outputs and not feeding & set(outputs) and all(layer["name"] in feeding or layer["name"] in outputs for layer in layers):
         return layers
-    found = [layer if layer.get("kind") == "input" else layer | {"source": sources[layer["name"]]} for layer in layers]
+    found = [layer | ({"source": named} if (named := sources[layer["name"]]) else {}) for layer in layers]
     if not outputs:
         ends = [layer for layer in found if layer["name"] not in feeding and layer.get("kind") != "input"]
         for layer in ends:
@@ -25,7 +31,7 @@ def rewired(layers: Layers, notes: list[str]) -> Layers:
         outputs = [layer["name"] for layer in found if layer.get("kind") == "output"]
     for name in [name for name in outputs if name in feeding]:
         notes.append(f'The output "{name}" feeds other layers: they take its units, with the derivative of its activation on the way back.')
-        found = _parted(found, name)
+        found = _parted(found, name, where)
     return _only_used(found, notes)
 
 
@@ -50,10 +56,14 @@ def _taking(layer: dict[str, Any]) -> dict[str, Any]:
     return {"name": f"{layer['name']} units", **asked, "source": [layer["name"]], "bias": False, "weightless": True}
 
 
-def _parted(layers: Layers, name: str) -> Layers:
+def _parted(layers: Layers, name: str, where: str) -> Layers:
     """The layers, an output of which leaves its sums to a layer that others may take, by way of its activation."""
     place = next(place for place, layer in enumerate(layers) if layer["name"] == name)
     output, before = layers[place], []
+    if output["units"] == "auto" and not (output.get("weightless") and output["activation"] == "linear"):
+        raise DocumentError(
+            f'{where}: the output "{name}" feeds other layers, so that its N must say how many units it has. Write all sides.'
+        )
     sums = f"{name} summed"
     if output.get("weightless"):
         (sums,) = output["source"]
@@ -97,8 +107,10 @@ def _only_used(layers: Layers, notes: list[str]) -> Layers:
     while len(used) > before:
         before = len(used)
         for layer in layers:
-            if layer["name"] in used and layer.get("kind") != "input":
-                used.update(_feeding(layer, {layer["name"]: layer["source"]}))
+            if layer["name"] in used:
+                used.update(_feeding(layer, {layer["name"]: layer.get("source", [])}))
+    if not any(layer.get("kind") == "input" for layer in layers if layer["name"] in used):
+        return layers  # they feed each other in a circle, or there is no input, as the rules of network documents say
     for layer in layers:
         if layer["name"] not in used:
             notes.append(f'The layer "{layer["name"]}" feeds no output: left out.')
