@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from tests.interop.networks import SPATIAL, dataset, model_of, random_layers
 from tests.interop.outcomes import scored
@@ -297,6 +298,18 @@ def test_an_imported_convolutional_model_scores_as_onnxruntime_does(build, tmp_p
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
     model = import_network(path, tmp_path / "run")
     assert np.allclose(scored(model, image=images.reshape(4, -1))["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_response_over_any_number_of_channels_is_that_of_the_standard(size, tmp_path):
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 5, 2, 3])]
+    active = written.op("LRN", "image", size=size, alpha=2.0, beta=0.6, bias=1.5)
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", written.op("Flatten", active), numbers(30, 3)))
+    images = numbers(5, 5, 2, 3)  # as many as channels: the reference counts the one for the other
+    (wanted,) = ReferenceEvaluator(str(path)).run(None, {"image": images})  # onnxruntime takes odd sizes alone
+    model = import_network(path, tmp_path / "run")
+    assert np.allclose(scored(model, image=images.reshape(5, -1))["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
 def along(w):

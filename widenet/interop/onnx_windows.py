@@ -15,8 +15,7 @@ def spatial(name: str, node: Any, attributes: dict[str, Any], source: str, const
     if kind == "LRN":
         numbers = {"k": ("bias", 1.0), "alpha": ("alpha", 1e-4), "beta": ("beta", 0.75)}
         response = {key: float(attributes.get(attribute, default)) for key, (attribute, default) in numbers.items()}
-        is_odd = attributes["size"] % 2 == 1
-        return Pool(name, source, {"kind": "lrn", "n": attributes["size"], **response}) if is_odd else Unknown(name, "LRN of an even size")
+        return Pool(name, source, {"kind": "lrn", "n": attributes["size"], **response})
     if kind.startswith("Global"):
         return Pool(name, source, "max" if kind == "GlobalMaxPool" else "average")
     weight, *bias = constants or [None]

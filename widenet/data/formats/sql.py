@@ -57,7 +57,8 @@ def number(expression: str, decimal: str = ".") -> str:
 def seconds(expression: str, decimal: str = ".", time_format: str | None = None) -> str:
     """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL.
 
-    A timestamp without a zone is UTC. With every format DuckDB also takes "infinity" and "epoch", which lack digits. DuckDB leaves an offset out that it casts to TIMESTAMP, so that those with one are cast otherwise.
+    A timestamp without a zone is UTC. DuckDB leaves an offset out that it casts to TIMESTAMP, so that those with one are cast otherwise.
+    With every format it takes "infinity" and "epoch" for times, which have no digit.
     """
     text = f"CAST({expression} AS VARCHAR)"
     if time_format is not None:
