@@ -12,6 +12,7 @@ from benchmarks import (
     goodbooks,
     gowalla,
     gpu,
+    guesses,
     ingest,
     kills,
     memory,
@@ -46,6 +47,7 @@ _OTHERS: dict[str, ModuleType] = {
     "kills": kills,
     "faults": faults,
     "reading": reading,
+    "guesses": guesses,
     "checkpoints": checkpoints,
 }
 
