@@ -79,9 +79,10 @@ def test_the_store_is_silent_while_it_does_not_answer():
 SCRIPT = """
 import os, signal, sys, threading, time
 from widenet import WidenetError, train
-from widenet.parallel import heartbeat
+from widenet.parallel import group, heartbeat
 
 heartbeat.JOIN_SECONDS = {join}
+heartbeat.STUCK_SECONDS = 1
 rank = int(os.environ["RANK"])
 
 def after_epoch(network, epochs):
@@ -131,6 +132,24 @@ def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(size,
         missed = LOST.format("epoch (2, step 3|3, step 1), .*")
         assert re.fullmatch(rf"GroupError: process {stopped} of {size} \(host \S+\) {missed} {REMEDY}\n", complaint), complaint
     assert train(NETWORK, TRAINING, data, tmp_path / "run", resume=True).fingerprint() == undisturbed
+
+
+STUCK = """
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        group._is_busy = lambda device: True
+        threading.Event().wait()
+"""
+
+
+def test_a_process_whose_device_waits_for_a_stopped_one_names_it_and_ends(data, tmp_path):
+    """A simulated device: its work never ends, and the main thread waits for it where no error can be raised."""
+    group = processes(2, data, tmp_path / "run", STUCK.strip())
+    _, complaint = group[0].communicate(timeout=HANG_SECONDS)
+    group[1].kill()
+    group[1].communicate()
+    assert group[0].returncode == GroupError.status
+    assert re.fullmatch(rf"widenet: process 1 of 2 \(host \S+\) {LOST.format('.*')} {REMEDY}\n", complaint), complaint
 
 
 def test_a_process_that_is_slow_is_waited_for(data, undisturbed, tmp_path):

@@ -175,13 +175,18 @@ def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
     if lent:
         name = name_of_this_attempt(store, rank, size, patience)
         store, beats = PrefixStore(name, store), PrefixStore(name, beats)
-    _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted)
+    _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted, lambda: _is_busy(device))
     _heartbeat.start()
     atexit.register(_leave)
     line = Line()
     _heartbeat.guard(line)
     init = partial(distributed.init_process_group, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=COLLECTIVE_SECONDS))
     line.submit(init, "nccl" if device.type == "cuda" else "gloo").result()
+
+
+def _is_busy(device: torch.device) -> bool:
+    """Whether work is queued on a device's stream, such as a collective whose partners do not come."""
+    return device.type == "cuda" and not torch.cuda.default_stream(device).query()
 
 
 def exchange_for(num_shards: int, device: torch.device) -> Exchange:

@@ -1,10 +1,13 @@
 """Signs of life that the processes of a group exchange: which of them has stopped answering."""
 
 import json
+import os
 import socket
+import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +21,8 @@ TIMEOUT_SECONDS = 60.0
 """How long a process may go without a sign of life before the others report it, if nobody says otherwise."""
 JOIN_SECONDS = 600.0
 """How long the processes of a group wait for one that has not come yet."""
+STUCK_SECONDS = 10.0
+"""How long a device may stay busy after a loss before it is taken to wait for the lost process."""
 
 _SILENCE = 0.8
 """Share of the timeout after which a silent process is lost; the rest is for the news to reach everybody."""
@@ -73,8 +78,14 @@ class Heartbeat:
     torch, in compiled code or in writing a file. So a slow process keeps beating, and a stopped or dead one does not.
     """
 
-    def __init__(self, store: "Store", rank: int, size: int, meeting: str, timeout: float, hosted: bool) -> None:
-        """meeting: where the store is, for a person. hosted: process 0 holds the store, so that it is lost with that process."""
+    def __init__(
+        self, store: "Store", rank: int, size: int, meeting: str, timeout: float, hosted: bool, is_busy: Callable[[], bool]
+    ) -> None:
+        """meeting: where the store is, for a person. hosted: process 0 holds the store, so that it is lost with that process.
+
+        is_busy: whether a device is at work for this process.
+        """
+        self.is_busy = is_busy
         self.store, self.rank, self.size, self.meeting, self.hosted = store, rank, size, meeting, hosted
         self.timeout, self.doing, self.host = timeout, "start", socket.gethostname()
         self.lost: GroupError | None = None
@@ -175,7 +186,22 @@ class Heartbeat:
                 self._silent = silent
                 self._judged.notify_all()
             if self.lost is not None:
-                return
+                break
+        if self.lost is not None:
+            self._end_if_stuck(self.lost)
+
+    def _end_if_stuck(self, error: GroupError) -> None:
+        """End this process, with the message, if it waits for a device that waits for the lost process.
+
+        On CUDA a collective is work of the device. No error can release the thread that waits for its result.
+        """
+        since = time.monotonic()
+        while self.is_busy():
+            if time.monotonic() - since > STUCK_SECONDS:
+                sys.stderr.write(f"widenet: {error}\n")
+                sys.stderr.flush()
+                os._exit(GroupError.status)
+            time.sleep(self._pause)
 
     def _judge(self, silent: dict[int, float]) -> None:
         """Declare who is lost, if somebody is."""
