@@ -84,7 +84,7 @@ class Selection:
         """Dates and durations mean seconds: raise DataError where times, of which this is the latest, cannot be seconds."""
         first_day, last_day = DIGITS_OF_DAYS
         if self.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
-            rule = f"times must be seconds since 1970 where {self.dates[0]} is a date; got {latest:.0f}, which is none"
+            rule = f"times must be seconds since 1970 where {self.dates[0]} is a date or a duration; got {latest:.0f}, which is none"
             remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
             raise DataError(f"{place}: {rule}. {remedy}")
 

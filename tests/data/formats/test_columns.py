@@ -28,7 +28,7 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("cell", ["infinity", "-Infinity", " epoch", "", "31/12/24x"])
+@pytest.mark.parametrize("cell", ["infinity", "-Infinity", " epoch", "", "31/12/24x", "44-03-15 (BC)"])
 def test_words_and_other_formats_are_no_times(cell):
     with duckdb.connect() as database:
         for time_format in (None, "%d/%m/%y"):
@@ -44,6 +44,17 @@ def test_a_time_is_seconds_of_utc(cell):
         for stamp in (f"TIMESTAMPTZ '{cell}'", "TIMESTAMP '2024-05-01 12:00:00'"):
             if TIMES[cell] is None and "+" in cell:
                 assert database.execute(f"SELECT {read} FROM (SELECT {stamp} AS cell)").fetchone() == (NOON,)
+
+
+@pytest.mark.parametrize(("cell", "formats"), [("5/1/24", "'%d/%m/%y' or '%m/%d/%y'"), ("5.1.24 10:00", "'%d.%m.%y %H:%M'")])
+def test_a_year_of_two_digits_is_not_guessed(tmp_path, source, cell, formats):
+    with pytest.raises(DataError, match=f'line 2: column "at" must be a number or a timestamp; got "{cell}". Say --time-format {formats}'):
+        ingest(source("a.csv", f"user,item,at\nu,a,{cell}\n"), tmp_path / "ds", time="at")
+
+
+def test_digits_of_other_scripts_are_no_number(tmp_path, source):
+    with pytest.raises(DataError, match='line 3: column "rating" must be a number; got "\u0663"'):
+        ingest(source("a.csv", "user,item,rating\nu,a,3\nu,b,\u0663\n"), tmp_path / "ds", value="rating")
 
 
 def test_the_last_of_times_with_offsets_counts(tmp_path, source):

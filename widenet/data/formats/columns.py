@@ -49,6 +49,10 @@ _DAYS = (
     "%d-%b-%Y",
     "%B %d, %Y",
     "%d %B %Y",
+    "%d/%m/%y",
+    "%m/%d/%y",
+    "%d.%m.%y",
+    "%y-%m-%d",
 )
 _HOURS = ("", " %H:%M:%S", " %H:%M", " %I:%M %p", " %I:%M:%S %p", ", %H:%M:%S", ", %H:%M", ", %I:%M:%S %p", ", %I:%M %p")
 _ISO = re.compile(r"[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z?")
@@ -232,6 +236,8 @@ def _number(text: str, decimal: str) -> float | None:
     """The finite number that a text says; None where it says none."""
     if decimal == ",":
         text = "" if "." in text else text.replace(",", ".")
+    if not text.isascii():  # Python takes digits of every script, DuckDB does not
+        return None
     try:
         return float(text) if math.isfinite(float(text)) else None
     except ValueError:

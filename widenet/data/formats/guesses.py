@@ -9,7 +9,7 @@ from itertools import pairwise
 LISTS = "lists of numbers"
 """What a column looks like whose cells hold sessions."""
 
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ].*)?")
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ].*)?|\d{1,2}/\d{1,2}/\d{2}( .*)?")
 _DECIMAL = re.compile(r"[-+]?\d+\.\d*(e[-+]?\d+)?|[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 _DIGITS = re.compile("[0-9]+")
 _NUMBERS = re.compile(r"\d+(\s+\d+)+\s*")

@@ -8,6 +8,8 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 
 LARGEST_FLOAT32 = 3.4028234663852886e38
 
+_YEAR = r"^\s*[0-9]{4}"
+"""How a timestamp begins. DuckDB would take 5/1/24 as the year 5."""
 _OFFSET = ":[0-9]{2}.*[+-][0-9]{2}(:?[0-9]{2}){0,2}$"
 _ZONE = "[A-Za-z]{2}[A-Za-z_/]*$"
 """How a timestamp ends that has an offset, or the name of a zone, of which only UTC and GMT are taken."""
@@ -65,7 +67,8 @@ def seconds(expression: str, decimal: str = ".", time_format: str | None = None)
         return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN epoch(try_strptime({text}, {literal(time_format)})) END"
     zoned = f"WHEN regexp_matches({text}, '{_OFFSET}') THEN epoch(try_cast({text} AS TIMESTAMPTZ))"
     plain = f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN epoch(try_cast({text} AS TIMESTAMP))"
-    found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), CASE {zoned} {plain} END)"
+    stamp = f"CASE WHEN regexp_matches({text}, '{_YEAR}') THEN CASE {zoned} {plain} END END"
+    found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), {stamp})"
     return f"CASE WHEN isfinite({found}) THEN {found} END"
 
 
