@@ -154,3 +154,10 @@ def test_a_dataset_without_times_says_so(tmp_path, log):
     assert "items.time" not in next(dataset.record_batches()).schema.names
     with pytest.raises(DataError, match=r"--heldout-since needs times; field 'items' has none\. Ingest with --time and --keep-times"):
         split(dataset, tmp_path / "split", heldout_since=5)
+
+
+@pytest.mark.parametrize("name", ["items.time", "items.heldout.time"])
+def test_a_field_with_the_name_of_a_column_of_times_is_refused(tmp_path, log, name):
+    users = {"id": ["x"], "group": ["a"]}
+    with pytest.raises(DataError, match=f"no field may be called '{name}': it is the column of the times of 'items'"):
+        ingest(log, tmp_path / "ds", time="at", keep_times=True, heldout_last=1, users=users, sparse={name: "group"})

@@ -63,10 +63,9 @@ def check_names(layouts: Sequence[FieldLayout]) -> None:
         if names.count(name) > 1:
             raise DataError(f"the names of fields must differ; {name!r} stands twice. Rename one.")
     for layout in layouts:
-        if layout.has_times and time_column(layout.name) in names:
-            raise DataError(
-                f"no field may be called {time_column(layout.name)!r}: it is the column of the times of {layout.name!r}. Rename one."
-            )
+        for taken in (time_column(layout.name, part) for part in layout.parts if layout.has_times):
+            if taken in names:
+                raise DataError(f"no field may be called {taken!r}: it is the column of the times of {layout.name!r}. Rename one.")
 
 
 def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
