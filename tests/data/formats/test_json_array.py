@@ -9,6 +9,7 @@ import pytest
 from widenet.data.formats import json_array
 from widenet.data.formats.text import TextFile
 from widenet.data.ingest import ingest
+from widenet.errors import DataError
 
 OBJECTS = [{"user": f"u{row % 5}", "item": 'é\n"[,]{}' if row == 3 else row, "rating": row / 2, "tags": [{"a": 1}]} for row in range(20)]
 LAYOUTS = [{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False, "indent": 4}]
@@ -39,3 +40,9 @@ def test_an_array_is_read_in_pieces(source, monkeypatch, characters):
     monkeypatch.setattr(json_array, "_PIECE_CHARACTERS", characters)
     path = source("a", ' [ {"a": [1, 2]} ,12, 345,"x"\n,\n{}\n]\n')
     assert list(json_array.elements(TextFile(path))) == ['{"a": [1, 2]}', "12", "345", '"x"', "{}"]
+
+
+@pytest.mark.parametrize(("text", "why"), [("[ ]", "it is empty"), ('[["u", "i"], 7]', "its first elements are none")])
+def test_an_array_without_objects_is_refused(tmp_path, source, text, why):
+    with pytest.raises(DataError, match=rf"a\.json: must be a JSON array of objects; {why}\."):
+        ingest(source("a.json", text), tmp_path / "ds")
