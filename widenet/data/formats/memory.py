@@ -88,15 +88,21 @@ def _of_tuples(rows: Sequence[tuple[Any, ...]], name: str) -> dict[str, list[Any
             f"{name}: tuples must be of one length; got {lengths[0]} and {lengths[1]}. Give each (user, item), or also a value."
         )
     columns = dict(zip(_ARRAY_COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
-    if kind := time_like([str(item) for item in columns["item"][:_FIRST_ROWS]]):
-        rule = f"a tuple must be (user, item, value, time); the second entries look like {kind}"
-        raise DataError(f"{name}: {rule}. Order them so, or give a dictionary of columns.")
+    _check_items(columns["item"], name)
     return columns
+
+
+def _check_items(items: Sequence[Any] | np.ndarray, name: str) -> None:
+    """Raise DataError where what would be items by its place looks like times."""
+    if kind := time_like([str(item) for item in items[:_FIRST_ROWS]]):
+        rule = f"without names the order is user, item, value, time; the second entries look like {kind}"
+        raise DataError(f"{name}: {rule}. Order them so, or give a dictionary of columns.")
 
 
 def _of_arrays(arrays: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
     if not 2 <= len(arrays) <= len(_ARRAY_COLUMNS) or any(array.shape != arrays[0].shape or array.ndim != 1 for array in arrays):
         raise DataError(f"{name}: arrays must be users, items, and perhaps values and times, of one length. Give 2 to 4 of them.")
+    _check_items(arrays[1], name)
     return dict(zip(_ARRAY_COLUMNS, arrays, strict=False))
 
 
