@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,19 @@ def test_the_launcher_is_the_nearest_process_above_that_has_no_rank(library, wra
     told(MPI[library])
     code = "from widenet.parallel.announced import launcher_here; print(launcher_here())"
     ended = subprocess.run([*wrapper, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split("-")[0] == str(os.getpid())
+
+
+def test_the_launcher_may_have_a_name_that_is_no_text(told):
+    told(MPI["Open MPI"])
+    code = "from widenet.parallel.announced import launcher_here; print(launcher_here())"
+    comm = Path("/proc/self/comm")
+    name = comm.read_bytes()
+    try:
+        comm.write_bytes(b"half a letter \xc3")
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    finally:
+        comm.write_bytes(name)
     assert ended.stdout.split("-")[0] == str(os.getpid())
 
 

@@ -63,8 +63,8 @@ def launcher_here() -> str:
     """
     rank, pid = f"{_names()['RANK']}=".encode(), os.getppid()
     while pid > 1 and any(line.startswith(rank) for line in _environment(pid)):
-        pid = int(_facts(pid)[1])
-    return f"{pid}-{_facts(pid)[19]}"
+        pid = int(facts_of_process(pid)[1])
+    return f"{pid}-{facts_of_process(pid)[19]}"
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -74,9 +74,12 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
-def _facts(pid: int) -> list[str]:
-    """What proc(5) says of a process after its name: state, parent, and at place 19 when it began."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def facts_of_process(pid: int) -> list[str]:
+    """What proc(5) says of a process after its name, which may be any bytes: state, parent, and at place 19 when it began.
+
+    Raises OSError where there is no such process, or Linux does not tell.
+    """
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
 def _first_host(nodes: str) -> str:
@@ -102,7 +105,6 @@ def identity(pid: int) -> str:
     """A name for a running process that no other process ever has, on any machine; empty where Linux does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        started = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        return f"{boot} {pid} {facts_of_process(pid)[19]}"
     except OSError:
         return ""
-    return f"{boot} {pid} {started}"

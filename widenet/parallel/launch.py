@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from widenet.errors import GroupError, OptionError, WidenetError
-from widenet.parallel.announced import by_mpi
+from widenet.parallel.announced import by_mpi, facts_of_process
 
 LAUNCHER = "WIDENET_LAUNCHER"
 """Environment variable in which a process that `launch` has started finds a pipe that ends with the one that did."""
@@ -214,10 +213,9 @@ class _Group:
     def _is_stopped(self, rank: int) -> bool:
         """Whether a process was stopped by a signal such as SIGSTOP."""
         try:
-            status = Path(f"/proc/{self.processes[rank].pid}/stat").read_text(encoding="utf-8", errors="replace")
+            return facts_of_process(self.processes[rank].pid)[0] in ("T", "t")
         except OSError:
             return False
-        return status.rpartition(")")[2].split()[0] in ("T", "t")
 
     def _send(self, number: int) -> None:
         for process in self.processes:
