@@ -14,10 +14,12 @@ from widenet.errors import OptionError
 from widenet.parallel.launch import launch
 
 ROOT = str(Path(__file__).parents[2])
+HANG_SECONDS = 240
 BEGINNING = """
-import os, signal, sys
+import os, signal, sys, time
+from pathlib import Path
 
-rank = int(os.environ["RANK"])
+rank, said = int(os.environ["RANK"]), Path("said")
 
 def say(text, file=sys.stderr):
     file.write(f"{text}\\n")
@@ -25,6 +27,11 @@ def say(text, file=sys.stderr):
 
 def wait_for_ever():
     signal.pause()
+
+def wait_until_said():
+    while not said.exists():
+        time.sleep(0.01)
+    return True
 """
 
 
@@ -54,7 +61,7 @@ ENDS = {
     "the first killed": ("wait_for_ever() if rank else os.kill(os.getpid(), 9)", (1, LOST.format(0, 2, "signal SIGKILL")), ""),
     "the second killed": ("os.kill(os.getpid(), 9) if rank else wait_for_ever()", (1, LOST.format(1, 2, "signal SIGKILL")), ""),
     "the second killed, which the first notices": (
-        "os.kill(os.getpid(), 9) if rank else (say('one is lost'), sys.exit(3))",
+        "os.kill(os.getpid(), 9) if rank and wait_until_said() else (say('one is lost'), said.touch(), sys.exit(3))",
         (1, LOST.format(1, 2, "signal SIGKILL")),
         "one is lost\n",
     ),
@@ -111,7 +118,7 @@ def command(tmp_path, save_seconds=300, stop_seconds=300):
 
 
 def left(children):
-    return [child for child in children if not select.select([child], [], [], 20)[0]]
+    return [child for child in children if not select.select([child], [], [], HANG_SECONDS)[0]]
 
 
 RUNS = "say(os.getpid(), sys.stdout)\n"
@@ -131,7 +138,7 @@ def test_sigterm_goes_to_every_process(code, expected, widenet, tmp_path):
     widenet(code)
     process, children = command(tmp_path)
     process.terminate()
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=HANG_SECONDS)
     assert out == f"{expected}\n"
     assert left(children) == []
 
@@ -149,7 +156,7 @@ def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet, tmp_p
     widenet(SECOND_STUCK)
     process, children = command(tmp_path, save_seconds=0, stop_seconds=0)
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=60)
+    out, said = process.communicate(timeout=HANG_SECONDS)
     assert out == "130 process 1 of 2 did not end and was killed.\n"
     assert re.fullmatch(
         r"widenet: process(es 0 and)? 1 of 2 did not end within 0 seconds: sending SIGTERM again, and SIGKILL in 0 seconds\.\n", said
@@ -163,7 +170,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_a_process_saves(widenet, tmp_pat
     process.send_signal(signal.SIGINT)
     select.select(children, [], [])  # the first has answered
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=60)
+    out, said = process.communicate(timeout=HANG_SECONDS)
     assert (out, said) == ("130 process 1 of 2 did not end and was killed.\n", "")
     assert left(children) == []
 
@@ -209,7 +216,7 @@ def test_a_process_whose_command_is_gone_already_ends():
     os.close(there)
     code = "import signal\nfrom widenet.parallel.launch import end_with_launcher\nend_with_launcher()\nsignal.pause()"
     environment = {**os.environ, "PYTHONPATH": ROOT, "WIDENET_LAUNCHER": str(here)}
-    found = subprocess.run([sys.executable, "-c", code], env=environment, pass_fds=[here], check=False, timeout=20)
+    found = subprocess.run([sys.executable, "-c", code], env=environment, pass_fds=[here], check=False, timeout=HANG_SECONDS)
     os.close(here)
     assert found.returncode == -signal.SIGTERM
 
