@@ -160,6 +160,10 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
             {"heldout_since": "2024-01-01", "validation_since": "2025-01-01", "time": "time"},
             "--validation-since must be before --heldout-since; got 2025-01-01 and 2024-01-01.",
         ),
+        (
+            {"heldout_last": "30d", "validation_last": "30 days", "time": "time"},
+            "--validation-last must be longer than --heldout-last, because both count back from the newest time; got 30 days and 30d.",
+        ),
         ({"min_user_items": -1}, "--min-user-items must be at least 0; got -1."),
         ({"heldout_last": -1, "time": "time"}, "--heldout-last must be at least 0; got -1."),
         (

@@ -125,7 +125,7 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"heldout_since": "2025-01-01"}, "--heldout-since 1735689600 must set something aside; nothing that is left is so late"),
+        ({"heldout_since": "2025-01-01"}, "--heldout-since 2025-01-01 must set something aside; nothing that is left is so late"),
         ({"heldout_since": 0}, "at least one interaction must be left for training"),
         ({"heldout_last": 40, "validation_last": 1}, r"--validation-last 1 must set something aside; it takes none of \d+ entries"),
     ],

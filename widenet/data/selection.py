@@ -203,5 +203,14 @@ def set_aside(
             start[part] = number if isinstance(number, str) else since if since is not None else 0.0
         elif number is not None:
             last[part] = number
+    if len(start) == 2 and heldout_since is None and validation_since is None:
+        _check_longer(start["validation"], start["heldout"])
     check_order("--validation-since", start.get("validation"), "--heldout-since", start.get("heldout"))
     return last, start
+
+
+def _check_longer(validation: Moment, heldout: Moment) -> None:
+    """Raise OptionError unless the duration for validation reaches further back than that for the final evaluation."""
+    if not (ago(validation) or 0) > (ago(heldout) or 0):
+        rule = "--validation-last must be longer than --heldout-last, because both count back from the newest time"
+        raise OptionError(f"{rule}; got {validation} and {heldout}.")

@@ -136,11 +136,11 @@ def _by_time(
     def divide(first_row: int, batch: pa.RecordBatch) -> np.ndarray:  # noqa: ARG001
         return owners_by_time(batch, field, selection)
 
-    _check_moves_by_time(dataset, field, selection, divide)
+    _check_moves_by_time(dataset, field, selection, start, divide)
     return selection.divided, facts, divide
 
 
-def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, divide: "Divide") -> None:
+def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, start: Mapping[Part, Moment], divide: "Divide") -> None:
     """Raise DataError where a part would get no entry, or training keep none."""
     counts = np.zeros(len(selection.divided) + 1, dtype=np.int64)
     for first_row, piece in _pieces(dataset.record_batches()):
@@ -150,7 +150,7 @@ def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, d
             lengths = dataset.entry_counts(field.name, slice(None))
             raise _nothing_moves(dataset.path, f"--{part}-last {selection.last[part]}", lengths, "Give another number")
         if not count:
-            rule = f"--{part}-since {selection.from_time[part]:.0f} must set something aside; nothing that is left is so late"
+            rule = f"--{part}-since {start[part]} must set something aside; nothing that is left is so late"
             raise DataError(f"{dataset.path}: {rule}. Give an earlier time, or leave it out.")
     if not counts[0]:
         raise DataError(
