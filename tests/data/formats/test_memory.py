@@ -68,6 +68,10 @@ def test_a_missing_id_is_named(tmp_path, missing):
             f"{ORDER} seconds since 1970. Order them so, or give a dictionary of columns.",
         ),
         (np.array([[7, 20240501], [8, 20240502]]), f"{ORDER} days. Order them so, or give a dictionary of columns."),
+        (
+            [(1, 10**20)],
+            "every column must be of one type that Arrow has; Python int too large to convert to C long. Convert the column.",
+        ),
         ({"user": ["u"], "item": [["a", "b"]]}, "no column is obviously the item; it has user. Name one with --item."),
         (
             [{"user": "alice", "items": [1, 2]}],

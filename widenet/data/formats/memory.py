@@ -50,7 +50,7 @@ def opened(given: Any, name: str) -> "TableInMemory":
         given = _of_arrays(list(given.T) if isinstance(given, np.ndarray) else list(given), name)
     try:
         table = _of_columns(given) if isinstance(given, Mapping) else pa.table(given)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(f"{name}: every column must be of one type that Arrow has; {error}. Convert the column.") from error
     columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in table.schema if pa.types.is_floating(column.type))
