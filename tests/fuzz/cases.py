@@ -1,5 +1,6 @@
 """The cases of the fuzzer: each a changed world and a command line over it, which follow from a number alone."""
 
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable
@@ -223,16 +224,17 @@ def broken_rules(found: Case, ended: Ended, before: dict[str, object], folder: P
     if ended.status == 2 and not ended.err.rstrip().rpartition("\n")[2].startswith("widenet"):
         yield "its last line is no sentence of widenet"
     after = _listing(folder)
-    left = [name for name in after if ".partial" in name or (Path(name).name.startswith(".") and name not in before)]
-    if left and not all(Path(name).name in _OF_RUNS for name in left):
-        yield f"left behind: {left}"
+    left = [name for name in after if _BESIDE.fullmatch(Path(name).name) and name not in before]
+    if left:
+        yield f"left behind: {left[:5]}"
     if ended.status == 2 and not _began(found, folder):
         changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
         if changed:
             yield f"refused, and yet changed: {changed[:5]}"
 
 
-_OF_RUNS = (".lock", ".torchrun")
+_BESIDE = re.compile(r"\..+\.(old|[0-9a-f]+|[0-9a-f]+\.partial)")
+"""How files and folders are called while they are written, before they get their names."""
 
 
 def _began(found: Case, folder: Path) -> bool:
