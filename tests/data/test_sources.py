@@ -49,6 +49,16 @@ def npz(form):
     return stream.getvalue()
 
 
+def unknown_compression():
+    """A zip archive whose members name a method of compression that nobody knows."""
+    content = bytearray(npz("csr"))
+    for magic, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        start = -1
+        while (start := content.find(magic, start + 1)) >= 0:
+            content[start + place : start + place + 2] = b"\x63\x00"
+    return bytes(content)
+
+
 def parquet(_=None):
     stream = io.BytesIO()
     pq.write_table(pa.table(frame()), stream)
@@ -194,7 +204,8 @@ def refused(tmp_path, given, **options):
     ("name", "text", "message"),
     [
         ("a.jsonl", JSON + "{broken\n", "a.jsonl: line 7: must be a JSON object; Expecting property name"),
-        ("a.jsonl", "[1, 2]\n", "a.jsonl: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
+        ("a.jsonl", "[1, 2]\n", "a.jsonl: object 1: must be a JSON object with a user and an item; got 1. Convert the file."),
+        ("a.jsonl", "1\n2\n", "a.jsonl: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
         ("a.jsonl", JSON + "[1]\n", "a.jsonl: line 7: must be a JSON object. Fix or remove the line."),
         ("a.jsonl", JSON + '{"user": 1, "value": 2}\n', 'a.jsonl: line 7: column "item" must not be empty. Fix or remove the row.'),
         ("a.jsonl", JSON + '{"user": 1, "item": [2]}\n', 'a.jsonl: line 7: "item" must be one value, as in the first lines.'),
@@ -204,6 +215,7 @@ def refused(tmp_path, given, **options):
         ("a.dsstne", "a\tx,1:y\n", 'a.dsstne: line 1: column "value" must be a number. Fix or remove the row.'),
         ("a.sessions", b"x\n\xff\n", 'a.sessions: column "value" does not exist; it has user, item. Choose with --value.'),
         ("a.csv", "user;item;value\na;b;x\n", 'a.csv: line 2: column "value" must be a number; got "x". Fix or remove the row.'),
+        ("a.npz", unknown_compression(), "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; "),
         ("a.npz", "PK no archive", "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; "),
     ],
 )

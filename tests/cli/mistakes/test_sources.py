@@ -87,7 +87,7 @@ SOURCES = {
     'objects for items': ("a.parquet", parquet(user=["a"], item=[{"id": 1}]), "", 'no column is obviously the item; it has user. Name one with --item.'),
     'a NUL in Parquet': ("a.parquet", parquet(user=["a\0"], item=["1"]), "", 'cannot be read: an id holds the character NUL. Check the file, or name its --format.'),
     'JSON that ends early': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u"\n', "", "line 2: must be a JSON object; Expecting ',' delimiter at character 13. Fix or remove the line."),
-    'an array of numbers': ("a.json", "[1, 2]\n", "", "no column is obviously the user; it has . Name one with --user."),
+    'an array of numbers': ("a.json", "[1, 2]\n", "", "object 1: must be a JSON object with a user and an item; got 1. Convert the file."),
     'an array with a number': ("a.json", '[{"user":"u","item":1},\n 2]\n', "", "object 2: must be a JSON object. Fix or remove the line."),
     'an array that ends early': ("a.json", '[{"user":"u","item":1},\n {"user":"u","item":2}', "", "object 2: must be a JSON array of objects; the file ends within the array. Correct or complete the file."),
     'an array with an object that ends early': ("a.json", '[{"user":"u","item":1},\n {"user":"u"', "", "object 2: must be a JSON array of objects; Expecting ',' delimiter. Correct or complete the file."),

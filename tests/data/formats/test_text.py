@@ -11,6 +11,7 @@ from widenet.data.formats import text
 from widenet.data.formats.text import TextFile
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
+from widenet.regular_files import LONGEST_LINE_BYTES
 
 ENDS = ["\n", "\r\n", "\r"]
 LINES = {
@@ -72,3 +73,11 @@ def test_a_file_is_made_even_in_pieces(tmp_path, source, monkeypatch, piece_byte
         assert even.shown == str(tmp_path / "a")
     for content in (b"a\nb", b"a\r\nb\r\n", b"", b"a"):
         assert TextFile(file := source("a", content)).with_even_ends(tmp_path / "copies").path == file
+
+
+def test_an_endless_line_is_refused_after_its_first_part(tmp_path):
+    with (tmp_path / "endless").open("wb") as file:
+        file.write(b"user,item\n")
+        file.truncate(2**40)
+    with pytest.raises(DataError, match="line 2 must have at most 16,777,216 bytes; it is longer"):
+        TextFile(tmp_path / "endless").check_end(LONGEST_LINE_BYTES)

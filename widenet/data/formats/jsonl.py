@@ -44,7 +44,9 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
             read = None
         if isinstance(read, dict):
             found = read | {key: value for key, value in found.items() if value is not None}
-        elif number == 1 and not is_array:
+        elif number == 1 and is_array:
+            raise DataError(f"{name}: object 1: must be a JSON object with a user and an item; got {line[:60]}. Convert the file.")
+        elif number == 1:
             raise DataError(f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`.")
     if is_array and not found:
         raise DataError(

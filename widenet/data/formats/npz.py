@@ -27,7 +27,18 @@ def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG
     try:
         file = _Npz(path)
         return NpzMatrix(name, f"a matrix of {file.num_rows:,} rows", ["user", "item", "value"], empty_users=True, file=file)
-    except (ValueError, KeyError, OSError, EOFError, AttributeError, IndexError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        ValueError,
+        KeyError,
+        OSError,
+        EOFError,
+        AttributeError,
+        IndexError,
+        TypeError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         rule = "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form"
         reason = f"it has no array {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`.") from error

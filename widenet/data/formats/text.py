@@ -26,6 +26,8 @@ WHITE_SPACE = r"\s+"
 _SAMPLE_BYTES = 2**16
 _PIECE_BYTES = 2**20
 _SAMPLE_LINES = 100
+_ENDLESS_BYTES = 2**26
+"""Bytes without an end of a line after which the rest of a file is not read."""
 _LINE_END = re.compile(rb"[\r\n]")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 """A line with its end: `str.splitlines` would also end it where U+2028 or a form feed stands within."""
@@ -115,6 +117,11 @@ class TextFile:
                     length = len(text) - start + (0 if start or has_ended else length)
                     has_ended = False
                 has_ended = has_ended or len(text) < len(piece)
+                if length > _ENDLESS_BYTES:
+                    line = max(num_lf, num_cr) + 1
+                    raise DataError(
+                        f"{self.shown}: line {line} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer. Check the file."
+                    )
         return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf)
 
     def sample(self) -> list[str]:
