@@ -181,7 +181,11 @@ def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
     line = Line()
     _heartbeat.guard(line)
     init = partial(distributed.init_process_group, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=COLLECTIVE_SECONDS))
-    line.submit(init, "nccl" if device.type == "cuda" else "gloo").result()
+    if device.type == "cuda":
+        line.submit(init, "nccl").result()
+        return
+    line.submit(init, "gloo").result()
+    line.submit(distributed.barrier).result()  # a process that ended now would break off the others' connections
 
 
 def _is_busy(device: torch.device) -> bool:
