@@ -98,7 +98,8 @@ DAMAGES = {
     truncated: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
     flipped: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
     missing: r"NEWEST/SHARD is missing\. Use another checkpoint\.",
-    of_another_network: r"NEWEST/wide-00\.shard-0000-of-0002\.safetensors does not hold weight \[200, 6\]: it is of another network\.",
+    of_another_network: r"RUN/network\.json is not the file with which NEWEST was trained: it has changed since\. "
+    r"Undo the change, or train again with another --out\.",
 }
 
 
@@ -108,6 +109,7 @@ def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, data
     older, newest, _ = sorted((run / "checkpoints").iterdir())
     damage(newest)
     message = DAMAGES[damage].replace("NEWEST", re.escape(str(newest))).replace("SHARD", re.escape(SHARD))
+    message = message.replace("RUN", re.escape(str(run)))
     with pytest.raises(CheckpointError, match=f"^{message}$"):
         Model.load(run)
     heard = Heard()

@@ -163,7 +163,7 @@ class JoinsError(Exception):
 
 
 def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
-    def join(_):
+    def join(*_):
         raise JoinsError
 
     monkeypatch.chdir(place)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
+from widenet.errors import NumericsError
 from widenet.plan import tiles
 from widenet.sparse import SparseBatch
 
@@ -131,13 +132,15 @@ def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for
 
 @pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
 @pytest.mark.parametrize("where", ["h/in", "out", "h bias"])
-def test_an_undefined_weight_gives_an_undefined_loss(loss, activation, where):
+def test_an_undefined_weight_gives_an_undefined_loss_that_names_its_layer(loss, activation, where):
     generator = torch.Generator().manual_seed(5)
     real = Real(document(loss, activation), {}, {"in": sparse(23), "out": sparse(37)})
     weight = real.network.trunk[where].tensor.detach() if where == "h bias" else real.network.wide[where].parts[1].weight
     weight.view(-1)[0] = torch.nan
     batch = {"in": SparseBatch.from_lists([list(range(23)), [1]]), "out": random_batch(generator, 2, 37, 6)}
-    assert torch.tensor(real.step(batch)).isnan()
+    layer = "out" if where == "out" else "h"
+    with pytest.raises(NumericsError, match=f'got nan. The first number that is not finite arose in layer "{layer}"'):
+        real.step(batch)
 
 
 @pytest.mark.parametrize("logit", [-90.0, 90.0])

@@ -114,7 +114,6 @@ def test_the_schema_of_networks_accepts_what_networks_accept(change):
         {"units": "4"},
         {"units": 0},
         {"activaton": "tanh"},
-        {"source": []},
         {"dropout": 1},
         {"kind": "hiden"},
         {"name": None},

@@ -83,7 +83,10 @@ NETWORK_MISTAKES = [
     (network({}, {"bias_start": float("nan")}), ": layers[1].bias_start must be a finite number; got NaN."),
     (network({}, {"bias_start": float("inf")}), ": layers[1].bias_start must be a finite number; got Infinity."),
     (network({}, {"weight_norm": float("inf")}), ": layers[1].weight_norm must be a finite number; got Infinity."),
-    (network({}, {"source": []}), ": layers[1].source must be at least 1 long; got []."),
+    (
+        network({}, {"source": []}),
+        ': layers[1].source may be empty only beside "skip", without "weights" and "weight_norm". Name a layer, or remove the key.',
+    ),
     (network({}, {"source": [3]}), ": layers[1].source[0] must be text in quotes; got 3."),
     (network({}, {"source": "inn"}), ': layers[1].source must name a layer; got "inn". Did you mean "in"?'),
     (network({}, {"source": ["in", "in"]}), ": layers[1].source must name each layer once; got in, in."),
