@@ -309,7 +309,7 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     long = Long(place, "killed")
     signal.pidfd_send_signal(long.children[1], signal.SIGKILL)
     status, out, err = ended(long.process, LIMIT_SECONDS)
-    assert (status, out) == (1, "")
+    assert (status, out) == (3, "")
     said = [line for line in err.splitlines() if not line.startswith("epoch ")]
     assert said.pop() == (
         "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; a training goes on with --resume."

@@ -197,4 +197,4 @@ def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_pat
     _, complaint = command.communicate(timeout=HANG_SECONDS)
     assert re.search(rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {REMEDY}$", complaint, re.MULTILINE), complaint
     assert complaint.endswith("widenet: process 1 of 2 did not end and was killed.\n")
-    assert command.returncode == 1
+    assert command.returncode == GroupError.status

@@ -58,16 +58,16 @@ ENDS = {
         (2, None),
         "said by 0\nsaid by 1\n",
     ),
-    "the first killed": ("wait_for_ever() if rank else os.kill(os.getpid(), 9)", (1, LOST.format(0, 2, "signal SIGKILL")), ""),
-    "the second killed": ("os.kill(os.getpid(), 9) if rank else wait_for_ever()", (1, LOST.format(1, 2, "signal SIGKILL")), ""),
+    "the first killed": ("wait_for_ever() if rank else os.kill(os.getpid(), 9)", (3, LOST.format(0, 2, "signal SIGKILL")), ""),
+    "the second killed": ("os.kill(os.getpid(), 9) if rank else wait_for_ever()", (3, LOST.format(1, 2, "signal SIGKILL")), ""),
     "the second killed, which the first notices": (
         "os.kill(os.getpid(), 9) if rank and wait_until_said() else (say('one is lost'), said.touch(), sys.exit(3))",
-        (1, LOST.format(1, 2, "signal SIGKILL")),
+        (3, LOST.format(1, 2, "signal SIGKILL")),
         "one is lost\n",
     ),
     "the first crashed, which the second notices": ("sys.exit(3 if rank else 'crash')", (1, LOST.format(0, 2, "status 1")), "crash\n"),
     "the second crashed": ("sys.exit('crash' if rank else 3)", (1, LOST.format(1, 2, "status 1")), "crash\n"),
-    "out of touch": ("say(f'{rank} waited'); sys.exit(3)", (1, None), "0 waited\n"),
+    "out of touch": ("say(f'{rank} waited'); sys.exit(3)", (3, None), "0 waited\n"),
     "stopped": ("say('stopped'); sys.exit(130)", (130, None), "stopped\n"),
 }
 
@@ -178,7 +178,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_a_process_saves(widenet, tmp_pat
 def test_a_stopped_process_is_killed_as_soon_as_the_others_have_ended(widenet, monkeypatch):
     monkeypatch.setattr("widenet.parallel.launch._GRACE_SECONDS", 10.0**6)
     widenet("os.kill(os.getpid(), signal.SIGSTOP) if rank else sys.exit(3)")
-    assert launch(2, []) == (1, "process 1 of 2 did not end and was killed.")
+    assert launch(2, []) == (3, "process 1 of 2 did not end and was killed.")
 
 
 def state(pid):

@@ -197,9 +197,10 @@ class _Group:
         if status in (2, 130):
             return status, None
         if status == GroupError.status:
-            return 1, None
+            return status, None
         name = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        return 1, f"process {rank} of {size} was lost ({name}); the others were ended. Start again; a training goes on with --resume."
+        lost = f"process {rank} of {size} was lost ({name}); the others were ended. Start again; a training goes on with --resume."
+        return GroupError.status if status < 0 else 1, lost
 
     def _statuses(self) -> list[int | None]:
         return [process.poll() for process in self.processes]
