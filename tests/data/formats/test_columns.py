@@ -1,12 +1,13 @@
 """Columns by name, and times in every way that they are written."""
 
-from datetime import UTC, datetime
+import random
+from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from widenet.data.formats import sql
+from widenet.data.formats import columns, sql
 from widenet.data.ingest import ingest
 from widenet.errors import DataError, OptionError
 
@@ -44,6 +45,32 @@ def test_a_time_is_seconds_of_utc(cell):
         for stamp in (f"TIMESTAMPTZ '{cell}'", "TIMESTAMP '2024-05-01 12:00:00'"):
             if TIMES[cell] is None and "+" in cell:
                 assert database.execute(f"SELECT {read} FROM (SELECT {stamp} AS cell)").fetchone() == (NOON,)
+
+
+@pytest.mark.parametrize("time_format", [None, "%d/%m/%Y", "%Y-%m-%d %H:%M:%S", "(%H:%M) %m.%Y", "%S%M%H%d%m%Y"])
+def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
+    draw = random.Random(2)
+    written = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"] if time_format is None else [time_format]
+    moments = [datetime(1000, 1, 1) + draw.random() * timedelta(days=700_000) for _ in range(50)]
+    cells = [moment.strftime(draw.choice(written)) for moment in moments]
+    changed = ["".join(draw.choice("0123456789") if draw.random() < 0.1 and sign.isdigit() else sign for sign in cell) for cell in cells]
+    pattern = columns._ISO if time_format is None else columns._usual(time_format)
+    surely = [cell for cell in [*cells, *changed] if columns._is_moment(pattern.fullmatch(cell))]
+    assert surely[:50] == cells
+    with duckdb.connect() as database:
+        database.register("given", pa.table({"cell": surely}))
+        assert database.execute(f"SELECT cell FROM given WHERE {sql.seconds('cell', '.', time_format)} IS NULL").fetchall() == []
+
+
+def test_a_bad_line_is_found_without_a_query_for_every_line_before(tmp_path, source, monkeypatch):
+    queries = []
+    database = columns._database()
+    monkeypatch.setattr(columns, "_database", lambda: queries.append(1) or database)
+    for name, day, options in (("a.csv", "2024-05-29", {}), ("b.csv", "29/05/2024", {"time_format": "%d/%m/%Y"})):
+        path = source(name, "user,item,at\n" + f"u,a,{day}\n" * 200 + "u,a,never\n")
+        with pytest.raises(DataError, match='line 202: column "at" must be'):
+            ingest(path, tmp_path / "ds", time="at", **options)
+    assert len(queries) == 2
 
 
 @pytest.mark.parametrize(("cell", "formats"), [("5/1/24", "'%d/%m/%y' or '%m/%d/%y'"), ("5.1.24 10:00", "'%d.%m.%y %H:%M'")])

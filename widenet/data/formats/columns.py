@@ -55,8 +55,11 @@ _DAYS = (
     "%y-%m-%d",
 )
 _HOURS = ("", " %H:%M:%S", " %H:%M", " %I:%M %p", " %I:%M:%S %p", ", %H:%M:%S", ", %H:%M", ", %I:%M:%S %p", ", %I:%M %p")
-_ISO = re.compile(r"[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z?")
-"""Some of the times that DuckDB reads, known without asking it."""
+_ISO = re.compile(
+    r"(?P<Y>[12][0-9]{3})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})([T ](?P<H>[0-9]{2}):(?P<M>[0-9]{2}):(?P<S>[0-9]{2})(\.[0-9]{1,6})?Z?)?"
+)
+_DIGITS = {"Y": "[12][0-9]{3}", **dict.fromkeys("mdHMS", "[0-9]{2}")}
+"""How the specifiers of usual formats are surely taken: DuckDB takes more, but an answer of it takes milliseconds."""
 _WHOLE = ("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT", "%Y%m%dT%H%M%S")
 
 RULES = {
@@ -219,11 +222,35 @@ def is_number(text: str, decimal: str = ".") -> bool:
 
 
 def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
-    if time_format is None and (_number(text, decimal) is not None or _ISO.fullmatch(text)):
+    if time_format is None and _number(text, decimal) is not None:
+        return True
+    if (pattern := _ISO if time_format is None else _usual(time_format)) and _is_moment(pattern.fullmatch(text)):
         return True
     read = sql.seconds("cell", decimal, time_format)
     found = _database().execute(f"SELECT {read} FROM (SELECT CAST(? AS VARCHAR) AS cell)", [text]).fetchone()
     return found is not None and found[0] is not None
+
+
+@cache
+def _usual(time_format: str) -> re.Pattern[str] | None:
+    """What texts in a format of years, months, days, hours, minutes and seconds look like; None for another format."""
+    literals, specifiers = re.split("%(.)", time_format)[::2], re.findall("%(.)", time_format)
+    if len(set(specifiers)) < len(specifiers) or not set(specifiers) <= _DIGITS.keys():
+        return None
+    groups = [f"(?P<{specifier}>{_DIGITS[specifier]})" for specifier in specifiers]
+    return re.compile("".join(re.escape(literal) + group for literal, group in zip(literals, [*groups, ""], strict=True)))
+
+
+def _is_moment(found: re.Match[str] | None) -> bool:
+    """Whether what was found are the parts of a moment that exists."""
+    if found is None:
+        return False
+    parts = {"Y": 2000, "m": 1, "d": 1, "H": 0, "M": 0, "S": 0} | {key: int(part) for key, part in found.groupdict().items() if part}
+    try:
+        datetime(*parts.values())  # type: ignore[arg-type]
+    except ValueError:
+        return False
+    return True
 
 
 @cache
