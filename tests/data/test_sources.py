@@ -250,6 +250,18 @@ def test_a_header_is_not_taken_for_data_nor_data_for_a_header(tmp_path, source):
     assert refused(tmp_path, source("d.csv", "1,2\n"), columns=["user", "item", "value"]) == expected
 
 
+@pytest.mark.parametrize("form", ["Parquet", "a table"])
+def test_bad_lines_cannot_be_skipped_where_there_are_no_lines(tmp_path, form):
+    table = pd.DataFrame({"user": ["a", "b"], "item": ["x", None]})
+    table.to_parquet(tmp_path / "t.parquet")
+    given = tmp_path / "t.parquet" if form == "Parquet" else table
+    rule = f"--skip-bad-lines is for lines of text; what is read is {form}. Remove it, and drop such rows in the source."
+    with pytest.raises(OptionError) as raised:
+        ingest(given, tmp_path / "ds", skip_bad_lines=1)
+    assert str(raised.value) == rule
+    assert not (tmp_path / "ds").exists()
+
+
 def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     lines = BARE.splitlines(keepends=True)
     bad = ['9,"open,1\n', "9,x\n", "9,x,five\n", ",x,1\n"]

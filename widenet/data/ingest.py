@@ -16,7 +16,7 @@ from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import SideTables
 from widenet.data.silence import in_silence
-from widenet.data.sources import Sources, check_said, opened
+from widenet.data.sources import Sources, check_said, check_skipping, opened
 from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
@@ -117,7 +117,9 @@ class _Work:
         for part, given in self._given.items():
             (folder := scratch / f"sources-{part}").mkdir()
             found[part] = opened(given, options.reading, folder)
-        check_said(options.reading, [source for sources in found.values() for source in sources])
+        everything = [source for sources in found.values() for source in sources]
+        check_said(options.reading, everything)
+        check_skipping(options.skip_bad_lines, everything)
         read = {part: Sources(sources, options.roles) for part, sources in found.items()}
         for column in beside:
             read["train"].check_column(column)

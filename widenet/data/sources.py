@@ -205,6 +205,13 @@ def check_said(reading: Reading, sources: Sequence[Source]) -> None:
         raise OptionError(f"{reading.said_of_csv[0]} is for CSV; what is read is {kinds}. {remedy}")
 
 
+def check_skipping(most: int, sources: Sequence[Source]) -> None:
+    """Raise OptionError where bad lines may be left out, and no source has lines."""
+    if most and not any(isinstance(source, TextSource) for source in sources):
+        kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
+        raise OptionError(f"--skip-bad-lines is for lines of text; what is read is {kinds}. Remove it, and drop such rows in the source.")
+
+
 def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
     """The path or the table that an option gives, or the paths that a pattern means, each with what messages call it."""
     if memory.is_table(given):
