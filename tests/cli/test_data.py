@@ -18,6 +18,7 @@ def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     assert ended.status == 0
     assert ended.err == (
         "reading likes.csv as csv (commas, line 1 names the columns): user = user, item = item ...\n"
+        "reading titles in titles.csv: title-id = item, title = title ...\n"
         "numbering examples and features ...\nwriting ...\n"
     )
     assert ended.out.splitlines()[:2] == [f"{tmp_path / 'whole'}: 12 users", "  items: 9 features; 57 train"]

@@ -37,6 +37,14 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
     assert titles_of(tmp_path / "ds") == ["One", "Two"]
 
 
+def test_the_columns_of_titles_are_said(tmp_path, source, log):
+    said = []
+    ingest(
+        log, tmp_path / "ds", titles=source("t.csv", "work_id,id,original_title,title\n7,1,Uno,One\n8,2,Due,Two\n"), on_progress=said.append
+    )
+    assert "reading titles in t.csv: title-id = id, title = title" in said
+
+
 def test_titles_may_be_a_table_in_memory(tmp_path, log):
     manifest = ingest(log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})).manifest
     assert titles_of(tmp_path / "ds") == ["One", "2"]

@@ -89,6 +89,8 @@ class _Work:
         parts = tuple(part for part in PARTS if part in made)
         titles, users = options.naming.opened(scratch), options.side.opened(scratch)  # mistakes in them are told before the work
         read = self._read(tables, scratch, options.side.of_interactions(users, selection))
+        if titles is not None:
+            self._say(titles.described())
         self._say("numbering examples and features")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")

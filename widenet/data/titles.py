@@ -49,6 +49,10 @@ class OpenedTitles:
     key: str
     text: str
 
+    def described(self) -> str:
+        """A line that says which column is what."""
+        return f"reading titles in {self.source.name.rpartition('/')[2]}: title-id = {self.key}, title = {self.text}"
+
     def read(self, tables: Tables) -> None:
         """Fill the table `titles`; raises DataError when no id of the source is a feature."""
         source, key, text = self.source, self.key, self.text
