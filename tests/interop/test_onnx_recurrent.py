@@ -180,3 +180,71 @@ def stacked(index):
 def test_an_end_is_picked_from_a_stack_of_stacks(index, tmp_path):
     path = written(tmp_path / "m.onnx", "GRU", end=stacked(index))
     assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)
+
+
+def by_newer_exporter(path, kind, end="hidden", reshaped=None):
+    """An Embedding, a GRU or an LSTM of two layers, batch first, and a Linear on the state at the end, both axes of the items dynamic.
+
+    The nodes are those that torch.onnx.export(dynamo=True) of torch 2.13 writes.
+    """
+    gates, others = {"GRU": 3, "LSTM": 4}[kind], {"GRU": [], "LSTM": ["first zeros"]}[kind]
+    held = {"table": numbers(9, 5), "W": numbers(1, 6 * gates, 5), "R": numbers(1, 6 * gates, 6), "B": numbers(1, 12 * gates)}
+    held |= {"W2": numbers(1, 6 * gates, 6), "R2": numbers(1, 6 * gates, 6), "B2": numbers(1, 12 * gates), "scores": numbers(4, 6)}
+    held |= {str(number): np.array([number]) for number in (-1, 0, 1, 2, 3, 4, 6)} | {"last": np.array(-1), "zero": np.float32(0)}
+    usual = {"hidden_size": 6, "layout": 0, "direction": "forward"} | ({"linear_before_reset": 1} if kind == "GRU" else {"input_forget": 0})
+    held |= {"reshaped": np.array(reshaped)} if reshaped else {}
+
+    def op(kind, inputs, *outputs, **attributes):
+        return helper.make_node(kind, inputs, outputs, **attributes)
+
+    def flattened(states, to):
+        sizes = [op("Slice", [f"{to} shape", str(place), str(place + 1)], f"{to} size {place}") for place in range(4)]
+        return [
+            op("Transpose", [states], f"{to} turned", perm=[0, 2, 1, 3]),
+            op("Shape", [f"{to} turned"], f"{to} shape", start=0),
+            *sizes,
+            op("Mul", [f"{to} size 2", f"{to} size 3"], f"{to} product"),
+            op("Reshape", [f"{to} product", "-1"], f"{to} width", allowzero=0),
+            op("Concat", [f"{to} size 0", f"{to} size 1", f"{to} width"], f"{to} wanted", axis=0),
+            op("Reshape", [f"{to} turned", "reshaped" if reshaped else f"{to} wanted"], to, allowzero=0),
+        ]
+
+    nodes = [
+        op("Shape", ["items"], "examples", start=0, end=1),
+        op("Gather", ["table", "items"], "rows", axis=0),
+        op("Concat", ["2", "examples", "6"], "zeros shape", axis=0),
+        op("Expand", ["zero", "zeros shape"], "zeros"),
+        op("Transpose", ["rows"], "by time", perm=[1, 0, 2]),
+        op("Slice", ["zeros", "0", "1", "0"], "first zeros"),
+        op(kind, ["by time", "W", "R", "B", "", "first zeros", *others], "states", "end", **usual),
+        *flattened("states", "between"),
+        op("Slice", ["zeros", "1", "2", "0"], "second zeros"),
+        op(kind, ["between", "W2", "R2", "B2", "", "second zeros", *["second zeros" for _ in others]], "states 2", "end 2", **usual),
+    ]
+    if end == "hidden":
+        nodes += [op("Concat", ["end", "end 2"], "ends", axis=0), op("Gather", ["ends", "last"], "select", axis=0)]
+    else:
+        nodes += [*flattened("states 2", "over"), op("Transpose", ["over"], "back", perm=[1, 0, 2])]
+        nodes += [op("Gather", ["back", "last"], "select", axis=1)]
+    nodes += [op("Gemm", ["select", "scores"], "next", transB=1)]
+    given = [helper.make_tensor_value_info("items", TensorProto.INT64, ["s77", "s27"])]
+    gives = [helper.make_tensor_value_info("next", TensorProto.FLOAT, ["s77", 4])]
+    graph = helper.make_graph(nodes, "m", given, gives, [numpy_helper.from_array(array, name) for name, array in held.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize("end", ["hidden", "states"])
+def test_recurrent_layers_of_the_newer_exporter_score_as_onnxruntime_computes_them(kind, end, tmp_path):
+    path = by_newer_exporter(tmp_path / "m.onnx", kind, end)
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"items": np.array(ROWS)})
+    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("reshaped", [[4, -1, 6], [-1, 3, 6], [-1, 2, 3]])
+def test_states_that_are_put_into_other_axes_are_refused(reshaped, tmp_path):
+    with pytest.raises(DataError, match="Reshape at every position of a sequence"):
+        import_network(by_newer_exporter(tmp_path / "m.onnx", "GRU", reshaped=reshaped), tmp_path / "run")

@@ -195,6 +195,8 @@ class _Folding:
             return pieces
         if step.by_place and any(prod((piece.layer.shape or ())[1:]) > 1 for piece in pieces):
             raise UnsupportedError("a softmax over the channels of each place")
+        if step.is_logarithm and not self._ends(step.name):
+            raise UnsupportedError("the logarithm of a softmax, which only an output can do without")
         own = self._own(step.source)
         if own is None and self._ends(step.name) and self._can_be_taken(pieces):
             taken = pieces[0].layer

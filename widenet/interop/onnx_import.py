@@ -16,6 +16,8 @@ from widenet.interop.folding import folded
 from widenet.interop.imported import Imported, Names
 from widenet.interop.onnx_graph import names_path, weight_name
 from widenet.interop.onnx_recurrent import Along, along_time
+from widenet.interop.onnx_response import responses
+from widenet.interop.onnx_values import attributes_of, constant, dimensions
 from widenet.interop.onnx_windows import spatial
 from widenet.interop.operations import (
     Activate,
@@ -40,6 +42,8 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "silu"}
+_WITHOUT = {"LayerNormalization": "LayerNormalization by the mean and variance of an example's own units, which no layer here computes"}
+"""Nodes without a counterpart, and why."""
 _SELU = (1.6732632, 1.0507010)
 
 
@@ -53,7 +57,7 @@ def read_onnx(path: Path) -> Imported:
         documents = {entry.key: entry.value for entry in model.metadata_props}
         if "widenet.network" in documents:
             return _own(path, documents, constants)
-        return folded(str(path), _Reader(model, constants, _shapes(model)).run())
+        return folded(str(path), _Reader(model, constants, dimensions(model)).run())
 
 
 def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]) -> Imported:
@@ -94,26 +98,17 @@ def _are_texts(given: object) -> bool:
     return isinstance(given, list) and all(isinstance(each, str) for each in given)
 
 
-def _shapes(model: Any) -> dict[str, tuple[int | None, ...]]:
-    """The dimensions of every value of which they are known; None for one that is not."""
-    graph = onnx.shape_inference.infer_shapes(model).graph
-    found = {}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            found[value.name] = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
-    return found
-
-
 class _Reader:
     def __init__(self, model: Any, constants: dict[str, np.ndarray], shapes: dict[str, tuple[int | None, ...]]) -> None:
         self.graph, self.constants, self.shapes = model.graph, constants, shapes
+        constants.update({node.output[0]: found for node in self.graph.node if (found := constant(node)) is not None})
         self.opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
         self.steps: dict[str, Operation] = {}
         self.step_of: dict[str, str] = {}
         self.bags: dict[str, tuple[np.ndarray, str]] = {}
         self.gates: dict[str, str] = {}
-        self.along = Along(constants)
+        self.along = Along(constants, shapes)
+        self.responses = responses(self.graph, constants, shapes)
         self.users: dict[str, list[Any]] = defaultdict(list)
         for node in self.graph.node:
             for name in node.input:
@@ -123,10 +118,10 @@ class _Reader:
         for value in self.graph.input:
             if value.name not in self.constants and value.type.tensor_type.elem_type in (1, 10, 11):
                 self._add(value.name, Input(value.name, self._width(value.name), self._axes(value.name)))
+        read = {*self.constants, *(name for response in self.responses.values() for name in response.inside)}
         for node in self.graph.node:
-            if node.op_type == "Constant" and (constant := _constant(node.attribute[0])) is not None:
-                self.constants[node.output[0]] = constant
-            elif not self._is_constant(node) and not self.along.is_aside(node, _attributes(node)) and not self._waits(node):
+            is_read = node.output[0] in read or self._is_constant(node)
+            if not is_read and not self.along.is_aside(node, attributes_of(node)) and not self._waits(node):
                 self._read(node)
         outputs = {value.name: self.step_of.get(value.name, value.name) for value in self.graph.output}
         for value, name in outputs.items():
@@ -142,6 +137,8 @@ class _Reader:
         name = self._free_name(node)
         if any(each in self.along.axes for each in node.input) or node.op_type in ("GRU", "LSTM"):
             self._read_along(name, node)
+        elif (response := self.responses.get(node.output[0])) is not None and response.value in self.step_of:
+            self._add(node.output[0], response.operation(name, self.step_of[response.value]))
         elif self._is_embedding(node):
             self._add(node.output[0], self._embedding(name, node))
         elif any(node.input) and all(self._is_known(source, node) for source in node.input if source):
@@ -155,7 +152,7 @@ class _Reader:
 
     def _is_embedding(self, node: Any) -> bool:
         """Whether a node gathers a row of a matrix for each index of an input [., .]."""
-        if node.op_type != "Gather" or _attributes(node).get("axis", 0) != 0 or node.input[0] not in self.constants:
+        if node.op_type != "Gather" or attributes_of(node).get("axis", 0) != 0 or node.input[0] not in self.constants:
             return False
         given = next((value for value in self.graph.input if value.name == node.input[1]), None)
         is_whole = given is not None and given.type.tensor_type.elem_type in (6, 7)
@@ -173,7 +170,7 @@ class _Reader:
 
     def _read_along(self, name: str, node: Any) -> None:
         """Add what a node does along a sequence."""
-        attributes = _attributes(node)
+        attributes = attributes_of(node)
         source, values = self.step_of.get(self.along.taken(node, attributes), ""), [value for value in node.output if value]
         if self.along.is_stack(node, attributes):
             self.step_of[values[0]] = source
@@ -224,7 +221,7 @@ class _Reader:
         """Whether a node only turns a constant into another, which is then known."""
         if not node.input or any(name not in self.constants for name in node.input):
             return False
-        array, attributes = self.constants[node.input[0]], _attributes(node)
+        array, attributes = self.constants[node.input[0]], attributes_of(node)
         turns: dict[str, Callable[[], np.ndarray]] = {
             "Identity": lambda: array,
             "Cast": lambda: array.astype(helper.tensor_dtype_to_np_dtype(attributes["to"])),
@@ -237,7 +234,7 @@ class _Reader:
     def _waits(self, node: Any) -> bool:
         """Whether a node is the first of two that make one operation: a gathering before its sum, a gate before its product."""
         users = self.users[node.output[0]]
-        if node.op_type == "Gather" and node.input[0] in self.constants and _attributes(node).get("axis", 0) == 0:
+        if node.op_type == "Gather" and node.input[0] in self.constants and attributes_of(node).get("axis", 0) == 0:
             matrix, indices = self.constants[node.input[0]], node.input[1]
             is_bag = matrix.ndim == 2 and indices not in self.constants and len(self.shapes.get(indices, ())) == 2
             if is_bag and indices not in self.step_of and users and all(user.op_type in ("ReduceSum", "ReduceMean") for user in users):
@@ -250,11 +247,11 @@ class _Reader:
         return False
 
     def _operation(self, name: str, node: Any) -> Operation:
-        attributes = _attributes(node)
+        attributes = attributes_of(node)
         kind = node.op_type
         if any(source in self.bags for source in node.input):
             return self._bag(name, node, attributes)
-        if kind in _ACTIVATIONS or kind in ("Softmax", "LeakyRelu", "Elu", "Selu", "Gelu"):
+        if kind in _ACTIVATIONS or kind in ("Softmax", "LogSoftmax", "LeakyRelu", "Elu", "Selu", "Gelu"):
             return self._activation(name, node, attributes)
         if kind in ("Gemm", "MatMul"):
             return self._dense(name, node, attributes)
@@ -266,8 +263,8 @@ class _Reader:
         if kind == "Dropout":
             ratio = self.constants.get(node.input[1]) if len(node.input) > 1 else None
             return Drop(name, source, float(attributes.get("ratio", 0.5) if ratio is None else ratio))
-        if kind == "Clip" and self._bounds(node, attributes) == (0.0, np.inf):
-            return Activate(name, source, "relu")
+        if kind in ("Clip", "Max"):
+            return self._clipped(name, node, attributes)
         if kind == "ReduceMean" and self._is_over_places(node, attributes):
             return Pool(name, source, "average")
         if kind in ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN"):
@@ -283,7 +280,20 @@ class _Reader:
             scale, shift, mean, variance = (self.constants[each].astype(np.float32) for each in node.input[1:5])
             factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return Affine(name, source, factor, shift - mean * factor)
-        return Unknown(name, kind)
+        return Unknown(name, _WITHOUT.get(kind, kind))
+
+    def _clipped(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
+        """A value within bounds: a rectifier where the only bound is 0 from below, as a Clip or a Max with 0 has it."""
+        value, *others = node.input
+        if node.op_type == "Max" and value in self.constants and len(others) == 1:
+            value, others = others[0], [value]
+        bounds = self._bounds(node, attributes)
+        if node.op_type == "Max":
+            lowest = self.constants.get(others[0]) if len(others) == 1 else None
+            bounds = None if lowest is None or lowest.size != 1 else (float(lowest.reshape(-1)[0]), np.inf)
+        if bounds == (0.0, np.inf) and value in self.step_of:
+            return Activate(name, self.step_of[value], "relu")
+        return Unknown(name, f"{node.op_type} with other bounds than 0 from below")
 
     def _bounds(self, node: Any, attributes: dict[str, Any]) -> tuple[float, float] | None:
         """The least and the largest number that a Clip lets through; None where they are not constant."""
@@ -320,8 +330,8 @@ class _Reader:
             return leaky(name, source, float(attributes.get("alpha", 0.01)))
         if kind == "Elu":
             return Activate(name, source, {"kind": "elu", "alpha": float(attributes.get("alpha", 1.0))})
-        if kind == "Softmax" and self._is_last_axis(node, attributes.get("axis", -1 if self.opset >= 13 else 1)):
-            return Activate(name, source, "softmax")
+        if kind in ("Softmax", "LogSoftmax") and self._is_last_axis(node, attributes.get("axis", -1 if self.opset >= 13 else 1)):
+            return Activate(name, source, "softmax", is_logarithm=kind == "LogSoftmax")
         if kind == "Selu" and np.allclose([attributes.get("alpha", _SELU[0]), attributes.get("gamma", _SELU[1])], _SELU, rtol=1e-6):
             return Activate(name, source, "selu")
         if kind == "Gelu" and attributes.get("approximate", b"none") == b"none":
@@ -379,16 +389,3 @@ class _Reader:
 
     def _is_last_axis(self, node: Any, axis: int) -> bool:
         return self._rank(node.input[0]) == 2 and axis in (1, -1)
-
-
-def _constant(attribute: Any) -> np.ndarray | None:
-    """The numbers of a Constant node by its only attribute; None for texts and sparse tensors."""
-    value = helper.get_attribute_value(attribute)
-    if attribute.name == "value":
-        return numpy_helper.to_array(value)
-    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
-    return np.asarray(value, dtypes[attribute.name]) if attribute.name in dtypes else None
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}

@@ -12,7 +12,8 @@ from widenet.interop.operations import Input, Operation, Recur, Unknown
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
 """Where ONNX has the gates that stand first, second and so on here: reset, update, new; in, forget, new, out."""
 _ACTIVATIONS = {"GRU": [b"Sigmoid", b"Tanh"], "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"]}
-_SIZES = ("Shape", "Gather", "Slice", "Squeeze", "Unsqueeze", "Concat", "Cast", "Add", "Sub", "Mul", "Equal", "Where", "ConstantOfShape")
+_ARITHMETIC = ("Add", "Sub", "Mul", "Equal", "Where")
+_SIZES = ("Shape", "Gather", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Concat", "Cast", "ConstantOfShape", *_ARITHMETIC)
 """What computes with the sizes of values alone."""
 _SHAPING = ("Expand", "Slice", "Gather", "Squeeze", "Unsqueeze", "Transpose", "Reshape", "Concat", "Identity")
 """What zeros stay zeros under."""
@@ -24,16 +25,20 @@ _UNITS, _DIRECTION, _LAST = "units", "direction", "last"
 class Along:
     """Values along sequences, and what stands beside them.
 
-    constants: of the model, by name. axes: of a value along a sequence, what each of its axes is. time_of: the axis of positions, by the
-    name of an input. stacks: values that are the ends of several layers, one after the other along the axis of the direction.
-    sizes: values that only say how large others are; zeros: values that only hold zeros.
+    constants, shapes: of the model, by name. axes: of a value along a sequence, what each of its axes is.
+    time_of: the axis of positions, by the name of an input.
+    stacks: values that are the ends of several layers, one after the other along the axis of the direction.
+    sizes: values that only say how large others are. extents: of those, the axes whose lengths they hold, where that is known.
+    zeros: values that only hold zeros.
     """
 
     constants: Mapping[str, np.ndarray]
+    shapes: Mapping[str, tuple[int | None, ...]]
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     time_of: dict[str, str] = field(default_factory=dict)
     stacks: dict[str, list[str]] = field(default_factory=dict)
     sizes: set[str] = field(default_factory=set)
+    extents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     zeros: set[str] = field(default_factory=set)
 
     def is_aside(self, node: Any, attributes: dict[str, Any]) -> bool:
@@ -43,6 +48,9 @@ class Along:
             is_float = kind == "ConstantOfShape" and "value" in attributes and attributes["value"].data_type in (1, 10, 11)
             is_float |= kind == "ConstantOfShape" and "value" not in attributes
             (self.zeros if is_float and self._is_filled_with_zero(attributes) else self.sizes).add(node.output[0])
+            extents = self._extents(node, attributes)
+            if extents:
+                self.extents[node.output[0]] = extents
             return True
         zeros, others = (given, []) if kind == "Concat" else (given[:1], given[1:])
         is_zero = kind in _SHAPING and bool(zeros) and all(self.is_zero(name) for name in zeros)
@@ -56,6 +64,21 @@ class Along:
 
     def _is_filled_with_zero(self, attributes: dict[str, Any]) -> bool:
         return "value" not in attributes or not numpy_helper.to_array(attributes["value"]).any()
+
+    def _extents(self, node: Any, attributes: dict[str, Any]) -> tuple[str, ...]:
+        """The axes whose lengths a node gives, as PyTorch computes what to reshape states to; none where it gives anything else."""
+        kind, (first, *others) = node.op_type, node.input
+        if kind == "Shape":
+            return self.axes.get(first, ())[attributes.get("start", 0) : attributes.get("end")]
+        known = [self.extents.get(name, ()) for name in node.input]
+        if kind == "Slice" and len(others) == 2 and all(name in self.constants and self.constants[name].size == 1 for name in others):
+            start, stop = (int(self.constants[name].reshape(-1)[0]) for name in others)
+            return known[0][start:stop]
+        if kind == "Concat" and all(known):
+            return tuple(axis for each in known for axis in each)
+        if kind == "Mul" and [_DIRECTION] in map(list, known) and all(len(each) == 1 for each in known):
+            return known[1] if known[0] == (_DIRECTION,) else known[0]
+        return known[0] if kind == "Reshape" and len(known[0]) == 1 and list(self.constants.get(others[0], [])) == [-1] else ()
 
     def is_zero(self, name: str) -> bool:
         """Whether a value is absent, or holds nothing but zeros."""
@@ -104,6 +127,8 @@ class Along:
             place, index = attributes.get("axis", 0) % len(axes), self.constants[node.input[1]]
             if index.ndim == 0 and int(index) in self._ends(axes[place]):
                 found = (*axes[:place], *axes[place + 1 :])
+        elif kind == "Reshape":
+            found = self._without_direction(node, attributes, axes)
         elif kind == "Slice":
             found = self._newest(node, attributes, axes)
         if found is None:
@@ -122,6 +147,16 @@ class Along:
     def _ends(self, axis: str) -> tuple[int, ...]:
         """The indices that pick the newest position, or the one direction or position that there is."""
         return (-1,) if axis in self.time_of.values() else (0, -1) if axis in (_DIRECTION, _LAST) else ()
+
+    def _without_direction(self, node: Any, attributes: dict[str, Any], axes: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The axes of a value that a Reshape only drops the one direction from."""
+        left = tuple(axis for axis in axes if axis != _DIRECTION)
+        if node.input[1] in self.extents:
+            return left if self.extents[node.input[1]] == left else None
+        sizes = [size for size, axis in zip(self.shapes.get(node.input[0], ()), axes, strict=False) if axis != _DIRECTION]
+        wanted = self._whole(node, attributes, "shape", 1)
+        is_same = len(wanted) == len(sizes) == len(left) and all(one in (-1, other) for one, other in zip(wanted, sizes, strict=True))
+        return left if is_same else None
 
     def _newest(self, node: Any, attributes: dict[str, Any], axes: tuple[str, ...]) -> tuple[str, ...] | None:
         starts, stops, places = (self._whole(node, attributes, name, at) for at, name in enumerate(("starts", "ends", "axes"), start=1))

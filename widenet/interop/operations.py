@@ -100,12 +100,17 @@ class Affine:
 
 @dataclass(frozen=True)
 class Activate:
-    """An activation, as a network document writes it. by_place: a softmax is over the channels of each place, not over all units."""
+    """An activation, as a network document writes it.
+
+    by_place: a softmax is over the channels of each place, not over all units. is_logarithm: the file takes the logarithm of it, which
+    ranks alike, so that an output can do without.
+    """
 
     name: str
     source: str
     activation: str | dict[str, Any]
     by_place: bool = False
+    is_logarithm: bool = False
 
 
 @dataclass(frozen=True)
