@@ -3,6 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 from tests.interop.outcomes import scored
 from tests.interop.test_onnx_import import Written, X, numbers
@@ -52,4 +53,31 @@ def test_what_no_layer_here_computes_is_refused_with_the_reason(build, why, tmp_
     with pytest.raises(DataError) as raised:
         import_network(path, tmp_path / "run")
     assert f"({why})." in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_loop_of_an_embedding_bag_names_what_to_export_instead(tmp_path):
+    """The loop that torch.onnx.export(dynamo=False) writes for nn.EmbeddingBag with include_last_offset=True."""
+    written = Written(())
+    written.inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [name]) for name in ("items", "ends")]
+    matrix, axis, go_on = written.constant(numbers(9, 5)), written.constant(np.array([0])), written.constant(np.array(True))
+    stops = written.op("Slice", "ends", np.array([1]), np.array([2**62]), axis)
+    body = [
+        helper.make_node("Gather", ["ends", "example"], ["start"]),
+        helper.make_node("Gather", [stops, "example"], ["stop"]),
+        helper.make_node("Unsqueeze", ["start", axis], ["from"]),
+        helper.make_node("Unsqueeze", ["stop", axis], ["to"]),
+        helper.make_node("Slice", ["items", "from", "to", axis], ["own"]),
+        helper.make_node("Gather", [matrix, "own"], ["rows"]),
+        helper.make_node("ReduceSum", ["rows", axis], ["sum"], keepdims=0),
+        helper.make_node("Cast", [go_on], ["still"], to=TensorProto.BOOL),
+    ]
+    takes = [helper.make_tensor_value_info("example", TensorProto.INT64, []), helper.make_tensor_value_info("before", TensorProto.BOOL, [])]
+    gives = [helper.make_tensor_value_info("still", TensorProto.BOOL, []), helper.make_tensor_value_info("sum", TensorProto.FLOAT, [None])]
+    count = written.op("Gather", written.op("Shape", stops), np.array(0))
+    bags = written.op("Loop", count, go_on, body=helper.make_graph(body, "bag", takes, gives))
+    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", bags, numbers(5, 2)))
+    onnxruntime.InferenceSession(path)
+    with pytest.raises(DataError, match=r"Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis"):
+        import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -42,7 +42,10 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "silu"}
-_WITHOUT = {"LayerNormalization": "LayerNormalization by the mean and variance of an example's own units, which no layer here computes"}
+_WITHOUT = {
+    "LayerNormalization": "LayerNormalization by the mean and variance of an example's own units, which no layer here computes",
+    "Loop": "Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis instead",
+}
 """Nodes without a counterpart, and why."""
 _SELU = (1.6732632, 1.0507010)
 
@@ -203,7 +206,7 @@ class _Reader:
 
     def _lost(self, name: str, node: Any) -> Operation:
         """A node that takes what is not read: an integer input that is used otherwise than as a bag of features."""
-        return Unknown(name, node.op_type)
+        return Unknown(name, _WITHOUT.get(node.op_type, node.op_type))
 
     def _width(self, name: str) -> int | None:
         """Numbers an example, the first dimension being the examples."""
