@@ -42,7 +42,13 @@ def test_an_array_is_read_in_pieces(source, monkeypatch, characters):
     assert list(json_array.elements(TextFile(path))) == ['{"a": [1, 2]}', "12", "345", '"x"', "{}"]
 
 
-@pytest.mark.parametrize(("text", "why"), [("[ ]", "it is empty"), ('[["u", "i"], 7]', "its first elements are none")])
-def test_an_array_without_objects_is_refused(tmp_path, source, text, why):
-    with pytest.raises(DataError, match=rf"a\.json: must be a JSON array of objects; {why}\."):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[ ]", "must be a JSON array of objects; it is empty. Check the file."),
+        ('[["u", "i"], 7]', r'object 1: must be a JSON object with a user and an item; got \["u", "i"\]. Convert the file.'),
+    ],
+)
+def test_an_array_without_objects_is_refused(tmp_path, source, text, said):
+    with pytest.raises(DataError, match=rf"a\.json: {said}"):
         ingest(source("a.json", text), tmp_path / "ds")

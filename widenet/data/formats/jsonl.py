@@ -48,10 +48,8 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
             raise DataError(f"{name}: object 1: must be a JSON object with a user and an item; got {line[:60]}. Convert the file.")
         elif number == 1:
             raise DataError(f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`.")
-    if is_array and not found:
-        raise DataError(
-            f"{name}: must be a JSON array of objects; {'its first elements are none' if sample else 'it is empty'}. Check the file."
-        )
+    if is_array and not sample:
+        raise DataError(f"{name}: must be a JSON array of objects; it is empty. Check the file.")
     lists = frozenset(key for key, value in found.items() if isinstance(value, list))
     kind = f"{'a JSON array' if is_array else 'JSON lines'}{f' ({sorted(lists)[0]} holds lists)' if lists else ''}"
     return JsonLines(
