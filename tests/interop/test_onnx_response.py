@@ -30,8 +30,8 @@ def written(path, nodes, **constants):
     return path
 
 
-def normalized(path, size=3, before=None, placed=(-1, 1, 6, 3, 3), kernel=None, squared=("edges", "edges"), filling=0.0):
-    """The nodes and constants that torch.onnx.export(dynamo=True) of torch 2.13 writes for nn.LocalResponseNorm."""
+def normalized(path, size=3, before=None, placed=(-1, 1, 6, 3, 3), squared=("edges", "edges"), filling=0.0, back=False):
+    """The nodes and constants that torch.onnx.export(dynamo=True) of torch 2.13 writes for nn.LocalResponseNorm; "again" where `back`."""
     before = size // 2 if before is None else before
     nodes = [
         helper.make_node("Mul", squared, ["squares"]),
@@ -46,17 +46,20 @@ def normalized(path, size=3, before=None, placed=(-1, 1, 6, 3, 3), kernel=None, 
             pads=[0] * 6,
             auto_pad="NOTSET",
             strides=[1, 1, 1],
-            kernel_shape=kernel or [size, 1, 1],
+            kernel_shape=[size, 1, 1],
         ),
         helper.make_node("Squeeze", ["means", "axis"], ["squeeze"]),
-        helper.make_node("Mul", ["squeeze", "alpha"], ["scaled"]),
+        helper.make_node("Reshape", ["squeeze", "back"], ["again"]),
+        helper.make_node("Mul", ["again" if back else "squeeze", "alpha"], ["scaled"]),
         helper.make_node("Add", ["scaled", "k"], ["raised"]),
         helper.make_node("Pow", ["raised", "beta"], ["power"]),
         helper.make_node("Div", ["edges", "power"], ["bright"]),
     ]
     around = np.array([0, 0, before, 0, 0, 0, 0, size - 1 - before, 0, 0])
     floats = {name: np.float32(value) for name, value in {"alpha": 0.5, "k": 1.5, "beta": 0.6, "filling": filling}.items()}
-    return written(path, nodes, placed=np.array(placed), around=around, axis=np.array([1]), **floats)
+    nodes = [node for node in nodes if back or node.output[0] != "again"]
+    floats |= {"other": numbers(6, 3, 3)}
+    return written(path, nodes, back=np.array([-1, 6, 3, 3]), placed=np.array(placed), around=around, axis=np.array([1]), **floats)
 
 
 @pytest.mark.parametrize(("size", "before"), [(3, 1), (5, 2), (4, 1)])
@@ -75,7 +78,7 @@ def test_an_even_number_of_channels_as_pytorch_takes_it_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"placed": (-1, 1, 3, 6, 3)}, {"squared": ("edges", "filters")}, {"filling": 1.0}, {"kernel": [1, 3, 1], "placed": (-1, 1, 6, 3, 3)}],
+    [{"placed": (-1, 1, 3, 6, 3), "back": True}, {"squared": ("edges", "other")}, {"filling": 1.0}],
     ids=str,
 )
 def test_nodes_that_compute_something_else_are_refused(change, tmp_path):
