@@ -55,6 +55,8 @@ def _tabulate(numbers: range, processes: int, folder: Path) -> int:
             case, ended, rules = cases.outcome(number, home / "world", home / "case", forks)
             _count(number, case, ended, rules)
             shutil.rmtree(home / "case")
+            if (succeeded.total() + refused.total()) % 1_000 == 0:
+                print(f"{succeeded.total() + refused.total():,} of {len(numbers):,} cases", file=sys.stderr, flush=True)
         forks.close()
 
     def _count(number: int, case: cases.Case, ended: Ended, rules: list[str]) -> None:
