@@ -164,6 +164,10 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
             {"heldout_last": "30d", "validation_last": "30 days", "time": "time"},
             "--validation-last must be longer than --heldout-last, because both count back from the newest time; got 30 days and 30d.",
         ),
+        (
+            {"heldout_since": "inf", "time": "time"},
+            "--heldout-since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'inf'.",
+        ),
         ({"min_user_items": -1}, "--min-user-items must be at least 0; got -1."),
         ({"heldout_last": -1, "time": "time"}, "--heldout-last must be at least 0; got -1."),
         (

@@ -158,7 +158,7 @@ def moment(option: str, given: Moment | None, absent: float) -> float:
         number = float(given)
     except ValueError:
         number = math.nan
-    if not math.isnan(number):
+    if math.isfinite(number):
         return number
     if ago(given) is not None:
         return 0.0

@@ -81,3 +81,10 @@ def test_an_endless_line_is_refused_after_its_first_part(tmp_path):
         file.truncate(2**40)
     with pytest.raises(DataError, match="line 2 must have at most 16,777,216 bytes; it is longer"):
         TextFile(tmp_path / "endless").check_end(LONGEST_LINE_BYTES)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 2**20])
+def test_line_ends_that_were_converted_twice_end_one_line(tmp_path, monkeypatch, piece_bytes):
+    (tmp_path / "a.sessions").write_bytes(b"1 2 3\r\r\n4 5\r\r\n6 1\r\r\n")
+    monkeypatch.setattr(text, "_PIECE_BYTES", piece_bytes)
+    assert TextFile(tmp_path / "a.sessions").with_even_ends(tmp_path).path.read_bytes() == b"1 2 3\n4 5\n6 1\n"

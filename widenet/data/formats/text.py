@@ -97,20 +97,23 @@ class TextFile:
             return self
         copy = copy_in(folder)
         with self.opened() as file, copy.open("wb") as even:
-            even.writelines(piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for piece in _pieces(file))
+            for piece in _pieces(file):
+                once = piece.replace(b"\r\r\n", b"\r\n") if self._survey.is_converted_twice else piece
+                even.write(once.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
         return TextFile(copy, self.shown)
 
     @cached_property
     def _survey(self) -> "_Survey":
         """How lines end, from one pass over the file."""
         length, has_ended = 0, False
-        num_lf, num_cr, num_crlf = 0, 0, 0
+        num_lf, num_cr, num_crlf, num_crcrlf = 0, 0, 0, 0
         with self.opened() as file:
             for piece in _pieces(file):
                 num_lf += piece.count(b"\n")
                 if b"\r" in piece:
                     num_cr += piece.count(b"\r")
                     num_crlf += piece.count(b"\r\n")
+                    num_crcrlf += piece.count(b"\r\r\n")
                 text = piece.rstrip(b"\r\n")
                 if text:
                     start = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
@@ -122,7 +125,7 @@ class TextFile:
                     raise DataError(
                         f"{self.shown}: line {line} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer. Check the file."
                     )
-        return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf)
+        return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf, num_crcrlf == num_lf > 0)
 
     def sample(self) -> list[str]:
         """The first lines, the first one whole however long it is; not the last one where it is cut off."""
@@ -152,13 +155,15 @@ class _Survey:
 
     last_line_bytes: int
     has_even_ends: bool
+    is_converted_twice: bool
+    """Whether every line ends in CR CR LF: CRLF that a transfer in text mode has converted once more."""
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a file, some at a time; no piece ends between CR and LF."""
+    """The bytes of a file, some at a time; no piece ends between CR and LF, nor within CR CR LF."""
     held = b""
     while piece := file.read(_PIECE_BYTES):
         piece = held + piece
-        held = b"\r" if piece.endswith(b"\r") else b""
+        held = next((end for end in (b"\r\r", b"\r") if piece.endswith(end)), b"")
         yield piece.removesuffix(held)
     yield held
