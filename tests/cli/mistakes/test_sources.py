@@ -96,7 +96,7 @@ SOURCES = {
     'a bad object in an array': ("a.json", '[{"user":"u","item":1,"rating":1},\n\n{"user":"u","item":2,"rating":"x"}]', "--value rating", 'object 2: column "rating" must be a number; got "x". Fix or remove the row.'),
     'bytes that are no text, in an array': ("a.json", b'[{"user":"u","item":"\xff"}]', "", 'object 1: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.'),
     'a deep array': ("a.json", "[" * 100_000, "", "object 1: must be a JSON array of objects; it is nested too deeply. Correct or complete the file."),
-    'an empty array': ("a.json", "[ ]", "", "no column is obviously the user; it has . Name one with --user."),
+    'an empty array': ("a.json", "[ ]", "", "must be a JSON array of objects; it is empty. Check the file."),
     'words after JSON': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u","item":1} x\n', "", 'line 2: must be a JSON object; Extra data at character 23. Fix or remove the line.'),
     'a list and no list': ("a.jsonl", '{"user":"u","item":[1]}\n{"user":"u","item":2}\n', "", 'line 2: "item" must be a list, as in the first lines. Fix or remove the line.'),
     'lists of several lengths': ("a.jsonl", '{"user":"u","item":[1],"rating":[1,2]}\n', "--value rating", 'line 1: the lists item, rating must be of one length. Fix or remove the line.'),
