@@ -59,8 +59,10 @@ class Forks:
     def close(self) -> None:
         """End the process that forks."""
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
 
 
 def serve() -> None:

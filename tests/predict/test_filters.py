@@ -82,6 +82,7 @@ MISTAKES = [
     ("weights", "item,weight\na,1e39\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e39". Fix the line.'),
     ("weights", "item,weight\na,-0.5\n", 'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-0.5". Write'),
     ("weights", "item,weight\na,-inf\n", 'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-inf". Write'),
+    ("weights", "item,item,weight\na,1\n", "filter.csv: line 2: must have 3 columns; got 2. Fix the line."),
     ("never", "a,b\n", "filter.csv: line 1: must have 1 column; got 2. Fix the line."),
     ("never", b"\xff\xfe\n", "filter.csv cannot be read: 'utf-8' codec can't decode byte 0xff .* Check the path and the file."),
 ]

@@ -74,15 +74,16 @@ def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(bounded_lines(file, path))
-            names: Mapping[str, int] = {name: place for place, name in enumerate(next(reader, []) if header else columns)}
+            found = next(reader, []) if header else list(columns)
+            names: Mapping[str, int] = {name: place for place, name in enumerate(found)}
             missing = [name for name in columns if name not in names]
             if missing:
                 raise DataError(f'{path}: column "{missing[0]}" is missing; the first line has {", ".join(names) or "nothing"}. Add it.')
             for row in reader:
                 if not row:
                     continue
-                if len(row) < len(names) or (len(row) > len(names) and not header):
-                    wanted = "1 column" if len(names) == 1 else f"{len(names)} columns"
+                if len(row) < len(found) or (len(row) > len(found) and not header):
+                    wanted = "1 column" if len(found) == 1 else f"{len(found)} columns"
                     raise DataError(f"{path}: line {reader.line_num}: must have {wanted}; got {len(row)}. Fix the line.")
                 yield reader.line_num, tuple(row[names[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
