@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
@@ -96,8 +97,7 @@ class Checkpoint:
         if not path.is_file():
             raise CheckpointError(f"{path} is missing. Use another checkpoint.")
         try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = sha256_of(path)
         except OSError as error:
             raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
         if digest != self.files[name]["sha256"]:
