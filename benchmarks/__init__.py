@@ -2,4 +2,6 @@
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `implicit` asks; it counts only before numpy is loaded
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # as `implicit` asks; it counts only before numpy is loaded

@@ -54,11 +54,18 @@ _OTHERS: dict[str, ModuleType] = {
 
 def main() -> None:
     """Parse and run."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Print measured figures; see docs/benchmarks.md.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Print measured figures; see docs/benchmarks.md."
+    )
     names = parser.add_subparsers(metavar="NAME", help=f"all of {', '.join(_SPEED)} if not given")
     for name, module in {**_SPEED, **_ALONE}.items():
         child = names.add_parser(name, help=module.__doc__)
-        child.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="folder of the JSON, the tables and the plot")
+        child.add_argument(
+            "--out",
+            type=Path,
+            default=Path("runs/benchmarks"),
+            help="folder of the JSON, the tables and the plot",
+        )
         module.options(child)
         child.set_defaults(run=module.run)
     for name, module in _OTHERS.items():

@@ -1,4 +1,6 @@
-"""Programs that do one job take turns on one machine: each in a process of its own, which waits while another works."""
+"""Programs that do one job take turns on one machine: each in a process of its own, which waits while
+another works.
+"""
 
 import json
 import os
@@ -30,7 +32,9 @@ _ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Program:
-    """One program of a comparison. place: MODULE:FUNCTION, see `worker.main`. libraries: what its versions are asked of."""
+    """One program of a comparison. place: MODULE:FUNCTION, see `worker.main`. libraries: what its versions
+    are asked of.
+    """
 
     name: str
     place: str
@@ -41,7 +45,9 @@ class Program:
 
 @dataclass
 class Measured:
-    """What became of a program: seconds a step, one number a turn, and the facts of the last turn; or the problem it had."""
+    """What became of a program: seconds a step, one number a turn, and the facts of the last turn; or the
+    problem it had.
+    """
 
     program: Program
     seconds: list[float] = field(default_factory=list)
@@ -71,7 +77,12 @@ class _Worker:
     def __init__(self, program: Program) -> None:
         self.program, self.errors = program, TemporaryFile()  # noqa: SIM115
         memory = int(MEMORY_SHARE * (available_memory() or sys.maxsize))
-        words = [program.place, json.dumps(program.arguments), json.dumps(list(program.libraries)), str(memory)]
+        words = [
+            program.place,
+            json.dumps(program.arguments),
+            json.dumps(list(program.libraries)),
+            str(memory),
+        ]
         self.process = subprocess.Popen(
             [program.python, "-m", "benchmarks.worker", *words],
             stdin=subprocess.PIPE,
@@ -85,7 +96,9 @@ class _Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.process.kill()
         self.process.communicate()
         self.errors.close()
@@ -94,7 +107,9 @@ class _Worker:
         """The next line that the program says; raises ProgramError."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found: dict[str, Any] = json.loads(line) if line else {"problem": f"ended with status {self.process.wait()}"}
+        found: dict[str, Any] = (
+            json.loads(line) if line else {"problem": f"ended with status {self.process.wait()}"}
+        )
         if "problem" in found:
             self.errors.seek(0)
             said = self.errors.read().decode(errors="replace").strip().splitlines()
@@ -112,7 +127,9 @@ class _Worker:
 
 
 def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmup: int = 3) -> list[Measured]:
-    """Every program's seconds a step. They take turns A B C, C B A, A B C, ... for some rounds, of about `turn_seconds` each.
+    """Every program's seconds a step.
+
+    They take turns A B C, C B A, A B C, ... for some rounds, of about `turn_seconds` each.
 
     warmup: untimed turns of one step that follow the first; the last of them says how many steps fill a turn.
     A program that fails is left out from then on, and its problem is told.

@@ -25,7 +25,9 @@ TRAINING = {"batch_size": BATCH, "optimizer": "adam", "epochs": 1000}
 
 
 class Clocks(Silence):
-    """Reads the clock and the time of the processors after every step, and ends the training after some steps."""
+    """Reads the clock and the time of the processors after every step, and ends the training after some
+    steps.
+    """
 
     def __init__(self, steps: int) -> None:
         self.steps, self.seconds, self.processor_seconds = steps, list[float](), list[float]()
@@ -46,7 +48,13 @@ def run() -> None:
     with workplace() as folder:
         write_histories(folder, WIDTH, EXAMPLES, TARGETS)
         clocks = Clocks((2 * PAIRS + 3) * TURN_STEPS + 1)
-        documents = NETWORK, {**TRAINING, "checkpoints": {"every_epochs": 1000, "every_steps": 2 * TURN_STEPS}}
+        documents = (
+            NETWORK,
+            {
+                **TRAINING,
+                "checkpoints": {"every_epochs": 1000, "every_steps": 2 * TURN_STEPS},
+            },
+        )
         try:
             train(*documents, folder / "dataset", folder / "run", report=clocks, interrupted=clocks.is_over)
         except KeyboardInterrupt:
@@ -56,19 +64,34 @@ def run() -> None:
 
 
 def _print(clocks: Clocks, checkpoint_bytes: int) -> None:
-    """A pair: the steps after a checkpoint, and as many without. The first checkpoint, which makes room for its copy, is left out."""
-    print(f"\n{WIDTH:,} x {HIDDEN} x {WIDTH:,}, adam, batch {BATCH}: {checkpoint_bytes / 1e6:,.0f} MB of weights and state")
+    """A pair: the steps after a checkpoint, and as many without.
+
+    The first checkpoint, which makes room for its copy, is left out.
+    """
+    print(
+        f"\n{WIDTH:,} x {HIDDEN} x {WIDTH:,}, adam, batch {BATCH}: {checkpoint_bytes / 1e6:,.0f} MB of"
+        " weights and state"
+    )
     print(f"{machine()}, {THREADS} threads; turns of {TURN_STEPS} steps\n")
     print("| a step after a checkpoint | without | processor seconds of the checkpoint |\n|---|---|---|")
     delays, costs = [], []
     for start in range(4 * TURN_STEPS - 1, len(clocks.seconds) - 2 * TURN_STEPS, 2 * TURN_STEPS):
         edges = (start, start + TURN_STEPS, start + 2 * TURN_STEPS)
         after, without = (clocks.seconds[stop] - clocks.seconds[begin] for begin, stop in pairwise(edges))
-        work, least = (clocks.processor_seconds[stop] - clocks.processor_seconds[begin] for begin, stop in pairwise(edges))
+        work, least = (
+            clocks.processor_seconds[stop] - clocks.processor_seconds[begin]
+            for begin, stop in pairwise(edges)
+        )
         delays.append(after - without)
         costs.append(work - least)
         print(f"| {after / TURN_STEPS:.3f} s | {without / TURN_STEPS:.3f} s | {costs[-1]:.2f} |", flush=True)
     (delay, low, high), cost = quartiles(delays), statistics.median(costs)
-    print(f"\nA checkpoint delays the training by {delay:.2f} s ({low:.2f} to {high:.2f}): {delay / 60:.1%} of a minute.")
+    print(
+        f"\nA checkpoint delays the training by {delay:.2f} s ({low:.2f} to {high:.2f}): {delay / 60:.1%} of"
+        " a minute."
+    )
     speed, share = checkpoint_bytes / 1e6 / cost, cost / 60 / THREADS
-    print(f"It takes {cost:.2f} processor seconds ({speed:,.0f} MB a second): {share:.1%} of a minute of all processors.")
+    print(
+        f"It takes {cost:.2f} processor seconds ({speed:,.0f} MB a second): {share:.1%} of a minute of all"
+        " processors."
+    )

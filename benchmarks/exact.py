@@ -16,9 +16,16 @@ LOSS_TOLERANCE = 1e-5
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked for."""
-    parser.add_argument("--targets", nargs="+", type=int, default=[30, 144], help="targets of an example, a table each")
+    parser.add_argument(
+        "--targets", nargs="+", type=int, default=[30, 144], help="targets of an example, a table each"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="turns of either")
-    parser.add_argument("--seconds", type=float, default=15.0, help="length of a turn: a window of steps without logits, or more")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=15.0,
+        help="length of a turn: a window of steps without logits, or more",
+    )
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -28,7 +35,12 @@ def run(asked: argparse.Namespace) -> None:
         with workplace() as folder:
             write_histories(folder, WIDTH, EXAMPLES, targets)
             programs = [
-                Program(name, "benchmarks.exact:train", {"folder": str(folder), "drifts": drifts}, ["widenet", "torch"])
+                Program(
+                    name,
+                    "benchmarks.exact:train",
+                    {"folder": str(folder), "drifts": drifts},
+                    ["widenet", "torch"],
+                )
                 for name, drifts in (("without the logits", True), ("with every logit", False))
             ]
             tables.append(_table(targets, measure(programs, asked.rounds, asked.seconds)))
@@ -37,7 +49,10 @@ def run(asked: argparse.Namespace) -> None:
 
 
 def _table(targets: int, found: list[Measured]) -> Table:
-    title = f"{WIDTH:,} x {HIDDEN} x {WIDTH:,}, linear, l2, sgd, batch {BATCH}, {targets} targets an example, {THREADS} threads"
+    title = (
+        f"{WIDTH:,} x {HIDDEN} x {WIDTH:,}, linear, l2, sgd, batch {BATCH}, {targets} targets an example,"
+        f" {THREADS} threads"
+    )
     table = Table(title, ["step", "time / that without the logits", "ms a step", "peak GB", "first loss"])
     losses = [measured.first.get("loss", 0.0) for measured in found]
     if all(losses) and abs(losses[0] / losses[1] - 1) > LOSS_TOLERANCE:
@@ -62,7 +77,11 @@ def train(folder: str, drifts: bool) -> Callable[[int], dict[str, Any]]:
         {"name": "taste", "units": HIDDEN, "activation": "tanh"},
         {"name": "next", "kind": "output", "field": "items", "activation": "linear", "loss": "l2"},
     ]
-    training = TrainingSpec.of({"epochs": 10_000, "batch_size": BATCH, "optimizer": {"kind": "sgd", "learning_rate": 0.5}})
+    training = TrainingSpec.of(
+        {"epochs": 10_000, "batch_size": BATCH, "optimizer": {"kind": "sgd", "learning_rate": 0.5}}
+    )
     exchange = exchange_for(training.shards, torch.device("cpu"))
     with patch("widenet.model.build.drifts", return_value=drifts):
-        return steps_of(folder, NetworkSpec.of({"layers": layers}), training, exchange, one_thread_an_operation)
+        return steps_of(
+            folder, NetworkSpec.of({"layers": layers}), training, exchange, one_thread_an_operation
+        )

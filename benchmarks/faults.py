@@ -27,17 +27,29 @@ def run() -> None:
 
 
 def stopped(folder: Path, processes: int, rank: int, timeout: int) -> tuple[float, float]:
-    """Start a training, stop one process of it after an epoch, and wait; raises AssertionError if the message names another."""
+    """Start a training, stop one process of it after an epoch, and wait; raises AssertionError if the
+    message names another.
+    """
     out = f"{processes} {rank} {timeout}"
     words = ["train", "network.json", "training.json", "--data", "data", "--out", out]
     words += ["--processes", str(processes), "--timeout", str(timeout)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = subprocess.Popen([sys.executable, "-m", "widenet", *words], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "widenet", *words],
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert command.stderr is not None
     while not command.stderr.readline().startswith("epoch  "):
         assert command.poll() is None, "the training ended before its first epoch"
     children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
-    (victim,) = [int(child) for child in children if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes()]
+    (victim,) = [
+        int(child)
+        for child in children
+        if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes()
+    ]
     os.kill(victim, signal.SIGSTOP)
     since, named = time.monotonic(), None
     for line in command.stderr:

@@ -1,4 +1,6 @@
-"""Commands over thousands of changed files and command lines: how many succeed, refuse, crash, hang or leave something half-written."""
+"""Commands over thousands of changed files and command lines: how many succeed, refuse, crash, hang or
+leave something half-written.
+"""
 
 import argparse
 import shutil
@@ -16,7 +18,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--cases", type=int, default=20_000, help="how many cases, from the first on")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--case", type=int, help="run one case, and show what it prints and how its folder looks")
+    parser.add_argument(
+        "--case", type=int, help="run one case, and show what it prints and how its folder looks"
+    )
     parser.add_argument("--processes", type=int, default=2, help="cases at a time")
 
 
@@ -35,8 +39,13 @@ def _show(number: int, folder: Path) -> None:
     world.make(folder / "world", forks)
     case, ended, rules = cases.outcome(number, folder / "world", folder / "case", forks)
     forks.close()
-    print(f"widenet {' '.join(case.words)}\nchanged: {', '.join(case.files) or 'nothing'}\n{ended.out}{ended.err}")
-    print(f"status {ended.status}, {ended.processor_seconds:.1f} s; rules broken: {'; '.join(rules) or 'none'}")
+    print(
+        f"widenet {' '.join(case.words)}\nchanged:"
+        f" {', '.join(case.files) or 'nothing'}\n{ended.out}{ended.err}"
+    )
+    print(
+        f"status {ended.status}, {ended.processor_seconds:.1f} s; rules broken: {'; '.join(rules) or 'none'}"
+    )
     kept = Path(f"fuzz-case-{number}")
     shutil.copytree(folder / "case", kept, symlinks=True, ignore=shutil.ignore_patterns("fifo", "sparse"))
     print(f"its folder is kept as {kept}")
@@ -56,21 +65,34 @@ def _tabulate(numbers: range, processes: int, folder: Path) -> int:
             _count(number, case, ended, rules)
             shutil.rmtree(home / "case")
             if (succeeded.total() + refused.total()) % 1_000 == 0:
-                print(f"{succeeded.total() + refused.total():,} of {len(numbers):,} cases", file=sys.stderr, flush=True)
+                print(
+                    f"{succeeded.total() + refused.total():,} of {len(numbers):,} cases",
+                    file=sys.stderr,
+                    flush=True,
+                )
         forks.close()
 
     def _count(number: int, case: cases.Case, ended: Ended, rules: list[str]) -> None:
         if rules:
             wrong[case.kind] += 1
             said = ended.err.strip().splitlines()[-1:] or [""]
-            print(f"case {number}: widenet {' '.join(case.words)[:200]}: {'; '.join(rules)}: {said[0][:200]}", flush=True)
+            print(
+                f"case {number}: widenet {' '.join(case.words)[:200]}: {'; '.join(rules)}: {said[0][:200]}",
+                flush=True,
+            )
         (succeeded if ended.status == 0 else refused)[case.kind] += 1
         longest[case.kind] = max(longest[case.kind], round(ended.processor_seconds * 10))
 
     with ThreadPoolExecutor(processes) as pool:
         list(pool.map(part, range(processes)))
-    print("\n| changed | cases | succeeded | refused | broke a rule | longest, seconds of the processor |\n|---|---|---|---|---|---|")
+    print(
+        "\n| changed | cases | succeeded | refused | broke a rule | longest, seconds of the processor"
+        " |\n|---|---|---|---|---|---|"
+    )
     for kind in sorted({*succeeded, *refused}):
         count = succeeded[kind] + refused[kind]
-        print(f"| {kind} | {count:,} | {succeeded[kind]:,} | {refused[kind]:,} | {wrong[kind]} | {longest[kind] / 10:.1f} |")
+        print(
+            f"| {kind} | {count:,} | {succeeded[kind]:,} | {refused[kind]:,} | {wrong[kind]} |"
+            f" {longest[kind] / 10:.1f} |"
+        )
     return wrong.total()

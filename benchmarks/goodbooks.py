@@ -1,4 +1,6 @@
-"""The presets of examples/goodbooks on goodbooks-10k, beside popularity and the alternating least squares of `implicit`."""
+"""The presets of examples/goodbooks on goodbooks-10k, beside popularity and the alternating least squares
+of `implicit`.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,27 +21,43 @@ if TYPE_CHECKING:
 
 KS = (20,)
 _ITERATIONS = 15
-ALS = [{"factors": factors, "regularization": 10.0, "alpha": alpha} for factors in (128, 256, 512) for alpha in (1.0, 10.0, 40.0)]
+ALS = [
+    {"factors": factors, "regularization": 10.0, "alpha": alpha}
+    for factors in (128, 256, 512)
+    for alpha in (1.0, 10.0, 40.0)
+]
 
 
 def run() -> None:
-    """Print Recall@20 and NDCG@20 of every model under one protocol: 80/20 per user, seed 0, training items excluded."""
+    """Print Recall@20 and NDCG@20 of every model under one protocol: 80/20 per user, seed 0, training
+    items excluded.
+    """
     with workplace() as folder:
         prepare(folder)
         split(folder / "data", folder / "tuning", validation=0.1)
         dataset, tuning = Dataset.open(folder / "data"), Dataset.open(folder / "tuning")
-        print("\ngoodbooks-10k to_read, a fifth of each user's books held out, all books ranked, training books excluded\n")
+        print(
+            "\ngoodbooks-10k to_read, a fifth of each user's books held out, all books ranked, training books"
+            " excluded\n"
+        )
         print("| model | Recall@20 | NDCG@20 |\n|---|---|---|")
         for name, (network, training) in presets("goodbooks").items():
-            _row(f"widenet, {name}", train(network, training, dataset, folder / name).evaluate(dataset, ks=KS))
+            _row(
+                f"widenet, {name}", train(network, training, dataset, folder / name).evaluate(dataset, ks=KS)
+            )
         best = max(ALS, key=lambda numbers: als(tuning, "validation", numbers)[-1][1]["ndcg@20"])
         described = ", ".join(f"{key} {value:g}" for key, value in best.items())
-        _row(f"implicit ALS, best of {len(ALS)} on validation ({described})", als(dataset, "heldout", best)[-1][1])
+        _row(
+            f"implicit ALS, best of {len(ALS)} on validation ({described})",
+            als(dataset, "heldout", best)[-1][1],
+        )
         _row("popularity", evaluate_popularity(dataset, "items", ks=KS))
 
 
 def prepare(folder: Path) -> None:
-    """The books that users want to read, a fifth of each user's held out, as the dataset "data" in a folder."""
+    """The books that users want to read, a fifth of each user's held out, as the dataset "data" in a
+    folder.
+    """
     books = DATA / "goodbooks-10k"
     ingest([books / "to_read.csv"], folder / "whole", titles=books / "books.csv")
     split(folder / "whole", folder / "data", heldout=0.2)
@@ -49,8 +67,11 @@ def _row(name: str, metrics: dict[str, float]) -> None:
     print(f"| {name} | {metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} |", flush=True)
 
 
-def als(dataset: Dataset, part: Part, numbers: dict[str, float], every: bool = False) -> list[tuple[float, dict[str, float]]]:
-    """Alternating least squares (Hu, Koren and Volinsky, ICDM 2008) as its users run it: seconds and metrics of the last of 15 iterations.
+def als(
+    dataset: Dataset, part: Part, numbers: dict[str, float], every: bool = False
+) -> list[tuple[float, dict[str, float]]]:
+    """Alternating least squares (Hu, Koren and Volinsky, ICDM 2008) as its users run it: seconds and metrics
+    of the last of 15 iterations.
 
     every: of each iteration; the seconds are then its own.
     """
@@ -58,7 +79,9 @@ def als(dataset: Dataset, part: Part, numbers: dict[str, float], every: bool = F
 
     rows = dataset.sparse("items", slice(0, dataset.num_examples))
     shape = (dataset.num_examples, dataset.field("items").width)
-    matrix = csr_matrix((np.ones(rows.num_entries, dtype=np.float32), rows.indices.numpy(), rows.indptr.numpy()), shape=shape)
+    matrix = csr_matrix(
+        (np.ones(rows.num_entries, dtype=np.float32), rows.indices.numpy(), rows.indptr.numpy()), shape=shape
+    )
     model = AlternatingLeastSquares(iterations=_ITERATIONS, random_state=0, use_gpu=False, **numbers)
     found: list[tuple[float, dict[str, float]]] = []
 
@@ -70,9 +93,13 @@ def als(dataset: Dataset, part: Part, numbers: dict[str, float], every: bool = F
     return found
 
 
-def _metrics(model: "AlternatingLeastSquares", matrix: csr_matrix, dataset: Dataset, part: Part) -> dict[str, float]:
+def _metrics(
+    model: "AlternatingLeastSquares", matrix: csr_matrix, dataset: Dataset, part: Part
+) -> dict[str, float]:
     metrics = RankingMetrics(KS, dataset.counts("items"))
-    for batch in Stream(dataset, ["items"], 1024, seed=0, shuffle=False, part=part, skip_empty="items").batches(0):
+    for batch in Stream(
+        dataset, ["items"], 1024, seed=0, shuffle=False, part=part, skip_empty="items"
+    ).batches(0):
         top, _ = model.recommend(batch.rows, matrix[batch.rows], N=max(KS), filter_already_liked_items=True)
         truth = batch.fields["items"]
         assert isinstance(truth, SparseBatch)

@@ -1,4 +1,6 @@
-"""The presets of examples/gowalla on the published split, in float32 and with bfloat16 products, beside the published figures."""
+"""The presets of examples/gowalla on the published split, in float32 and with bfloat16 products, beside
+the published figures.
+"""
 
 import csv
 import json
@@ -17,7 +19,9 @@ def run() -> None:
         print("| model | Recall@20 | NDCG@20 | seconds of training |\n|---|---|---|---|")
         for name, (network, training) in presets("gowalla").items():
             for precision in ("float32", "bfloat16"):
-                document = TrainingSpec.of({**json.loads(training.read_text("utf-8")), "precision": precision})
+                document = TrainingSpec.of(
+                    {**json.loads(training.read_text("utf-8")), "precision": precision}
+                )
                 run = folder / f"{name} {precision}"
                 model: Model = train(network, document, folder / "data", run)
                 metrics = model.evaluate(folder / "data", ks=(20,))
@@ -36,5 +40,8 @@ def _published() -> list[tuple[str, float, float]]:
     with (DATA / "gowalla" / "BARS_gowalla_m1.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = {key.strip().lower(): key for key in rows[0]}
-    table = [(row[names["model"]].strip(), float(row[names["recall@20"]]), float(row[names["ndcg@20"]])) for row in rows]
+    table = [
+        (row[names["model"]].strip(), float(row[names["recall@20"]]), float(row[names["ndcg@20"]]))
+        for row in rows
+    ]
     return sorted(table, key=lambda row: -row[1])

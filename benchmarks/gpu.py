@@ -1,4 +1,6 @@
-"""Training steps on one CUDA device: beside PyTorch's, and as a share of the matrix products that the device can do."""
+"""Training steps on one CUDA device: beside PyTorch's, and as a share of the matrix products that the
+device can do.
+"""
 
 import argparse
 import statistics
@@ -35,8 +37,16 @@ class Case:
     optimizer: str = "rmsprop"
 
     def programs(self, folder: str) -> dict[str, Callable[[], Steps]]:
-        """What makes the steps of widenet, of widenet in bfloat16, of both as a CUDA graph, and of the rivals."""
-        job = {"folder": folder, "hidden": self.hidden, "softmax": self.softmax, "batch": self.batch, "optimizer": self.optimizer}
+        """What makes the steps of widenet, of widenet in bfloat16, of both as a CUDA graph, and of the
+        rivals.
+        """
+        job = {
+            "folder": folder,
+            "hidden": self.hidden,
+            "softmax": self.softmax,
+            "batch": self.batch,
+            "optimizer": self.optimizer,
+        }
 
         def ours(precision: str, cuda_graph: bool = False) -> Callable[[], Steps]:
             more = {"precision": precision, "device": "cuda", "cuda_graph": cuda_graph}
@@ -46,14 +56,22 @@ class Case:
             return lambda: torch_gpu.train(**job, compiled=compiled, dense_on_host=host)  # type: ignore[arg-type]
 
         if not self.dense:
-            return {"widenet, bfloat16": ours("bfloat16"), "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True)}
+            return {
+                "widenet, bfloat16": ours("bfloat16"),
+                "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True),
+            }
         rivals = {
-            f"PyTorch{', torch.compile' if compiled else ''}, dense rows made on the {'host' if host else 'device'}": theirs(compiled, host)
+            f"PyTorch{', torch.compile' if compiled else ''}, dense rows made on the {'host' if host else 'device'}": theirs(
+                compiled, host
+            )
             for compiled in (False, True)
             for host in (True, False)
         }
         own = {"widenet": ours("float32"), "widenet, as a CUDA graph": ours("float32", cuda_graph=True)}
-        half = {"widenet, bfloat16": ours("bfloat16"), "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True)}
+        half = {
+            "widenet, bfloat16": ours("bfloat16"),
+            "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True),
+        }
         return own | half | rivals
 
     @property
@@ -63,9 +81,23 @@ class Case:
 
 
 CASES = {
-    "a": Case("DSSTNE's benchmark: 27,278 x 1024 x 1024 x 1024 x 27,278, sigmoid, batch 256", 27_278, (1024,) * 3, 256, False, dense=True),
+    "a": Case(
+        "DSSTNE's benchmark: 27,278 x 1024 x 1024 x 1024 x 27,278, sigmoid, batch 256",
+        27_278,
+        (1024,) * 3,
+        256,
+        False,
+        dense=True,
+    ),
     "d": Case("1,000,000 x 1024 x 1,000,000, softmax, batch 4096", 1_000_000, (1024,), 4096, True),
-    "e": Case("10,000,000 x 256 x 10,000,000, softmax, sgd, batch 4096", 10_000_000, (256,), 4096, True, optimizer="sgd"),
+    "e": Case(
+        "10,000,000 x 256 x 10,000,000, softmax, sgd, batch 4096",
+        10_000_000,
+        (256,),
+        4096,
+        True,
+        optimizer="sgd",
+    ),
 }
 
 
@@ -86,14 +118,19 @@ def run(asked: argparse.Namespace) -> None:
         case = CASES[name]
         with workplace() as folder:
             write_histories(folder, case.width, 4 * case.batch)
-            found = [_measured(name, make, asked.rounds, asked.steps) for name, make in case.programs(str(folder)).items()]
+            found = [
+                _measured(name, make, asked.rounds, asked.steps)
+                for name, make in case.programs(str(folder)).items()
+            ]
         tables.append(_table(case, found, rate))
         print(tables[-1], flush=True)
     publish("gpu", tables, asked.out)
 
 
 def _measured(name: str, make: Callable[[], Steps], rounds: int, number: int) -> Measured:
-    """Seconds a step of one program, which has the device to itself; every turn ends when the device has done all."""
+    """Seconds a step of one program, which has the device to itself; every turn ends when the device has
+    done all.
+    """
     measured = Measured(Program(name, "", {}), steps=number)
     try:
         steps = make()
@@ -119,14 +156,24 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def _matrix_rate(rounds: int) -> float:
-    """Multiplications and additions a second of the device's own bfloat16 products, the middle of some rounds."""
+    """Multiplications and additions a second of the device's own bfloat16 products, the middle of some
+    rounds.
+    """
     left, right = (torch.randn(_SQUARE, _SQUARE, device="cuda").bfloat16() for _ in range(2))
     seconds = [_seconds(lambda: [left @ right for _ in range(20)]) for _ in range(rounds + _WARMUP)]
     return 20 * 2 * _SQUARE**3 / statistics.median(seconds[_WARMUP:])
 
 
 def _table(case: Case, found: list[Measured], rate: float) -> Table:
-    columns = ["program", "time / the first's", "ms a step", "examples a second", "share of the matrix rate", "peak GB", "first loss"]
+    columns = [
+        "program",
+        "time / the first's",
+        "ms a step",
+        "examples a second",
+        "share of the matrix rate",
+        "peak GB",
+        "first loss",
+    ]
     table = Table(case.title, columns)
     for measured in found:
         if measured.problem is None:
@@ -135,5 +182,8 @@ def _table(case: Case, found: list[Measured], rate: float) -> Table:
             table.add(measured, found[0], f"{case.batch / measured.median:,.0f}", shares, peak, loss)
         else:
             table.add(measured, found[0])
-    table.notes.append(f"{torch.cuda.get_device_name()}; its bfloat16 products of {_SQUARE:,} x {_SQUARE:,}: {rate / 1e12:,.0f} TFLOP/s.")
+    table.notes.append(
+        f"{torch.cuda.get_device_name()}; its bfloat16 products of {_SQUARE:,} x {_SQUARE:,}:"
+        f" {rate / 1e12:,.0f} TFLOP/s."
+    )
     return table

@@ -1,4 +1,6 @@
-"""Guesses about lists: how many runs of lines of published files are taken as users with their items, and how many are refused."""
+"""Guesses about lists: how many runs of lines of published files are taken as users with their items, and
+how many are refused.
+"""
 
 from pathlib import Path
 
@@ -14,12 +16,20 @@ FILES = {
 
 
 def run() -> None:
-    """Print a row a file: how many of its runs of lines are there, and how many are surely users with their items."""
-    print(f"| file | holds | runs of {LINES} lines | taken as users with their items | refused |\n|---|---|---|---|---|")
+    """Print a row a file: how many of its runs of lines are there, and how many are surely users with
+    their items.
+    """
+    print(
+        f"| file | holds | runs of {LINES} lines | taken as users with their items | refused"
+        " |\n|---|---|---|---|---|"
+    )
     for kind, names in FILES.items():
         for name in names:
             taken = [begins_with_users(lines) for lines in _runs(DATA / name)]
-            print(f"| {name} | {kind} | {len(taken):,} | {sum(taken):,} | {len(taken) - sum(taken):,} |", flush=True)
+            print(
+                f"| {name} | {kind} | {len(taken):,} | {sum(taken):,} | {len(taken) - sum(taken):,} |",
+                flush=True,
+            )
 
 
 def _runs(path: Path) -> list[list[str]]:

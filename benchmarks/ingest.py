@@ -19,17 +19,27 @@ ROWS, ITEMS = 20_000_000, 27_278
 MEMORY = "600MB"
 _USERS_AT_ONCE = 8192
 _JOBS = (
-    "widenet and pandas give the same rows: of a user's repeated items the one of the largest value, users in the order of their ids, "
-    "items by falling count, the rows ascending and forced to disk. widenet checks every cell besides, and writes names and checksums. "
-    '"As they come" merges nothing and numbers ids as they first appear.'
+    "widenet and pandas give the same rows: of a user's repeated items the one of the largest value, users"
+    " in the order of their ids, items by falling count, the rows ascending and forced to disk. widenet"
+    ' checks every cell besides, and writes names and checksums. "As they come" merges nothing and numbers'
+    " ids as they first appear."
 )
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked for."""
-    parser.add_argument("--rows", type=int, default=ROWS, help="ratings in the file; 100000000 shows that memory stays bounded")
-    parser.add_argument("--memory", default=MEMORY, help="what one of the programs may take over what it has at its start")
-    parser.add_argument("--alone", action="store_true", help="leave pandas out, which needs 11 GB for 100000000 ratings")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=ROWS,
+        help="ratings in the file; 100000000 shows that memory stays bounded",
+    )
+    parser.add_argument(
+        "--memory", default=MEMORY, help="what one of the programs may take over what it has at its start"
+    )
+    parser.add_argument(
+        "--alone", action="store_true", help="leave pandas out, which needs 11 GB for 100000000 ratings"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="times that every program reads the file")
 
 
@@ -41,28 +51,51 @@ def run(asked: argparse.Namespace) -> None:
         job, ours = {"folder": str(folder)}, ["widenet", "duckdb"]
         programs = [
             Program("widenet", "benchmarks.ingest:widenet", job, ours),
-            Program(f"widenet, memory {asked.memory}", "benchmarks.ingest:widenet", {**job, "memory": asked.memory}, ours),
+            Program(
+                f"widenet, memory {asked.memory}",
+                "benchmarks.ingest:widenet",
+                {**job, "memory": asked.memory},
+                ours,
+            ),
             Program("pandas and SciPy", "benchmarks.ingest:pandas", job, ["pandas", "scipy"]),
-            Program("pandas and SciPy, as they come", "benchmarks.ingest:pandas_as_they_come", job, ["pandas", "scipy"]),
+            Program(
+                "pandas and SciPy, as they come",
+                "benchmarks.ingest:pandas_as_they_come",
+                job,
+                ["pandas", "scipy"],
+            ),
         ]
         programs = programs[:2] if asked.alone else programs
         table = _table(measure(programs, asked.rounds, 0.0, warmup=0), asked.rows)
-        table.notes.append(f"{users:,} users, {ITEMS:,} items, a file of {size / 1e9:.2f} GB. Peak: all memory of the process.")
+        table.notes.append(
+            f"{users:,} users, {ITEMS:,} items, a file of {size / 1e9:.2f} GB. Peak: all memory of the"
+            " process."
+        )
         table.notes.append(_JOBS)
     print(table, flush=True)
     publish("ingest", [table], asked.out)
 
 
 def _table(found: list[Measured], rows: int) -> Table:
-    table = Table(f"{rows:,} ratings, CSV", ["program", "time / widenet's", "ms", "rows a second", "CPU s", "peak GB", "over its start GB"])
+    table = Table(
+        f"{rows:,} ratings, CSV",
+        ["program", "time / widenet's", "ms", "rows a second", "CPU s", "peak GB", "over its start GB"],
+    )
     for measured in found:
         if measured.problem is None and found[0].problem is None:
             for counted in ("users", "entries"):
-                assert measured.facts[counted] == found[0].facts[counted], f"{measured.program.name} read other {counted}"
+                assert measured.facts[counted] == found[0].facts[counted], (
+                    f"{measured.program.name} read other {counted}"
+                )
             facts = measured.facts
             peak, start = facts["peak_bytes"], facts.get("start_bytes")
             over = "" if start is None else f"{(peak - start) / 1e9:.2f}"
-            further = f"{rows / measured.median:,.0f}", f"{facts['cpu_seconds']:.1f}", f"{peak / 1e9:.2f}", over
+            further = (
+                f"{rows / measured.median:,.0f}",
+                f"{facts['cpu_seconds']:.1f}",
+                f"{peak / 1e9:.2f}",
+                over,
+            )
             table.add(measured, found[0], *further)
         else:
             table.add(measured, found[0])
@@ -70,7 +103,10 @@ def _table(found: list[Measured], rows: int) -> Table:
 
 
 def write_ratings(path: Path, rows: int) -> int:
-    """Write exactly so many ratings, user after user as MovieLens has them, no item twice for one user. Gives the number of users."""
+    """Write exactly so many ratings, user after user as MovieLens has them, no item twice for one user.
+
+    Gives the number of users.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -79,7 +115,9 @@ def write_ratings(path: Path, rows: int) -> int:
     with csv.CSVWriter(str(path), schema) as writer:
         while rows:
             histories = draw_histories(ITEMS, _USERS_AT_ONCE, seed=users)
-            user = np.repeat(np.arange(users, users + len(histories)), [len(history) for history in histories])[:rows]
+            user = np.repeat(
+                np.arange(users, users + len(histories)), [len(history) for history in histories]
+            )[:rows]
             item = np.concatenate(histories)[:rows]
             rating = (1 + (item * 7 + user * 3) % 9) / 2 + 0.5
             writer.write_table(pa.table([user, item, rating], schema=schema))
@@ -131,7 +169,9 @@ def pandas(folder: str) -> Callable[[int], dict[str, Any]]:
 
 
 def pandas_as_they_come(folder: str) -> Callable[[int], dict[str, Any]]:
-    """Ids numbered as they appear, repeated items left to SciPy: one .npz file without compression, and the ids beside it."""
+    """Ids numbered as they appear, repeated items left to SciPy: one .npz file without compression, and
+    the ids beside it.
+    """
     import pandas as library
     from scipy.sparse import csr_matrix, save_npz
 

@@ -1,4 +1,6 @@
-"""Trainings of which processes are killed at random moments: what becomes of the others, and whether the bits stay the same."""
+"""Trainings of which processes are killed at random moments: what becomes of the others, and whether the
+bits stay the same.
+"""
 
 import json
 import os
@@ -37,7 +39,9 @@ TRAINING = {
 
 
 class Launcher(NamedTuple):
-    """What starts a training in so many processes, and so often again. module: what python runs before widenet; none: widenet launches."""
+    """What starts a training in so many processes, and so often again. module: what python runs before
+    widenet; none: widenet launches.
+    """
 
     processes: int
     restarts: int
@@ -47,9 +51,18 @@ class Launcher(NamedTuple):
 LAUNCHERS = {
     "widenet train --processes 2": Launcher(2, 0, []),
     "widenet train --processes 4": Launcher(4, 0, []),
-    "torchrun --max-restarts 3": Launcher(2, 3, ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m"]),
+    "torchrun --max-restarts 3": Launcher(
+        2, 3, ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m"]
+    ),
 }
-TRAININGS, KILLS = 2, {"widenet train --processes 2": 11, "widenet train --processes 4": 5, "torchrun --max-restarts 3": 10}
+TRAININGS, KILLS = (
+    2,
+    {
+        "widenet train --processes 2": 11,
+        "widenet train --processes 4": 5,
+        "torchrun --max-restarts 3": 10,
+    },
+)
 """Trainings of each launcher, and the kills in each."""
 
 LIMIT_SECONDS = 30
@@ -58,38 +71,58 @@ _PATIENCE_SECONDS, _LOOK_SECONDS = 120, 0.002
 
 
 def run() -> None:
-    """Print, for every launcher, how many processes were killed, how long the others lived on, and whether the bits are the same."""
-    print("\n| started by | trainings | kills | of the launcher | during a checkpoint | seconds until all had ended, at most | same bits |")
+    """Print, for every launcher, how many processes were killed, how long the others lived on, and whether
+    the bits are the same.
+    """
+    print(
+        "\n| started by | trainings | kills | of the launcher | during a checkpoint | seconds until all had"
+        " ended, at most | same bits |"
+    )
     print("|---|---|---|---|---|---|---|")
     with workplace() as folder:
         expected = prepare(folder, epochs=40)
         for launcher, kills in KILLS.items():
             tallies = [disturbed(folder, launcher, kills, seed) for seed in range(TRAININGS)]
             killed = sum(tally.kills for tally in tallies)
-            of_launcher, saving = sum(tally.of_launcher for tally in tallies), sum(tally.saving for tally in tallies)
+            of_launcher, saving = (
+                sum(tally.of_launcher for tally in tallies),
+                sum(tally.saving for tally in tallies),
+            )
             longest = max(tally.longest_seconds for tally in tallies)
             same = [tally.fingerprint for tally in tallies].count(expected)
-            print(f"| {launcher} | {TRAININGS} | {killed} | {of_launcher} | {saving} | {longest:.1f} | {same} of {TRAININGS} |", flush=True)
+            print(
+                f"| {launcher} | {TRAININGS} | {killed} | {of_launcher} | {saving} | {longest:.1f} | {same}"
+                f" of {TRAININGS} |",
+                flush=True,
+            )
 
 
 def prepare(folder: Path, epochs: int) -> str:
-    """Write the documents and a dataset; the fingerprint of the training that one process makes undisturbed."""
+    """Write the documents and a dataset; the fingerprint of the training that one process makes
+    undisturbed.
+    """
     write(folder, epochs)
-    return train(folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed").fingerprint()
+    return train(
+        folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed"
+    ).fingerprint()
 
 
 def write(folder: Path, epochs: int) -> None:
     """Write the documents and a dataset."""
     chance = random.Random(0)
     rows = [sorted({int(WIDTH * chance.random() ** 2) for _ in range(10)}) for _ in range(EXAMPLES)]
-    dataset_from_lists(folder / "data", [row[1:] for row in rows], validation=[row[:1] for row in rows], width=WIDTH)
+    dataset_from_lists(
+        folder / "data", [row[1:] for row in rows], validation=[row[:1] for row in rows], width=WIDTH
+    )
     (folder / "network.json").write_text(json.dumps(NETWORK))
     (folder / "training.json").write_text(json.dumps({**TRAINING, "epochs": epochs}))
 
 
 @dataclass
 class Tally:
-    """What happened to a training up to its end: kills, of which some of the launcher and some while a checkpoint was written."""
+    """What happened to a training up to its end: kills, of which some of the launcher and some while a
+    checkpoint was written.
+    """
 
     kills: int = 0
     of_launcher: int = 0
@@ -99,10 +132,12 @@ class Tally:
 
 
 def disturbed(folder: Path, launcher: str, kills: int, seed: int) -> Tally:
-    """A training of which so many processes are killed, one at a time, and which goes on each time by torchrun or `--resume`.
+    """A training of which so many processes are killed, one at a time, and which goes on each time by
+    torchrun or `--resume`.
 
-    Raises AssertionError where a process outlives the killed one by LIMIT_SECONDS, where the training does not go on, and where no message
-    names the killed one; torchrun may name one that ended because of it, which then says so.
+    Raises AssertionError where a process outlives the killed one by LIMIT_SECONDS, where the training does
+    not go on, and where no message names the killed one; torchrun may name one that ended because of it,
+    which then says so.
     """
     chance, tally = random.Random(f"{launcher} {seed}"), Tally()
     while tally.kills < kills or tally.fingerprint is None:
@@ -114,7 +149,9 @@ def disturbed(folder: Path, launcher: str, kills: int, seed: int) -> Tally:
 
 
 def _kill_one(command: "Command", workers: dict[int, int], chance: random.Random, tally: Tally) -> None:
-    """Kill what chance chooses: while the processes start, after some epochs, or in the next checkpoint; nothing where they end first."""
+    """Kill what chance chooses: while the processes start, after some epochs, or in the next checkpoint;
+    nothing where they end first.
+    """
     moment = chance.choice(("start", "training", "saving", "saving"))
     epochs, delay_seconds = command.epochs() + chance.randrange(1, 6), chance.random()
     victim = chance.choice([None, *workers, *workers])
@@ -138,14 +175,25 @@ def _kill_one(command: "Command", workers: dict[int, int], chance: random.Random
 
 @contextmanager
 def started(folder: Path, launcher: str, out: str) -> Iterator["Command"]:
-    """A training that was started: a new one, or an earlier one that goes on. Nothing of it is left running."""
+    """A training that was started: a new one, or an earlier one that goes on.
+
+    Nothing of it is left running.
+    """
     size, _, module = LAUNCHERS[launcher]
     words = ["widenet", "train", "network.json", "training.json", "--data", "data", "--out", out]
     words += [] if module else ["--processes", str(size)]
     words += ["--resume"] if (folder / out / "network.json").exists() else []
-    environment = {name: value for name, value in os.environ.items() if name != "WIDENET_THREADS"} | {"PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in os.environ.items() if name != "WIDENET_THREADS"} | {
+        "PYTHONPATH": str(ROOT)
+    }
     with (folder / "said").open("wb") as said, (folder / "complained").open("wb") as complained:
-        process = subprocess.Popen([sys.executable, "-m", *module, *words], cwd=folder, env=environment, stdout=said, stderr=complained)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *module, *words],
+            cwd=folder,
+            env=environment,
+            stdout=said,
+            stderr=complained,
+        )
         try:
             yield Command(process, folder, folder / out, LAUNCHERS[launcher])
         finally:
@@ -157,7 +205,13 @@ class Command:
     """A training that runs, in processes that can be killed."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, out: Path, launcher: Launcher) -> None:
-        self.process, self.folder, self.out, self.restarts, self.launcher = process, folder, out, launcher.restarts, launcher
+        self.process, self.folder, self.out, self.restarts, self.launcher = (
+            process,
+            folder,
+            out,
+            launcher.restarts,
+            launcher,
+        )
         self.root, self.ends, self.lost = os.pidfd_open(process.pid), False, list[str]()
 
     def complained(self) -> str:
@@ -185,13 +239,17 @@ class Command:
         return True
 
     def workers(self) -> dict[int, int]:
-        """The processes of the group, descriptors by rank, as soon as all are there; none where the command has ended."""
+        """The processes of the group, descriptors by rank, as soon as all are there; none where the
+        command has ended.
+        """
         if not self.comes_true(lambda: len(_children(self.process.pid)) == self.launcher.processes):
             return {}
         return {rank: os.pidfd_open(pid) for rank, pid in _children(self.process.pid).items()}
 
     def kill(self, victim: int | None, workers: dict[int, int]) -> bool:
-        """Kill a process of the group, or the launcher where None is given; False where it has ended already."""
+        """Kill a process of the group, or the launcher where None is given; False where it has ended
+        already.
+        """
         killed = self.root if victim is None else workers[victim]
         if select.select([killed], [], [], 0)[0]:
             return False
@@ -208,7 +266,10 @@ class Command:
         """Wait for the other processes to end; the launcher may go on where it is to start them again."""
         for process in [*workers.values(), *([self.root] if self.ends else [])]:
             ended, _, _ = select.select([process], [], [], max(0.0, deadline - time.monotonic()))
-            assert ended, f"a process lives on after {'the launcher' if victim is None else victim}:\n{self.complained()}"
+            assert ended, (
+                "a process lives on after"
+                f" {'the launcher' if victim is None else victim}:\n{self.complained()}"
+            )
 
     def end(self) -> str | None:
         """The fingerprint that the training has in the end; None where a kill has ended the command."""

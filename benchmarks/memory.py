@@ -1,4 +1,6 @@
-"""Memory of real trainings: what `widenet plan` says beforehand, and the peak of resident memory of `widenet train`."""
+"""Memory of real trainings: what `widenet plan` says beforehand, and the peak of resident memory of
+`widenet train`.
+"""
 
 import json
 import subprocess
@@ -41,7 +43,10 @@ def run() -> None:
     """Print predicted and measured memory of each training, by its largest process."""
     with workplace() as folder:
         print("\nOne epoch each; the largest process; GB\n")
-        print("| training | processes | weights + state | predicted | measured | predicted / measured |\n|---|---|---|---|---|---|")
+        print(
+            "| training | processes | weights + state | predicted | measured | predicted / measured"
+            " |\n|---|---|---|---|---|---|"
+        )
         for case in _cases(folder):
             predicted, measured = _predicted(case, folder), _measured(case, folder)
             kept = predicted["weights"] + predicted["state"]
@@ -57,7 +62,13 @@ def _cases(folder: Path) -> list[Case]:
     ingest([DATA / "gowalla" / "train.txt"], folder / "gowalla")
     ingest([DATA / "goodbooks-10k" / "to_read.csv"], folder / "goodbooks")
     (gowalla,), (goodbooks,) = (list(presets(name).values()) for name in ("gowalla", "goodbooks"))
-    adam, sample = {"epochs": 1, "batch_size": 1024, "optimizer": "adam"}, {"kind": "popularity", "units": 10_000}
+    adam, sample = (
+        {"epochs": 1, "batch_size": 1024, "optimizer": "adam"},
+        {
+            "kind": "popularity",
+            "units": 10_000,
+        },
+    )
     return [
         Case("Gowalla, its preset", *_documents(*gowalla), folder / "gowalla", 1),
         Case("goodbooks, its preset", *_documents(*goodbooks), folder / "goodbooks", 2),
@@ -75,13 +86,22 @@ def _documents(network: Path, training: Path) -> tuple[dict[str, Any], dict[str,
 def _command(case: Case, folder: Path, *words: str) -> list[str]:
     (folder / "network.json").write_text(json.dumps(case.network))
     (folder / "training.json").write_text(json.dumps(case.training))
-    documents = ["network.json", "training.json", "--data", str(case.data), "--processes", str(case.processes)]
+    documents = [
+        "network.json",
+        "training.json",
+        "--data",
+        str(case.data),
+        "--processes",
+        str(case.processes),
+    ]
     return [sys.executable, "-m", "widenet", words[0], *documents, *words[1:]]
 
 
 def _predicted(case: Case, folder: Path) -> dict[str, int]:
     line = _command(case, folder, "plan", "--device", "cpu", "--json")
-    found: dict[str, int] = json.loads(subprocess.run(line, cwd=folder, check=True, capture_output=True, text=True).stdout)["memory_bytes"]
+    found: dict[str, int] = json.loads(
+        subprocess.run(line, cwd=folder, check=True, capture_output=True, text=True).stdout
+    )["memory_bytes"]
     return found
 
 
@@ -90,11 +110,15 @@ import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
-"""A small process that starts the training: a process counts as its own peak what the one that forked it had."""
+"""A small process that starts the training: a process counts as its own peak what the one that forked it
+had.
+"""
 
 
 def _measured(case: Case, folder: Path) -> int:
     """The largest resident memory that any process of a training had, bytes."""
     line = _command(case, folder, "train", "--out", f"run-{len([*folder.glob('run-*')])}", "--quiet")
-    said = subprocess.run([sys.executable, "-c", _PEAK, *line], cwd=folder, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", _PEAK, *line], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
     return int(said) * 1024

@@ -8,7 +8,11 @@ from benchmarks.results import Table, publish, spread
 from benchmarks.speed import CASES
 from benchmarks.synthetic import write_histories
 
-LAYOUTS = {"1 process, 2 threads": (1, 2), "1 process, 1 thread": (1, 1), "2 processes, 1 thread each": (2, 1)}
+LAYOUTS = {
+    "1 process, 2 threads": (1, 2),
+    "1 process, 1 thread": (1, 1),
+    "2 processes, 1 thread each": (2, 1),
+}
 PLAIN = {"1 process, 2 threads": (1, 2), "2 processes, 1 thread each": (2, 1)}
 
 
@@ -33,9 +37,14 @@ def run(asked: argparse.Namespace) -> None:
                 "batch": case.batch,
                 "optimizer": case.optimizer,
             }
-            exact, plain = (_programs(layouts, job, is_plain) for layouts, is_plain in ((LAYOUTS, False), (PLAIN, True)))
+            exact, plain = (
+                _programs(layouts, job, is_plain) for layouts, is_plain in ((LAYOUTS, False), (PLAIN, True))
+            )
             found = measure([*exact, *plain], asked.rounds, asked.seconds)
-        tables += [_scaling(case.title, found[: len(exact)]), _cost(case.title, found[: len(exact)], found[len(exact) :])]
+        tables += [
+            _scaling(case.title, found[: len(exact)]),
+            _cost(case.title, found[: len(exact)], found[len(exact) :]),
+        ]
         print(*tables[-2:], sep="\n", flush=True)
     publish("parallel", tables, asked.out)
 
@@ -51,13 +60,29 @@ def _programs(layouts: dict[str, tuple[int, int]], job: dict[str, object], plain
 def _scaling(title: str, found: list[Measured]) -> Table:
     """Speed-up over one thread, and how much of the processors that is."""
     table = Table(
-        f"Scaling. {title}", ["layout", "time / that of 1 process, 2 threads", "ms a step", "speed-up over 1 thread", "efficiency"]
+        f"Scaling. {title}",
+        [
+            "layout",
+            "time / that of 1 process, 2 threads",
+            "ms a step",
+            "speed-up over 1 thread",
+            "efficiency",
+        ],
     )
     alone = found[1]
     for measured in found:
         processors = measured.program.arguments["processes"] * measured.program.arguments["threads"]
-        gains = [1 / ratio for ratio in measured.ratios(alone)] if measured.problem is None and alone.problem is None else [0.0]
-        table.add(measured, found[0], spread(gains, "{:.2f}"), spread([gain / processors for gain in gains], "{:.0%}"))
+        gains = (
+            [1 / ratio for ratio in measured.ratios(alone)]
+            if measured.problem is None and alone.problem is None
+            else [0.0]
+        )
+        table.add(
+            measured,
+            found[0],
+            spread(gains, "{:.2f}"),
+            spread([gain / processors for gain in gains], "{:.0%}"),
+        )
     return table
 
 
@@ -68,5 +93,8 @@ def _cost(title: str, exact: list[Measured], plain: list[Measured]) -> Table:
     for base in plain:
         seconds = [1000 * second for second in base.seconds] or [0.0]
         table.add(known[base.program.name], base, spread(seconds, "{:,.4g}"))
-    table.notes.append("Plain: one shard a process, torch's threads within each operation, sums of floats by an all-reduce of floats.")
+    table.notes.append(
+        "Plain: one shard a process, torch's threads within each operation, sums of floats by an all-reduce"
+        " of floats."
+    )
     return table

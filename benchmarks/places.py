@@ -19,7 +19,10 @@ def workplace() -> Iterator[Path]:
 
 
 def presets(folder: str) -> dict[str, tuple[Path, Path]]:
-    """The presets of one data set by name: network and training document. `network.json` is the best one, called as its folder."""
+    """The presets of one data set by name: network and training document.
+
+    `network.json` is the best one, called as its folder.
+    """
     found = {}
     for network in sorted((EXAMPLES / folder).glob("*network.json")):
         name = network.name.removesuffix("network.json").strip("-") or "best"

@@ -1,4 +1,6 @@
-"""What 8 devices of 141 GB would need for 10 million to 1 billion items, and how long a step would take at the rates of this machine."""
+"""What 8 devices of 141 GB would need for 10 million to 1 billion items, and how long a step would take at
+the rates of this machine.
+"""
 
 import argparse
 import multiprocessing
@@ -33,16 +35,27 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Print a row a width and optimizer."""
     products, link = _matrix_rate(asked.rounds), _link_rate(asked.rounds)
-    columns = ["items", "optimizer", "GB on each of 8", "fewest devices", "operations a step and device", "bytes sent", "s a step"]
-    table = Table(f"{HIDDEN} hidden units, softmax, batch {BATCH}, {DEVICES} devices of {amount(DEVICE_BYTES)}", columns)
+    columns = [
+        "items",
+        "optimizer",
+        "GB on each of 8",
+        "fewest devices",
+        "operations a step and device",
+        "bytes sent",
+        "s a step",
+    ]
+    table = Table(
+        f"{HIDDEN} hidden units, softmax, batch {BATCH}, {DEVICES} devices of {amount(DEVICE_BYTES)}", columns
+    )
     for width in WIDTHS:
         for optimizer in OPTIMIZERS:
             table.rows.append(_row(width, optimizer, products, link))
     where = "CUDA" if torch.cuda.is_available() else f"a CPU ({machine()}), {torch.get_num_threads()} threads"
     table.notes.append(
-        f"Rates measured here: {amount(products, 'FLOP/s')} in float32 products on {where}; "
-        f"{amount(link, 'B/s')} added up between 2 processes on {'CUDA' if torch.cuda.device_count() > 1 else 'this CPU'}. "
-        "The time is operations and bytes over these rates, nothing else."
+        f"Rates measured here: {amount(products, 'FLOP/s')} in float32 products on {where};"
+        f" {amount(link, 'B/s')} added up between 2 processes on"
+        f" {'CUDA' if torch.cuda.device_count() > 1 else 'this CPU'}. The time is operations and bytes over"
+        " these rates, nothing else."
     )
     print(table)
     publish("plans", [table], asked.out)
@@ -55,8 +68,18 @@ def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
         {"name": "next", "kind": "output", "field": "items"},
     ]
     training = TrainingSpec.of({"batch_size": BATCH, "optimizer": optimizer})
-    job = Job.of(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}, num_processes=DEVICES, device="cuda")
-    fewest, needed, step = smallest(job, DEVICE_BYTES), memory(replace(job, kept_bytes=0)).total, work(with_room(job, DEVICE_BYTES))
+    job = Job.of(
+        NetworkSpec.of({"layers": layers}),
+        training,
+        {"items": Width(width)},
+        num_processes=DEVICES,
+        device="cuda",
+    )
+    fewest, needed, step = (
+        smallest(job, DEVICE_BYTES),
+        memory(replace(job, kept_bytes=0)).total,
+        work(with_room(job, DEVICE_BYTES)),
+    )
     seconds = step.operations / products + step.sent_bytes / link
     enough = "none" if fewest is None else f"{fewest.num_processes}"
     return [
@@ -86,11 +109,16 @@ def _matrix_rate(rounds: int) -> float:
 
 
 def _link_rate(rounds: int) -> float:
-    """Bytes a second that each of two processes sends in an all-reduce of 64-bit integers, the best of some."""
+    """Bytes a second that each of two processes sends in an all-reduce of 64-bit integers, the best of
+    some.
+    """
     context = multiprocessing.get_context("spawn")
     seconds = context.SimpleQueue()
     with TemporaryDirectory() as folder:
-        processes = [context.Process(target=_reduce, args=(str(Path(folder) / "store"), rank, rounds, seconds)) for rank in range(2)]
+        processes = [
+            context.Process(target=_reduce, args=(str(Path(folder) / "store"), rank, rounds, seconds))
+            for rank in range(2)
+        ]
         for process in processes:
             process.start()
         for process in processes:
@@ -104,7 +132,9 @@ def _reduce(store: str, rank: int, rounds: int, seconds: "multiprocessing.queues
     several = torch.cuda.device_count() > 1
     if several:
         torch.cuda.set_device(rank)
-    distributed.init_process_group("nccl" if several else "gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    distributed.init_process_group(
+        "nccl" if several else "gloo", init_method=f"file://{store}", rank=rank, world_size=2
+    )
     numbers = torch.ones(LINK_BYTES // 8, dtype=torch.int64, device="cuda" if several else "cpu")
     best = float("inf")
     for _ in range(rounds):

@@ -33,7 +33,13 @@ def run(asked: argparse.Namespace) -> None:
 
 
 def _program(case: Case, folder: str, bits: str) -> Program:
-    job = {"folder": folder, "hidden": case.hidden, "softmax": case.softmax, "batch": case.batch, "optimizer": case.optimizer}
+    job = {
+        "folder": folder,
+        "hidden": case.hidden,
+        "softmax": case.softmax,
+        "batch": case.batch,
+        "optimizer": case.optimizer,
+    }
     return Program(bits, "benchmarks.steps.widenet_steps:train", {**job, "threads": THREADS, "bits": bits})
 
 

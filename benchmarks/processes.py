@@ -15,16 +15,32 @@ def run() -> None:
     """Print a line a number of processes; each is a real `widenet train --processes N`."""
     with workplace() as folder:
         ingest([DATA / "gowalla" / "train.txt"], folder / "data")
-        network, training = (json.loads((EXAMPLES / "gowalla" / name).read_text()) for name in ("network.json", "training.json"))
+        network, training = (
+            json.loads((EXAMPLES / "gowalla" / name).read_text())
+            for name in ("network.json", "training.json")
+        )
         network["layers"][1]["units"], training["epochs"] = UNITS, EPOCHS
         (folder / "network.json").write_text(json.dumps(network))
         (folder / "training.json").write_text(json.dumps(training))
         print(f"\nGowalla, {UNITS} hidden units, {EPOCHS} epoch, all processors shared by the processes\n")
         print("| processes | seconds an epoch | fingerprint |\n|---|---|---|")
         for number in (1, 2, 4):
-            _widenet(folder, "train", "network.json", "training.json", "--data", "data", "--out", f"{number}", "--processes", f"{number}")
+            _widenet(
+                folder,
+                "train",
+                "network.json",
+                "training.json",
+                "--data",
+                "data",
+                "--out",
+                f"{number}",
+                "--processes",
+                f"{number}",
+            )
             seconds = json.loads((folder / f"{number}" / "log.jsonl").read_text().splitlines()[-1])["seconds"]
-            print(f"| {number} | {seconds:.1f} | {_widenet(folder, 'fingerprint', f'{number}')} |", flush=True)
+            print(
+                f"| {number} | {seconds:.1f} | {_widenet(folder, 'fingerprint', f'{number}')} |", flush=True
+            )
 
 
 def _widenet(folder: Path, *arguments: str) -> str:

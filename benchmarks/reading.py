@@ -1,4 +1,6 @@
-"""Checking what is read: what digests of blocks cost when a dataset is opened, in its first epoch, and beside a training."""
+"""Checking what is read: what digests of blocks cost when a dataset is opened, in its first epoch, and
+beside a training.
+"""
 
 import hashlib
 import time
@@ -25,7 +27,10 @@ def run() -> None:
     with workplace() as folder:
         _write(folder / "large")
         size = sum(file.size_bytes for file in Dataset.open(folder / "large").manifest.files.values()) / 1e9
-        print(f"\n{size:.2f} GB of examples, {EXAMPLES:,} x {LENGTH} entries, batches of {BATCH:,} in random order, page cache warm\n")
+        print(
+            f"\n{size:.2f} GB of examples, {EXAMPLES:,} x {LENGTH} entries, batches of {BATCH:,} in random"
+            " order, page cache warm\n"
+        )
         print("| | processor seconds | a GB |\n|---|---|---|")
         per_gb = 0.0
         for name, seconds in _measured(folder / "large"):
@@ -35,13 +40,25 @@ def run() -> None:
         document = {"layers": _layers()}
         ends: list[float] = []
         options = {"epochs": 2, "optimizer": "adagrad"}
-        train(document, options, folder / "dataset", folder / "run", after_epoch=lambda *_: ends.append(time.process_time()))
+        train(
+            document,
+            options,
+            folder / "dataset",
+            folder / "run",
+            after_epoch=lambda *_: ends.append(time.process_time()),
+        )
         seconds = ends[1] - ends[0]
         trained = sum(path.stat().st_size for path in (folder / "dataset").glob("examples-*")) / 1e9
         cost = trained * per_gb
-        print(f"\nTraining {TRAINED_WIDTH:,} x {UNITS} x {TRAINED_WIDTH:,} on {trained * 1000:.1f} MB of examples")
+        print(
+            f"\nTraining {TRAINED_WIDTH:,} x {UNITS} x {TRAINED_WIDTH:,} on {trained * 1000:.1f} MB of"
+            " examples"
+        )
         print(f"takes {seconds:.1f} processor seconds an epoch.")
-        print(f"Checking them once takes {cost * 1000:.0f} ms, {cost / seconds:.2%} of the first epoch and nothing of later ones.")
+        print(
+            f"Checking them once takes {cost * 1000:.0f} ms, {cost / seconds:.2%} of the first epoch and"
+            " nothing of later ones."
+        )
 
 
 def _measured(path: Path) -> Iterator[tuple[str, float]]:
@@ -82,9 +99,16 @@ def _write(path: Path) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, EXAMPLES, ROWS_PER_BATCH):
             rows = min(ROWS_PER_BATCH, EXAMPLES - start)
-            items = draw.integers(1, WIDTH // LENGTH, size=(rows, LENGTH), dtype=np.uint32).cumsum(axis=1, dtype=np.uint32) - 1
+            items = (
+                draw.integers(1, WIDTH // LENGTH, size=(rows, LENGTH), dtype=np.uint32).cumsum(
+                    axis=1, dtype=np.uint32
+                )
+                - 1
+            )
             offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * LENGTH)
             ids = pa.array([f"user {row}" for row in range(start, start + rows)])
-            yield pa.RecordBatch.from_arrays([ids, pa.ListArray.from_arrays(offsets, pa.array(items.ravel()))], ["id", "items"])
+            yield pa.RecordBatch.from_arrays(
+                [ids, pa.ListArray.from_arrays(offsets, pa.array(items.ravel()))], ["id", "items"]
+            )
 
     write_dataset(path, layouts=[FieldLayout("items", WIDTH)], batches=batches(), vocabularies={})

@@ -1,4 +1,6 @@
-"""Figures as people read them: a table on the terminal; the same table, every single turn and a plot in a folder."""
+"""Figures as people read them: a table on the terminal; the same table, every single turn and a plot in a
+folder.
+"""
 
 import json
 import platform
@@ -26,20 +28,38 @@ class Table:
     bars: list[tuple[str, float, float, float]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"### {self.title}", "", *(_line(row) for row in (self.columns, ["---"] * len(self.columns), *self.rows))]
+        lines = [
+            f"### {self.title}",
+            "",
+            *(_line(row) for row in (self.columns, ["---"] * len(self.columns), *self.rows)),
+        ]
         return "\n".join([*lines, "", *self.notes, ""])
 
     def add(self, measured: Measured, base: Measured, *cells: str) -> None:
-        """A row: the program, its time over the base's, its own seconds, and further cells; or its problem."""
+        """A row: the program, its time over the base's, its own seconds, and further cells; or its
+        problem.
+        """
         name = measured.program.name
-        self.turns[name] = {"versions": measured.versions, "seconds": measured.seconds, "steps": measured.steps, **measured.facts}
+        self.turns[name] = {
+            "versions": measured.versions,
+            "seconds": measured.seconds,
+            "steps": measured.steps,
+            **measured.facts,
+        }
         if measured.problem is not None or base.problem is not None:
             self.turns[name]["problem"] = measured.problem
             self.rows.append([name, measured.problem or "-", *["-"] * (len(self.columns) - 2)])
             return
         ratios = measured.ratios(base)
         self.bars.append((name, *quartiles(ratios)))
-        self.rows.append([name, spread(ratios, "{:.2f}"), spread([1000 * seconds for seconds in measured.seconds], "{:,.1f}"), *cells])
+        self.rows.append(
+            [
+                name,
+                spread(ratios, "{:.2f}"),
+                spread([1000 * seconds for seconds in measured.seconds], "{:,.1f}"),
+                *cells,
+            ]
+        )
 
 
 def quartiles(numbers: Sequence[float]) -> tuple[float, float, float]:
@@ -70,7 +90,10 @@ def publish(name: str, tables: Sequence[Table], out: Path) -> None:
 def machine() -> str:
     """The processor's name and the system."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
     return f"{model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
 
 
@@ -87,10 +110,15 @@ def _plot(tables: Sequence[Table], path: Path) -> None:
     from matplotlib import pyplot
 
     heights = [0.7 + 0.32 * len(table.bars) for table in tables]
-    figure, axes = pyplot.subplots(len(tables), 1, figsize=(9, sum(heights)), height_ratios=heights, sharex=True, squeeze=False)
+    figure, axes = pyplot.subplots(
+        len(tables), 1, figsize=(9, sum(heights)), height_ratios=heights, sharex=True, squeeze=False
+    )
     for axis, table in zip(axes[:, 0], tables, strict=True):
         names, middles, lows, highs = zip(*reversed(table.bars), strict=True)
-        errors = [[m - low for m, low in zip(middles, lows, strict=True)], [high - m for m, high in zip(middles, highs, strict=True)]]
+        errors = [
+            [m - low for m, low in zip(middles, lows, strict=True)],
+            [high - m for m, high in zip(middles, highs, strict=True)],
+        ]
         colors = ["#c44e52" if name.startswith("widenet") else "#4c72b0" for name in names]
         bars = axis.barh(names, middles, xerr=errors, color=colors, height=0.7)
         axis.bar_label(bars, [f"{middle:.2f}" for middle in middles], padding=6, fontsize=8)

@@ -1,4 +1,6 @@
-"""Outputs trained on a sample of their units beside the same outputs trained on all: ranking on Gowalla, and a step at 1,000,000 units."""
+"""Outputs trained on a sample of their units beside the same outputs trained on all: ranking on Gowalla,
+and a step at 1,000,000 units.
+"""
 
 import json
 from collections.abc import Callable
@@ -17,7 +19,11 @@ UNITS, EPOCHS = 128, 5
 WIDTH, HIDDEN, BATCH, EXAMPLES, TARGETS = 1_000_000, 128, 256, 8192, 30
 SAMPLES: dict[str, dict[str, Any] | None] = {
     "all units": None,
-    **{f"{kind}, {units:,}": {"kind": kind, "units": units} for units in (1_000, 10_000) for kind in ("uniform", "popularity")},
+    **{
+        f"{kind}, {units:,}": {"kind": kind, "units": units}
+        for units in (1_000, 10_000)
+        for kind in ("uniform", "popularity")
+    },
 }
 
 
@@ -25,7 +31,10 @@ def run() -> None:
     """Print a table of rankings and one of steps."""
     with workplace() as folder:
         ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
-        print(f"Gowalla, published split, all items ranked, training items excluded; the preset with {UNITS} units, {EPOCHS} epochs\n")
+        print(
+            f"Gowalla, published split, all items ranked, training items excluded; the preset with {UNITS}"
+            f" units, {EPOCHS} epochs\n"
+        )
         print("| trained on | NDCG@10 | NDCG@20 | seconds an epoch |\n|---|---|---|---|")
         (network, training), *_ = presets("gowalla").values()
         for number, (name, sample) in enumerate(SAMPLES.items()):
@@ -33,11 +42,19 @@ def run() -> None:
             model: Model = train(*documents, folder / "data", folder / str(number))
             metrics = model.evaluate(folder / "data", ks=(10, 20))
             seconds = _seconds(folder / str(number))
-            print(f"| {name} | {metrics['ndcg@10']:.4f} | {metrics['ndcg@20']:.4f} | {seconds:.1f} |", flush=True)
+            print(
+                f"| {name} | {metrics['ndcg@10']:.4f} | {metrics['ndcg@20']:.4f} | {seconds:.1f} |",
+                flush=True,
+            )
     with workplace() as folder:
         write_histories(folder, WIDTH, EXAMPLES, TARGETS)
         programs = [
-            Program(name, "benchmarks.sampled:steps", {"folder": str(folder), "sample": sample}, ["widenet", "torch"])
+            Program(
+                name,
+                "benchmarks.sampled:steps",
+                {"folder": str(folder), "sample": sample},
+                ["widenet", "torch"],
+            )
             for name, sample in SAMPLES.items()
         ]
         print(f"\n{_table(measure(programs, rounds=3, turn_seconds=2.0))}")
@@ -57,7 +74,10 @@ def _seconds(run: Path) -> float:
 
 
 def _table(found: list[Measured]) -> Table:
-    title = f"{WIDTH:,} x {HIDDEN} x {WIDTH:,}, softmax, adagrad, batch {BATCH}, {TARGETS} targets an example, {THREADS} threads"
+    title = (
+        f"{WIDTH:,} x {HIDDEN} x {WIDTH:,}, softmax, adagrad, batch {BATCH}, {TARGETS} targets an example,"
+        f" {THREADS} threads"
+    )
     table = Table(title, ["trained on", "time / that of all units", "ms a step", "peak GB"])
     for measured in found:
         table.add(measured, found[0], f"{measured.facts.get('peak_bytes', 0) / 1e9:.2f}")

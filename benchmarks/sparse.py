@@ -1,4 +1,6 @@
-"""The sparse input layer alone at two widths, beside the time that moving its bytes takes and that reading the same rows does."""
+"""The sparse input layer alone at two widths, beside the time that moving its bytes takes and that reading
+the same rows does.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -20,21 +22,40 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a table: reading, forward and update at each width, as shares of the copying speed and of each other."""
+    """Print a table: reading, forward and update at each width, as shares of the copying speed and of each
+    other.
+    """
     programs = [Program("copying", "benchmarks.sparse:copying", {"threads": THREADS})]
     programs += [
-        Program(f"{work}, {width:,} features", "benchmarks.sparse:layer", {"width": width, "work": work}, ["widenet", "torch"])
+        Program(
+            f"{work}, {width:,} features",
+            "benchmarks.sparse:layer",
+            {"width": width, "work": work},
+            ["widenet", "torch"],
+        )
         for work in ("reading", "forward", "update")
         for width in WIDTHS
     ]
     copying, *layers = measure(programs, asked.rounds, asked.seconds)
     title = f"A sparse input layer of {HIDDEN} units, {OPTIMIZER}, {BATCH} examples a step"
-    table = Table(title, ["work", "time / copying the same bytes", "ms a step", "MB moved a step", "time / that of the smaller width"])
+    table = Table(
+        title,
+        [
+            "work",
+            "time / copying the same bytes",
+            "ms a step",
+            "MB moved a step",
+            "time / that of the smaller width",
+        ],
+    )
     if copying.problem is None:
         for place, measured in enumerate(layers):
             _add(table, measured, copying, layers[place - place % 2])
         per_second = spread([2 * COPIED_BYTES / seconds / 1e9 for seconds in copying.seconds], "{:.1f}")
-        table.notes.append(f"Copying reads and writes {per_second} GB/s with {THREADS} threads. Every step has the same number of entries.")
+        table.notes.append(
+            f"Copying reads and writes {per_second} GB/s with {THREADS} threads. Every step has the same"
+            " number of entries."
+        )
     print(table, flush=True)
     publish("sparse", [table], asked.out)
 
@@ -65,7 +86,9 @@ def copying(threads: int) -> Callable[[int], dict[str, Any]]:
 
 
 def _reading() -> Callable[..., None]:
-    """Reads rows of a weight, one after the other, and does nothing with them but what keeps a compiler from leaving them out."""
+    """Reads rows of a weight, one after the other, and does nothing with them but what keeps a compiler
+    from leaving them out.
+    """
     from numba import njit
 
     @njit("void(float32[:, ::1], int64[::1], float32[::1])", nogil=True)
@@ -78,7 +101,8 @@ def _reading() -> Callable[..., None]:
 
 
 def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
-    """Either direction of the layer as a training step has it, over the shards: weights, state and batches of its own.
+    """Either direction of the layer as a training step has it, over the shards: weights, state and batches of
+    its own.
 
     work: "forward", "update", or "reading", bare, of the rows that the first gathers, in the same order.
     """
@@ -104,7 +128,10 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     weight = WideWeight(shards, parts, by_rows=True)
     weight.prepare(rule)
     rows = draw_histories(width, BATCH * BATCHES)
-    batches = [SparseBatch.from_lists([row.tolist() for row in rows[start : start + BATCH]]) for start in range(0, len(rows), BATCH)]
+    batches = [
+        SparseBatch.from_lists([row.tolist() for row in rows[start : start + BATCH]])
+        for start in range(0, len(rows), BATCH)
+    ]
     parted = [split(batch, shards) for batch in batches]  # as the thread does it that reads batches ahead
     read, sums = _reading(), np.zeros((shards.count, HIDDEN), np.float32)
     gradient_EH, rates = torch.randn(BATCH, HIDDEN), np.full(2**20, 1e-3)
@@ -116,7 +143,9 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
             exchange.sum(exchange.each(lambda shard: gather_sum(cut[shard], parts[shard].weight)), "input")
             return 4 * HIDDEN * (batch.num_entries + BATCH)
         if work == "reading":
-            exchange.each(lambda shard: read(parts[shard].weight.numpy(), cut[shard].indices.numpy(), sums[shard]))
+            exchange.each(
+                lambda shard: read(parts[shard].weight.numpy(), cut[shard].indices.numpy(), sums[shard])
+            )
             return 4 * HIDDEN * batch.num_entries
         numbers = StepNumbers(done + 1, rates)
 

@@ -1,4 +1,6 @@
-"""Training steps, end to end, of widenet and of programs that do the same, and the matrix products that none can do without."""
+"""Training steps, end to end, of widenet and of programs that do the same, and the matrix products that
+none can do without.
+"""
 
 import argparse
 import os
@@ -16,7 +18,9 @@ KERAS_PYTHON = os.environ.get("WIDENET_KERAS_PYTHON", sys.executable)
 """The interpreter of an environment that holds Keras and TensorFlow."""
 
 LOSS_TOLERANCE = 0.03
-"""First losses come from different random weights of one distribution's kind; a program that is further off does another job."""
+"""First losses come from different random weights of one distribution's kind; a program that is further
+off does another job.
+"""
 
 DENSE = {
     "PyTorch": ("torch_dense:eager", ["torch"], sys.executable),
@@ -35,7 +39,9 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its batch, and whether programs with dense input could hold it. next_item: its target is one item beside the history."""
+    """A network, its batch, and whether programs with dense input could hold it. next_item: its target is
+    one item beside the history.
+    """
 
     title: str
     width: int
@@ -49,7 +55,13 @@ class Case:
 
     def programs(self, folder: Path) -> list[Program]:
         """widenet, the bound, widenet in bfloat16 where it fits in beside the others, the rivals."""
-        job = {"hidden": self.hidden, "softmax": self.softmax, "batch": self.batch, "optimizer": self.optimizer, "threads": THREADS}
+        job = {
+            "hidden": self.hidden,
+            "softmax": self.softmax,
+            "batch": self.batch,
+            "optimizer": self.optimizer,
+            "threads": THREADS,
+        }
         bound = {"width": self.width, "hidden": self.hidden[-1], "batch": self.batch, "threads": THREADS}
         rivals = NEXT if self.next_item else {**(DENSE if self.dense else {}), **BAGS}
         own = {"folder": str(folder), **job, "target": "next" if self.next_item else "items"}
@@ -68,20 +80,51 @@ class Case:
 
 
 CASES = {
-    "a": Case("DSSTNE's benchmark: 27,278 x 1024 x 1024 x 1024 x 27,278, sigmoid, batch 256", 27_278, (1024,) * 3, 256),
+    "a": Case(
+        "DSSTNE's benchmark: 27,278 x 1024 x 1024 x 1024 x 27,278, sigmoid, batch 256",
+        27_278,
+        (1024,) * 3,
+        256,
+    ),
     "b256": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 256", 27_278, (128,), 256),
     "b1024": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 1024", 27_278, (128,), 1024),
     "c": Case("27,278 x 600 x 27,278, softmax, batch 512", 27_278, (600,), 512, softmax=True),
-    "next": Case("27,278 x 600 x 27,278, softmax, one item to come, batch 512", 27_278, (600,), 512, softmax=True, next_item=True),
-    "d": Case("1,000,000 x 128 x 1,000,000, softmax, batch 1024", 1_000_000, (128,), 1024, softmax=True, dense=False, examples=4096),
-    "e": Case("10,000,000 x 64 x 10,000,000, softmax, sgd, batch 1024", 10_000_000, (64,), 1024, True, "sgd", dense=False, examples=2048),
+    "next": Case(
+        "27,278 x 600 x 27,278, softmax, one item to come, batch 512",
+        27_278,
+        (600,),
+        512,
+        softmax=True,
+        next_item=True,
+    ),
+    "d": Case(
+        "1,000,000 x 128 x 1,000,000, softmax, batch 1024",
+        1_000_000,
+        (128,),
+        1024,
+        softmax=True,
+        dense=False,
+        examples=4096,
+    ),
+    "e": Case(
+        "10,000,000 x 64 x 10,000,000, softmax, sgd, batch 1024",
+        10_000_000,
+        (64,),
+        1024,
+        True,
+        "sgd",
+        dense=False,
+        examples=2048,
+    ),
 }
 BY_NAME_ONLY = ("e",)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked for."""
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=[name for name in CASES if name not in BY_NAME_ONLY])
+    parser.add_argument(
+        "--cases", nargs="+", choices=CASES, default=[name for name in CASES if name not in BY_NAME_ONLY]
+    )
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn, at least one step")
 
@@ -99,7 +142,15 @@ def run(asked: argparse.Namespace) -> None:
 
 
 def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
-    columns = ["program", "time / widenet's", "ms a step", "time / the products'", "examples a second", "peak GB", "first loss"]
+    columns = [
+        "program",
+        "time / widenet's",
+        "ms a step",
+        "time / the products'",
+        "examples a second",
+        "peak GB",
+        "first loss",
+    ]
     table = Table(case.title, columns)
     ours, products = found[:2]
     for measured in found:
@@ -107,7 +158,14 @@ def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
         if measured.problem is None and products.problem is None:
             over = spread(measured.ratios(products), "{:.2f}")
             loss = f"{measured.first['loss']:,.5g}" if "loss" in measured.first else "-"
-            table.add(measured, ours, over, f"{case.batch / measured.median:,.0f}", f"{measured.facts['peak_bytes'] / 1e9:.2f}", loss)
+            table.add(
+                measured,
+                ours,
+                over,
+                f"{case.batch / measured.median:,.0f}",
+                f"{measured.facts['peak_bytes'] / 1e9:.2f}",
+                loss,
+            )
         else:
             table.add(measured, ours)
     said = ", ".join(f"{number:,} {what}" for what, number in facts.items())
@@ -123,13 +181,17 @@ def _check_loss(measured: Measured, ours: Measured) -> None:
         return
     difference = abs(measured.first["loss"] / ours.first["loss"] - 1)
     if difference > LOSS_TOLERANCE:
-        raise AssertionError(f"{measured.program.name}: the first loss is {measured.first['loss']}, widenet's {ours.first['loss']}")
+        raise AssertionError(
+            f"{measured.program.name}: the first loss is {measured.first['loss']}, widenet's"
+            f" {ours.first['loss']}"
+        )
 
 
 def _memory(ours: Measured) -> str:
     facts = ours.facts
     extra = facts["peak_bytes"] - facts["base_bytes"] - facts["weight_bytes"] - facts["state_bytes"]
     return (
-        f"widenet waits for data in {facts['waiting']:.1%} of the time. Its memory: weights {facts['weight_bytes'] / 1e9:.2f} GB, "
-        f"state {facts['state_bytes'] / 1e9:.2f} GB, beyond these {extra / 1e9:.2f} GB, and before them {facts['base_bytes'] / 1e9:.2f} GB."
+        f"widenet waits for data in {facts['waiting']:.1%} of the time. Its memory: weights"
+        f" {facts['weight_bytes'] / 1e9:.2f} GB, state {facts['state_bytes'] / 1e9:.2f} GB, beyond these"
+        f" {extra / 1e9:.2f} GB, and before them {facts['base_bytes'] / 1e9:.2f} GB."
     )

@@ -13,7 +13,9 @@ _TOP, _DRAWN, _SPREAD = 3.0, 1.35, 0.8
 
 
 def draw_histories(width: int, examples: int, seed: int = 0, features: int = FEATURES) -> list[np.ndarray]:
-    """For every example its items, ascending, about `features` of them: lengths log-normal, popularity falling with a power of the rank."""
+    """For every example its items, ascending, about `features` of them: lengths log-normal, popularity
+    falling with a power of the rank.
+    """
     draw = np.random.default_rng(seed)
     lengths = draw.lognormal(-(_SPREAD**2) / 2, _SPREAD, examples) * features
     found = []
@@ -24,7 +26,9 @@ def draw_histories(width: int, examples: int, seed: int = 0, features: int = FEA
     return found
 
 
-def write_histories(folder: Path, width: int, examples: int, features: int = FEATURES, next_item: bool = False) -> dict[str, int]:
+def write_histories(
+    folder: Path, width: int, examples: int, features: int = FEATURES, next_item: bool = False
+) -> dict[str, int]:
     """The same histories twice: a dataset directory, and CSR arrays for other programs. Gives what they hold.
 
     next_item: in a second field "next", and as an array, one item an example beside its history.
@@ -37,11 +41,18 @@ def write_histories(folder: Path, width: int, examples: int, features: int = FEA
     np.save(folder / "indices.npy", np.concatenate(rows).astype(np.int32))
     np.save(folder / "width.npy", width)
     np.save(folder / "next.npy", following)
-    return {"examples": examples, "width": width, "features an example": round(sum(map(len, rows)) / examples)}
+    return {
+        "examples": examples,
+        "width": width,
+        "features an example": round(sum(map(len, rows)) / examples),
+    }
 
 
 def draw_next(width: int, examples: int, seed: int = 1) -> np.ndarray:
-    """For every example one item, int64, as popular as those of histories. The last one has the last item: the field is as wide."""
+    """For every example one item, int64, as popular as those of histories.
+
+    The last one has the last item: the field is as wide.
+    """
     items = (width * np.random.default_rng(seed).random(examples) ** _TOP).astype(np.int64)
     items[-1:] = width - 1
     return items

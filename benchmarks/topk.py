@@ -1,4 +1,6 @@
-"""The 100 best of a million items for a block of users: widenet, two libraries, and the one matrix product that all need."""
+"""The 100 best of a million items for a block of users: widenet, two libraries, and the one matrix product
+that all need.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -43,7 +45,9 @@ def run(asked: argparse.Namespace) -> None:
 
 def _table(found: list[Measured], folder: Path, items: int) -> Table:
     title = f"The best {K} of {items:,} items by product of {UNITS} numbers, for {USERS} users at once"
-    table = Table(title, ["program", "time / widenet's", "ms a block", "time / one matrix product", "users a second"])
+    table = Table(
+        title, ["program", "time / widenet's", "ms a block", "time / one matrix product", "users a second"]
+    )
     ours, bound = found[:2]
     for measured in found:
         if measured.problem is None and ours.problem is None and bound.problem is None:
@@ -57,7 +61,9 @@ def _table(found: list[Measured], folder: Path, items: int) -> Table:
 
 
 def _check_answers(folder: Path, measured: Measured, ours: Measured) -> None:
-    """Programs round products differently, so that neighbours of nearly the same score may change places; no more than that."""
+    """Programs round products differently, so that neighbours of nearly the same score may change places;
+    no more than that.
+    """
     place = measured.first.get("answers")
     if place is None:
         return
@@ -84,7 +90,9 @@ def _vectors(folder: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
-    """`widenet.predict.top_k` of a network whose hidden vectors are the users' and whose output weights are the items'."""
+    """`widenet.predict.top_k` of a network whose hidden vectors are the users' and whose output weights
+    are the items'.
+    """
     import torch
 
     from widenet.model.build import build
@@ -105,7 +113,12 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
     ]
     fields = {"users": Width(len(users)), "items": Width(len(items))}
     training = TrainingSpec.of({})
-    network = build(NetworkSpec.of({"layers": layers}), training, fields, exchange_for(training.shards, torch.device("cpu")))
+    network = build(
+        NetworkSpec.of({"layers": layers}),
+        training,
+        fields,
+        exchange_for(training.shards, torch.device("cpu")),
+    )
     for link, vectors in ((("vector", "user"), users), (("score", ""), items)):
         wide = network.wide[network.links[link].weight]
         for shard, part in wide.parts.items():
@@ -137,7 +150,9 @@ def product(folder: str) -> Callable[[int], dict[str, Any]]:
 
 
 def implicit(folder: str) -> Callable[[int], dict[str, Any]]:
-    """`recommend` of a factorization that has these factors; users without items, so that none is filtered."""
+    """`recommend` of a factorization that has these factors; users without items, so that none is
+    filtered.
+    """
     from implicit.als import AlternatingLeastSquares
     from scipy.sparse import csr_matrix
 
@@ -145,7 +160,11 @@ def implicit(folder: str) -> Callable[[int], dict[str, Any]]:
     model = AlternatingLeastSquares(factors=UNITS, use_gpu=False, num_threads=THREADS)
     model.user_factors, model.item_factors = users, items
     everybody, nothing = np.arange(len(users)), csr_matrix((len(users), len(items)), dtype=np.float32)
-    return _repeated(folder, "implicit", lambda: model.recommend(everybody, nothing, N=K, filter_already_liked_items=False)[0])
+    return _repeated(
+        folder,
+        "implicit",
+        lambda: model.recommend(everybody, nothing, N=K, filter_already_liked_items=False)[0],
+    )
 
 
 def faiss(folder: str) -> Callable[[int], dict[str, Any]]:

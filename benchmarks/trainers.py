@@ -1,4 +1,6 @@
-"""goodbooks-10k: seconds of training until a ranking is so good, of widenet and of the alternating least squares of `implicit`."""
+"""goodbooks-10k: seconds of training until a ranking is so good, of widenet and of the alternating least
+squares of `implicit`.
+"""
 
 import argparse
 import json
@@ -31,7 +33,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print how long each program trains until its NDCG@20 is a share of what alternating least squares ends with."""
+    """Print how long each program trains until its NDCG@20 is a share of what alternating least squares
+    ends with.
+    """
     names = {"widenet": widenet_curve, "implicit ALS": als_curve}
     found: dict[str, list[Curve]] = {name: [] for name in names}
     with workplace() as folder:
@@ -40,14 +44,23 @@ def run(asked: argparse.Namespace) -> None:
             for name, curve in list(names.items())[:: -1 if number % 2 else 1]:
                 found[name].append(_alone(curve, folder, number))
     goal = found["implicit ALS"][0][-1][1]
-    table = Table(f"goodbooks-10k: seconds of training until NDCG@20; ALS ends with {goal:.4f}", ["NDCG@20", *names, "ALS / widenet"])
+    table = Table(
+        f"goodbooks-10k: seconds of training until NDCG@20; ALS ends with {goal:.4f}",
+        ["NDCG@20", *names, "ALS / widenet"],
+    )
     for share in SHARES:
         ours, theirs = (seconds_until(share * goal, found[name]) for name in names)
         ratio = "-" if ours is None or theirs is None else f"{theirs / ours:.2f}"
-        table.rows.append([f"{share * goal:.4f} ({share:.0%})", *(_said(seconds) for seconds in (ours, theirs)), ratio])
-    best = (f"{name} best NDCG@20 {max(ndcg for _, ndcg in curves[0]):.4f}, {_said(_whole(curves))} s" for name, curves in found.items())
+        table.rows.append(
+            [f"{share * goal:.4f} ({share:.0%})", *(_said(seconds) for seconds in (ours, theirs)), ratio]
+        )
+    best = (
+        f"{name} best NDCG@20 {max(ndcg for _, ndcg in curves[0]):.4f}, {_said(_whole(curves))} s"
+        for name, curves in found.items()
+    )
     table.notes.append(
-        f"Whole trainings: {'; '.join(best)}. NDCG of the first round; seconds are the median of {asked.rounds}, without evaluation."
+        f"Whole trainings: {'; '.join(best)}. NDCG of the first round; seconds are the median of"
+        f" {asked.rounds}, without evaluation."
     )
     table.turns = {name: {"curves": curves} for name, curves in found.items()}
     print(table)
@@ -66,13 +79,23 @@ def widenet_curve(folder: Path, number: int) -> Curve:
 
 
 def als_curve(folder: Path, number: int) -> Curve:
-    """Alternating least squares, evaluated after each iteration. Its threads are its own: those of BLAS would take their place."""
+    """Alternating least squares, evaluated after each iteration.
+
+    Its threads are its own: those of BLAS would take their place.
+    """
     del number
-    return _summed([(seconds, metrics["ndcg@20"]) for seconds, metrics in als(Dataset.open(folder / "data"), "heldout", ALS, every=True)])
+    return _summed(
+        [
+            (seconds, metrics["ndcg@20"])
+            for seconds, metrics in als(Dataset.open(folder / "data"), "heldout", ALS, every=True)
+        ]
+    )
 
 
 def seconds_until(goal: float, curves: Sequence[Curve]) -> float | None:
-    """The median over trainings of the seconds after which NDCG@20 is at least `goal`; None where one of them never gets there."""
+    """The median over trainings of the seconds after which NDCG@20 is at least `goal`; None where one of
+    them never gets there.
+    """
     reached = [next((seconds for seconds, ndcg in curve if ndcg >= goal), None) for curve in curves]
     there = [seconds for seconds in reached if seconds is not None]
     return statistics.median(there) if len(there) == len(curves) else None
@@ -84,7 +107,9 @@ def _whole(curves: Sequence[Curve]) -> float:
 
 def _summed(pieces: Sequence[tuple[float, float]]) -> Curve:
     """Seconds since the beginning, from seconds of each piece."""
-    return [(sum(seconds for seconds, _ in pieces[: number + 1]), ndcg) for number, (_, ndcg) in enumerate(pieces)]
+    return [
+        (sum(seconds for seconds, _ in pieces[: number + 1]), ndcg) for number, (_, ndcg) in enumerate(pieces)
+    ]
 
 
 def _alone(curve: Callable[[Path, int], Curve], folder: Path, number: int) -> Curve:

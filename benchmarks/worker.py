@@ -1,4 +1,6 @@
-"""The far end of a pipe: makes one program ready, then does as many steps as it is told and says how long they took."""
+"""The far end of a pipe: makes one program ready, then does as many steps as it is told and says how long
+they took.
+"""
 
 import json
 import os
@@ -15,15 +17,19 @@ Steps = Callable[[int], dict[str, Any]]
 
 
 def main() -> None:
-    """`python -m benchmarks.worker MODULE:FUNCTION ARGUMENTS LIBRARIES MEMORY`; the arguments and libraries as JSON.
+    """`python -m benchmarks.worker MODULE:FUNCTION ARGUMENTS LIBRARIES MEMORY`; the arguments and libraries
+    as JSON.
 
-    FUNCTION(**arguments) gives the `Steps`. A line on the input is a number of steps; a line on the output is what came of them.
+    FUNCTION(**arguments) gives the `Steps`. A line on the input is a number of steps; a line on the output is
+    what came of them.
     """
     place, arguments, libraries, memory = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever libraries print must not get into the replies
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
-    Path("/proc/self/oom_score_adj").write_text("1000")  # should memory run out all the same, no one else's process goes first
+    Path("/proc/self/oom_score_adj").write_text(
+        "1000"
+    )  # should memory run out all the same, no one else's process goes first
     try:
         versions = {name: metadata.version(name) for name in json.loads(libraries)}
         module, _, function = place.partition(":")
@@ -33,14 +39,26 @@ def main() -> None:
             started, worked = perf_counter(), process_time()
             facts = steps(int(line))
             seconds, cpu_seconds = perf_counter() - started, process_time() - worked
-            print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": status_bytes("VmHWM"), **facts}), file=replies)
+            print(
+                json.dumps(
+                    {
+                        "seconds": seconds,
+                        "cpu_seconds": cpu_seconds,
+                        "peak_bytes": status_bytes("VmHWM"),
+                        **facts,
+                    }
+                ),
+                file=replies,
+            )
     except Exception as error:
         print(json.dumps({"problem": _problem(error, int(memory))}), file=replies)
         raise
 
 
 def status_bytes(name: str) -> int:
-    """What this process's memory is (VmRSS) or was at most (VmHWM); unlike ru_maxrss it does not count the process that started it."""
+    """What this process's memory is (VmRSS) or was at most (VmHWM); unlike ru_maxrss it does not count the
+    process that started it.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 

@@ -1,4 +1,6 @@
-"""Writes the pages of docs/ that follow from the code: `python docs/generate.py`, or with `--check` only compares them."""
+"""Writes the pages of docs/ that follow from the code: `python docs/generate.py`, or with `--check` only
+compares them.
+"""
 
 import json
 import sys
@@ -86,7 +88,9 @@ def main(arguments: list[str]) -> int:
 def stale_pages(folder: Path) -> list[Path]:
     """The generated pages that are missing in a folder, or that are not what the code gives."""
     found = {folder / name: text for name, text in pages().items()}
-    return [path for path, text in found.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    return [
+        path for path, text in found.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
 
 
 def pages() -> dict[str, str]:
@@ -121,7 +125,10 @@ def section(heading: str, model: type[BaseModel]) -> list[str]:
     """The lines of one part of a document: its docstring, and a table of its fields."""
     schema = model.model_json_schema()
     found = schema.get("properties") or schema["$defs"][model.__name__]["properties"]
-    rows = [f"| `{name}` | {allowed(found[name])} | {default(model, name)} | {cell(meaning(model, name))} |" for name in model.model_fields]
+    rows = [
+        f"| `{name}` | {allowed(found[name])} | {default(model, name)} | {cell(meaning(model, name))} |"
+        for name in model.model_fields
+    ]
     text = " ".join((model.__doc__ or "").split())
     return ["", heading, "", text, "", "| field | allowed | default | meaning |", "|---|---|---|---|", *rows]
 
@@ -155,9 +162,13 @@ def allowed(schema: Mapping[str, Any]) -> str:
         choice = linked(frozenset(references(schema)))
         if choice is not None:
             return choice
-        return ", or ".join(dict.fromkeys(allowed(each) for each in schema["anyOf"] if each.get("type") != "null"))
+        return ", or ".join(
+            dict.fromkeys(allowed(each) for each in schema["anyOf"] if each.get("type") != "null")
+        )
     if "$ref" in schema or "allOf" in schema or "oneOf" in schema:
-        choices = ", or ".join(dict.fromkeys(allowed(each) for each in schema.get("oneOf", ()) if "$ref" not in each))
+        choices = ", or ".join(
+            dict.fromkeys(allowed(each) for each in schema.get("oneOf", ()) if "$ref" not in each)
+        )
         return linked(frozenset(references(schema))) or choices or "object"
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
@@ -165,13 +176,29 @@ def allowed(schema: Mapping[str, Any]) -> str:
         return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
     if schema["type"] == "array":
         each = allowed(schema["items"])
-        inner = linked(frozenset(references(schema))) or (each.replace("number", "numbers") if "number" in each else f"{each}s")
+        inner = linked(frozenset(references(schema))) or (
+            each.replace("number", "numbers") if "number" in each else f"{each}s"
+        )
         return f"list of {inner}"
     if schema["type"] == "string":
         return text_allowed(schema)
     kind = {"boolean": "`true` or `false`", "integer": "whole number", "number": "number"}[schema["type"]]
-    low = next((f"{bound(schema[key])} {sign} " for key, sign in (("minimum", "<="), ("exclusiveMinimum", "<")) if key in schema), "")
-    high = next((f" {sign} {bound(schema[key])}" for key, sign in (("maximum", "<="), ("exclusiveMaximum", "<")) if key in schema), "")
+    low = next(
+        (
+            f"{bound(schema[key])} {sign} "
+            for key, sign in (("minimum", "<="), ("exclusiveMinimum", "<"))
+            if key in schema
+        ),
+        "",
+    )
+    high = next(
+        (
+            f" {sign} {bound(schema[key])}"
+            for key, sign in (("maximum", "<="), ("exclusiveMaximum", "<"))
+            if key in schema
+        ),
+        "",
+    )
     return f"{low}{kind}{high}"
 
 
@@ -179,7 +206,11 @@ def text_allowed(schema: Mapping[str, Any]) -> str:
     """What some text may be; the introduction says what a name is."""
     if "pattern" not in schema:
         return "text"
-    assert (schema["pattern"], schema["minLength"], schema["maxLength"]) == NAME, "say in words what the text may be"
+    assert (
+        schema["pattern"],
+        schema["minLength"],
+        schema["maxLength"],
+    ) == NAME, "say in words what the text may be"
     return "name"
 
 
@@ -223,16 +254,24 @@ def commands_page() -> str:
     root: Any = typer.main.get_command(app)
     lines = [NOTICE, "", "# Command line", "", paragraph(root.help), ""]
     lines += [
-        "Exit status 0 is success, 2 a mistake that you can mend (one sentence on standard error), 3 a lost process of a group, "
-        "130 an interruption; `widenet plan` ends with 1 where a training does not fit.",
+        (
+            "Exit status 0 is success, 2 a mistake that you can mend (one sentence on standard error), 3 a"
+            " lost process of a group, 130 an interruption; `widenet plan` ends with 1 where a training does"
+            " not fit."
+        ),
         "",
         "```text",
     ]
-    lines += [" ".join(path) for path, command in walk(root, ("widenet",)) if not hasattr(command, "commands")]
+    lines += [
+        " ".join(path) for path, command in walk(root, ("widenet",)) if not hasattr(command, "commands")
+    ]
     lines += ["```", "", "`-h` or `--help` after any command prints its help."]
     lines += [
         "",
-        "`widenet --install-completion` teaches your shell (bash, zsh, fish, PowerShell) to complete commands and options at the Tab key.",
+        (
+            "`widenet --install-completion` teaches your shell (bash, zsh, fish, PowerShell) to complete"
+            " commands and options at the Tab key."
+        ),
     ]
     for path, command in walk(root, ("widenet",)):
         lines += command_section(path, command)
@@ -256,12 +295,18 @@ def command_section(path: tuple[str, ...], command: Any) -> list[str]:
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     if arguments:
         lines += ["", "| argument | allowed | meaning |", "|---|---|---|"]
-        lines += [f"| `{argument_name(each)}` | {taken(command, each)} | {cell(paragraph(each.help))} |" for each in arguments]
+        lines += [
+            f"| `{argument_name(each)}` | {taken(command, each)} | {cell(paragraph(each.help))} |"
+            for each in arguments
+        ]
     if options:
         lines += ["", "| option | allowed | default | meaning |", "|---|---|---|---|"]
         for each in options:
             names = ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
-            lines.append(f"| {names} | {taken(command, each)} | {option_default(each)} | {cell(paragraph(each.help))} |")
+            lines.append(
+                f"| {names} | {taken(command, each)} | {option_default(each)} |"
+                f" {cell(paragraph(each.help))} |"
+            )
     return lines
 
 
@@ -277,7 +322,11 @@ def usage(path: tuple[str, ...], command: Any) -> str:
         if each.param_type_name == "argument":
             name = argument_name(each)
             words.append(name if each.required else f"[{name}]")
-    words += [f"{each.opts[0]} {each.name.upper()}" for each in command.params if each.param_type_name == "option" and each.required]
+    words += [
+        f"{each.opts[0]} {each.name.upper()}"
+        for each in command.params
+        if each.param_type_name == "option" and each.required
+    ]
     words.append("[OPTIONS]")
     return " ".join([*words, "COMMAND ..."] if hasattr(command, "commands") else words)
 

@@ -13,7 +13,9 @@ COMMAND_ENDS = {"|", "&&", "||", ";", "&", "<", ">", ">>"}
 
 
 class Fence(NamedTuple):
-    """A fenced block: its language ("" if it names none), the file that it is ("" if none), and what stands in it."""
+    """A fenced block: its language ("" if it names none), the file that it is ("" if none), and what
+    stands in it.
+    """
 
     language: str
     title: str
@@ -22,7 +24,12 @@ class Fence(NamedTuple):
 
 def fences(text: str) -> list[Fence]:
     """The fenced blocks of a page, in their order."""
-    return [Fence(*found) for found in re.findall(r'^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)]
+    return [
+        Fence(*found)
+        for found in re.findall(
+            r'^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', text, re.MULTILINE | re.DOTALL
+        )
+    ]
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -32,7 +39,11 @@ def blocks(text: str, language: str) -> list[str]:
 
 def relative_links(text: str) -> list[str]:
     """Where the links lead that do not leave the repository, without their anchors."""
-    return [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:|#", target)]
+    return [
+        target.split("#")[0]
+        for target in re.findall(r"\]\(([^)\s]+)\)", text)
+        if not re.match(r"[a-z]+:|#", target)
+    ]
 
 
 def shell_words(line: str) -> list[str]:
@@ -42,7 +53,9 @@ def shell_words(line: str) -> list[str]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words after each "widenet" that begins a shell command or follows its variables, up to a pipe or a redirection."""
+    """The words after each "widenet" that begins a shell command or follows its variables, up to a pipe or
+    a redirection.
+    """
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         command: list[str] = []
@@ -76,5 +89,11 @@ def complaint(words: list[str]) -> str | None:
     command, rest = resolved(words)
     if hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         return f"no command {rest[0]!r}"
-    known = {"--help", *(name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts))}
-    return next((f"no option {word!r}" for word in rest if word.startswith("-") and word.split("=")[0] not in known), None)
+    known = {
+        "--help",
+        *(name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)),
+    }
+    return next(
+        (f"no option {word!r}" for word in rest if word.startswith("-") and word.split("=")[0] not in known),
+        None,
+    )

@@ -10,9 +10,11 @@ from widenet.errors import WidenetError
 
 
 def flips(path, seed, number, read, within=None):
-    """What `read` ends with after each of some changed bits of a file, as pairs of the place and the outcome; see `outcome`.
+    """What `read` ends with after each of some changed bits of a file, as pairs of the place and the outcome;
+    see `outcome`.
 
-    One forked process tries them all, one after the other; the file is then as it was. within: the bytes to change, [start, stop).
+    One forked process tries them all, one after the other; the file is then as it was. within: the bytes to
+    change, [start, stop).
     """
     whole = path.read_bytes()
     draw = random.Random(f"{seed} {path.name}")
@@ -32,7 +34,9 @@ def flips(path, seed, number, read, within=None):
 
 
 def outcome(read):
-    """What `read` ends with in a forked process: its value, an error of ours, the text of another one, or the signal that ended it."""
+    """What `read` ends with in a forked process: its value, an error of ours, the text of another one, or
+    the signal that ended it.
+    """
     said, died = _forked(lambda say: say(_ending(read)))
     return said[0] if said else died
 

@@ -1,4 +1,6 @@
-"""Trainings of known bits: all kinds of layers, losses and optimizers in portable bits, in one process that prints their fingerprints."""
+"""Trainings of known bits: all kinds of layers, losses and optimizers in portable bits, in one process
+that prints their fingerprints.
+"""
 
 import json
 import sys
@@ -26,14 +28,23 @@ def trainings(folder):
     blocked = write_data(folder)
     for name, (layers, training) in {"deep": DEEP, "pictures": PICTURES}.items():
         for precision in ("float32", "bfloat16"):
-            yield f"{name}, {precision}", {"layers": layers}, {**training, "precision": precision}, blocked / name
+            yield (
+                f"{name}, {precision}",
+                {"layers": layers},
+                {**training, "precision": precision},
+                blocked / name,
+            )
 
 
 def main(folder):
     """Print the fingerprints by name."""
     choose_bits("portable", torch.device("cpu"))
     found = {
-        name: train(network, {**training, "bits": "portable"}, data, folder / "runs" / str(number)).fingerprint()[:16]
+        name: (
+            train(
+                network, {**training, "bits": "portable"}, data, folder / "runs" / str(number)
+            ).fingerprint()[:16]
+        )
         for number, (name, network, training, data) in enumerate(trainings(folder))
     }
     print(json.dumps(found))

@@ -10,7 +10,14 @@ SAMPLE = {
     "ScaledMarginalCrossEntropy": {"oneTarget": 1.0, "zeroTarget": 0.0, "oneScale": 1.0, "zeroScale": 1.0},
     "Layers": [
         {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
-        {"Name": "Hidden", "Kind": "Hidden", "Type": "FullyConnected", "N": 128, "Activation": "Sigmoid", "Sparse": True},
+        {
+            "Name": "Hidden",
+            "Kind": "Hidden",
+            "Type": "FullyConnected",
+            "N": 128,
+            "Activation": "Sigmoid",
+            "Sparse": True,
+        },
         {
             "Name": "Output",
             "Kind": "Output",

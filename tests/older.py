@@ -8,7 +8,8 @@ from widenet.training.run_directory import RECORDED
 
 
 def dataset_of_format_1(folder, **keys):
-    """Make a dataset of format 1 of one of today's: no digests of blocks, no checksum of the manifest; those of files are right.
+    """Make a dataset of format 1 of one of today's: no digests of blocks, no checksum of the manifest; those
+    of files are right.
 
     keys: what the manifest says besides, `fields__items__width=4` for a value further down.
     """
@@ -29,11 +30,15 @@ def dataset_of_format_1(folder, **keys):
 
 
 def run_without_digests(run):
-    """Make a run as earlier versions wrote it of one of today's: no digests of documents, fields and vocabularies."""
+    """Make a run as earlier versions wrote it of one of today's: no digests of documents, fields and
+    vocabularies.
+    """
     for path in run.rglob("manifest.json"):
         manifest = json.loads(path.read_text())
         manifest["facts"].pop(RECORDED, None)
-        path.write_text(json.dumps({**manifest, "sha256": sha256_of_contents(manifest["files"], manifest["facts"])}))
+        path.write_text(
+            json.dumps({**manifest, "sha256": sha256_of_contents(manifest["files"], manifest["facts"])})
+        )
     fields = json.loads((run / "fields.json").read_text())
     for record in fields.values():
         record.pop("vocabulary_sha256", None)

@@ -48,7 +48,12 @@ def check_alone(html):
     """Fail where a page would run a script or ask the network for anything."""
     page = Page(html)
     assert "script" not in page.names
-    asking = [(tag, key) for tag, attributes in page.elements for key in attributes if key in LOADS or key.startswith("on")]
+    asking = [
+        (tag, key)
+        for tag, attributes in page.elements
+        for key in attributes
+        if key in LOADS or key.startswith("on")
+    ]
     assert asking == []
     styles = "".join(page.texts.get("style", []))
     assert "url(" not in styles

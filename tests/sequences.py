@@ -9,7 +9,13 @@ HISTORY = {"name": "history", "kind": "input", "field": "items"}
 NEXT = {"name": "out", "kind": "output", "field": "items", "predict": "next"}
 EMBEDDED = [
     HISTORY,
-    {"name": "item", "units": 6, "activation": "linear", "bias": False, "initializer": {"kind": "gaussian", "deviation": 0.3}},
+    {
+        "name": "item",
+        "units": 6,
+        "activation": "linear",
+        "bias": False,
+        "initializer": {"kind": "gaussian", "deviation": 0.3},
+    },
 ]
 TIED = {**NEXT, "weights": {"layer": "item", "transposed": True}}
 
@@ -20,7 +26,10 @@ def gru(**more):
 
 SETTINGS = {
     "gru over the items, adam": ([HISTORY, gru(), NEXT], {"optimizer": "adam"}),
-    "tied gru, adagrad": ([*EMBEDDED, gru(dropout=0.3), TIED], {"optimizer": "adagrad", "gradient_norm_limit": 0.4}),
+    "tied gru, adagrad": (
+        [*EMBEDDED, gru(dropout=0.3), TIED],
+        {"optimizer": "adagrad", "gradient_norm_limit": 0.4},
+    ),
     "two lstms, momentum": (
         [{**HISTORY, "last": 3}, gru(cell="lstm"), gru(name="second", cell="lstm", dropout=0.2), NEXT],
         {"optimizer": {"kind": "momentum", "learning_rate": 0.1}, "l2": 0.01},
@@ -29,7 +38,10 @@ SETTINGS = {
         [*EMBEDDED, gru(cell="lstm"), {**NEXT, "sample": {"kind": "popularity", "units": 4}}],
         {"optimizer": "rmsprop"},
     ),
-    "tied gru in bfloat16, sgd": ([*EMBEDDED, gru(), TIED], {"optimizer": {"kind": "sgd", "learning_rate": 0.3}, "precision": "bfloat16"}),
+    "tied gru in bfloat16, sgd": (
+        [*EMBEDDED, gru(), TIED],
+        {"optimizer": {"kind": "sgd", "learning_rate": 0.3}, "precision": "bfloat16"},
+    ),
     "gru with a layer above and a label, adamw": (
         [
             {**HISTORY, "popularity_damping": 0.5},
@@ -58,7 +70,10 @@ def following(random, num, width=WIDTH):
 
 
 def write(path, examples=EXAMPLES, longest=7, seed=0, **more):
-    """A dataset of such sequences; the last item is held out, the one before is for validation. One has none, one a single item."""
+    """A dataset of such sequences; the last item is held out, the one before is for validation.
+
+    One has none, one a single item.
+    """
     random = np.random.default_rng(seed)
     rows = [following(random, int(random.integers(1, longest))) for _ in range(examples)]
     train = [row[:-2] for row in rows]

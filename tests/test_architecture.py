@@ -1,4 +1,6 @@
-"""Imports point down, libraries stay in their rooms, files and functions stay small, tests mirror the package."""
+"""Imports point down, libraries stay in their rooms, files and functions stay small, tests mirror the
+package.
+"""
 
 import ast
 import subprocess
@@ -82,7 +84,9 @@ MAX_FUNCTION_LINES = 60
 
 
 def python_files(*directories: str) -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for directory in directories for path in (ROOT / directory).rglob("*.py"))
+    return sorted(
+        str(path.relative_to(ROOT)) for directory in directories for path in (ROOT / directory).rglob("*.py")
+    )
 
 
 MODULES = python_files("widenet")
@@ -94,7 +98,9 @@ def parsed(path: str) -> ast.Module:
 
 
 def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything a module imports or reaches as torch.distributed, absolute: "widenet.model.network.Network"."""
+    """Line and dotted name of everything a module imports or reaches as torch.distributed, absolute:
+    "widenet.model.network.Network".
+    """
     package = Path(path).parent.parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -103,7 +109,9 @@ def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
             source = ".".join(part for part in (base, node.module) if part)
             yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+        elif (
+            isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch"
+        ):
             yield node.lineno, f"torch.{node.attr}"
 
 
@@ -164,10 +172,19 @@ def test_libraries_stay_in_their_rooms(path):
     ],
 )
 def test_an_import_of_the_same_level_or_upward_is_seen(source):
-    assert len(upward_imports("widenet/metrics.py" if "TYPE" in source else "widenet/model/network.py", ast.parse(source))) == 1
+    assert (
+        len(
+            upward_imports(
+                "widenet/metrics.py" if "TYPE" in source else "widenet/model/network.py", ast.parse(source)
+            )
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize("source", ["from widenet.model.layers import Layer", "from . import layers", "from widenet import errors"])
+@pytest.mark.parametrize(
+    "source", ["from widenet.model.layers import Layer", "from . import layers", "from widenet import errors"]
+)
 def test_an_import_of_the_own_room_or_downward_is_allowed(source):
     assert upward_imports("widenet/model/network.py", ast.parse(source)) == []
 
@@ -197,11 +214,21 @@ def test_the_package_itself_imports_nothing_until_asked():
 
 def is_late(node: ast.stmt) -> bool:
     """Whether a statement runs later than the import of its module, or never."""
-    return isinstance(node, ast.FunctionDef) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    return isinstance(node, ast.FunctionDef) or (
+        isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    )
 
 
 @pytest.mark.parametrize(
-    "module", ["widenet", "widenet.plan.narrow", "widenet.spec.network", "widenet.spec.training", "widenet.cli", "widenet.data.held_users"]
+    "module",
+    [
+        "widenet",
+        "widenet.plan.narrow",
+        "widenet.spec.network",
+        "widenet.spec.training",
+        "widenet.cli",
+        "widenet.data.held_users",
+    ],
 )
 def test_documents_splits_and_the_command_line_do_not_load_torch(module):
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
@@ -223,12 +250,16 @@ def test_files_are_short_and_their_names_say_something(path):
 
 @pytest.mark.parametrize("path", MODULES)
 def test_functions_fit_a_screen(path):
-    functions = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
 
 
-@pytest.mark.parametrize("path", [path for path in python_files("tests") if Path(path).name.startswith("test_")])
+@pytest.mark.parametrize(
+    "path", [path for path in python_files("tests") if Path(path).name.startswith("test_")]
+)
 def test_every_test_file_mirrors_a_module_or_a_room(path):
     subject = PACKAGE / Path(path).relative_to("tests").with_name(Path(path).stem.removeprefix("test_"))
     assert path in WHOLE_PROJECT_TESTS or subject.is_dir() or subject.with_suffix(".py").is_file()

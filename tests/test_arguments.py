@@ -1,4 +1,6 @@
-"""Arguments of a wrong type: refused by every public function in one sentence that names function, argument, rule and value."""
+"""Arguments of a wrong type: refused by every public function in one sentence that names function,
+argument, rule and value.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +41,10 @@ def work(
         ({"k": 3.0}, "k must be a whole number; got 3.0."),
         ({"share": "0.5"}, "share must be a number or None; got '0.5'."),
         ({"exclude": "no"}, "exclude must be True or False; got 'no'."),
-        ({"fields": {"a": 3}}, "fields must be a dictionary of lists of texts by texts or None; got {'a': 3}, a dict."),
+        (
+            {"fields": {"a": 3}},
+            "fields must be a dictionary of lists of texts by texts or None; got {'a': 3}, a dict.",
+        ),
         ({"say": 3}, "say must be a function or None; got 3."),
         ({"kind": 3}, "kind must be one of 'a', 'b' or None; got 3."),
         ({"plase": 1}, 'plase is not an argument. Did you mean "place"?'),
@@ -55,7 +60,10 @@ def test_a_wrong_argument_is_named_with_its_rule_and_value(given, message):
 
 
 def test_an_option_of_the_command_line_is_said_as_python_has_it():
-    said = r"Model\.recommend: include_seen is not an argument\. Write exclude_seen=False\. See `help\(widenet\.Model\.recommend\)`\."
+    said = (
+        r"Model\.recommend: include_seen is not an argument\. Write exclude_seen=False\. See"
+        r" `help\(widenet\.Model\.recommend\)`\."
+    )
     with pytest.raises(ArgumentError, match=said):
         widenet.Model.recommend(None, ["The Hobbit"], include_seen=True)
     with pytest.raises(ArgumentError, match=r"include_seen is not an argument\. Known: place, names"):
@@ -68,7 +76,13 @@ def test_a_missing_argument_is_named():
 
 
 def test_numbers_of_numpy_paths_and_iterables_are_taken():
-    given = {"k": np.int64(4), "share": np.float32(1), "exclude": np.True_, "names": np.array(["x"]), "anything": object()}
+    given = {
+        "k": np.int64(4),
+        "share": np.float32(1),
+        "exclude": np.True_,
+        "names": np.array(["x"]),
+        "anything": object(),
+    }
     assert work(Path("x"), **given)[0] == 4
     assert work("x", range(3), share=1, fields={"a": ("b",)}, say=print, kind="a")[0] == 3
     assert work("x", iter(["x"]), kind="another, which is for the function to say")[0] == 3
@@ -119,7 +133,10 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
         (widenet.split_users, {"source": data, "out": out, "users_out": tmp_path / "others", "users": 0.5}),
         (widenet.describe, {"folder": data}),
         (widenet.dataset_from_lists, {"path": out, "items": [[0]]}),
-        (widenet.train, {"network": run / "network.json", "training": run / "training.json", "data": data, "out": out}),
+        (
+            widenet.train,
+            {"network": run / "network.json", "training": run / "training.json", "data": data, "out": out},
+        ),
         (widenet.write_report, {"runs": run}),
         (widenet.Dataset.open, {"path": data}),
         (widenet.SparseBatch.from_lists, {"rows": [[1]]}),
@@ -141,5 +158,11 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
         for name in [*inspect.signature(function).parameters, "no_argument_at_all"]:
             with pytest.raises(WidenetError) as raised:
                 function(**given | {name: Odd()})
-            assert name in str(raised.value) or name in ("network", "training", "sources", "heldout", "queries"), raised.value
+            assert name in str(raised.value) or name in (
+                "network",
+                "training",
+                "sources",
+                "heldout",
+                "queries",
+            ), raised.value
     assert not out.exists()

@@ -1,4 +1,6 @@
-"""Programs that are measured take turns, each in its own process, and one that fails does not stop the others."""
+"""Programs that are measured take turns, each in its own process, and one that fails does not stop the
+others.
+"""
 
 import re
 import subprocess
@@ -49,8 +51,14 @@ def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
 BROKEN = {
     "greedy": (program("greedy", "greedy"), r"needs more than [\d.]+ GB"),
     "dying": (program("dying", "dying"), "ended with status 3"),
-    "nowhere": (program("nowhere", "nowhere"), "AttributeError: module 'tests.test_benchmarks' has no attribute 'nowhere'"),
-    "missing": (program("missing", "greedy", libraries=["no-such-library"]), "no-such-library is not installed"),
+    "nowhere": (
+        program("nowhere", "nowhere"),
+        "AttributeError: module 'tests.test_benchmarks' has no attribute 'nowhere'",
+    ),
+    "missing": (
+        program("missing", "greedy", libraries=["no-such-library"]),
+        "no-such-library is not installed",
+    ),
 }
 
 
@@ -83,7 +91,9 @@ def test_a_program_that_failed_keeps_its_row(tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_cuda_device_the_measurement_of_one_says_so():
-    found = subprocess.run([sys.executable, "-m", "benchmarks", "gpu"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "gpu"], capture_output=True, text=True, check=False
+    )
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr == "This measures a CUDA device, and torch sees none. Run it where there is one.\n"
 

@@ -1,4 +1,6 @@
-"""Runs whose files have changed: every changed byte, edited document and missing file is found before a weight is used."""
+"""Runs whose files have changed: every changed byte, edited document and missing file is found before a
+weight is used.
+"""
 
 import json
 import re
@@ -67,7 +69,10 @@ class Heard:
 def data(tmp_path_factory):
     lists = [[0, 1], [2], [1, 3, 4], [0], [5, 2], [1, 5], [3], [4, 0]]
     return dataset_from_lists(
-        tmp_path_factory.mktemp("data") / "data", lists, validation=[[2], [1], [0]] * 2 + [[1], [2]], titles=list("ABCDÉF")
+        tmp_path_factory.mktemp("data") / "data",
+        lists,
+        validation=[[2], [1], [0]] * 2 + [[1], [2]],
+        titles=list("ABCDÉF"),
     )
 
 
@@ -124,12 +129,20 @@ UNREAD = {".lock", "log.jsonl", "machine.json", "report.html"}
 def test_every_changed_bit_of_a_run_is_found(run, data):
     undisturbed = outcome(lambda: everything(run, data))
     assert isinstance(undisturbed, tuple), undisturbed
-    paths = sorted(path for path in run.rglob("*") if path.is_file() and path.name not in UNREAD and "tensorboard" not in path.parts)
-    assert {"network.json", "training.json", "fields.json", "items.arrow", "manifest.json", "latest"} <= {path.name for path in paths}
+    paths = sorted(
+        path
+        for path in run.rglob("*")
+        if path.is_file() and path.name not in UNREAD and "tensorboard" not in path.parts
+    )
+    assert {"network.json", "training.json", "fields.json", "items.arrow", "manifest.json", "latest"} <= {
+        path.name for path in paths
+    }
     for path in paths:
         number = 40 if path.name in DOCUMENTS else 2 if path.suffix == ".safetensors" else 10
         for place, found in flips(path, 7, number, lambda: everything(run, data)):
-            harmless = path.name == "latest" and found == undisturbed  # which then names the other checkpoint, or ends in another space
+            harmless = (
+                path.name == "latest" and found == undisturbed
+            )  # which then names the other checkpoint, or ends in another space
             assert isinstance(found, WidenetError) or harmless, f"{path}: {place}: {found}"
     assert outcome(lambda: everything(run, data)) == undisturbed
 
@@ -141,7 +154,13 @@ def test_a_training_makes_no_step_on_a_changed_example_and_leaves_no_weights(dat
         steps = []
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         try:
-            train(network(), TRAINING, tmp_path / "data", tmp_path / "run", interrupted=lambda: bool(steps.append(1)))
+            train(
+                network(),
+                TRAINING,
+                tmp_path / "data",
+                tmp_path / "run",
+                interrupted=lambda: bool(steps.append(1)),
+            )
         finally:
             assert steps == []
 
@@ -163,7 +182,10 @@ def test_a_run_takes_no_weights_of_a_run_with_another_network(folder, run, unfin
             train(network("sigmoid"), TRAINING, data, sigmoid, interrupted=After(2 * EPOCH_STEPS + 1))
     shutil.rmtree(own / folder)
     shutil.copytree(sigmoid / folder, own / folder)
-    message = rf"network\.json is not the file with which .*/{folder}.* was trained: it has changed since\. Undo the change, or train"
+    message = (
+        rf"network\.json is not the file with which .*/{folder}.* was trained: it has changed since\. Undo"
+        r" the change, or train"
+    )
     with pytest.raises(CheckpointError, match=message):
         Model.load(own)
     if folder == "checkpoints":
@@ -179,12 +201,19 @@ def edit(run, **values):
 def test_an_edited_training_document_is_refused_at_resume_and_by_unfinished_weights(unfinished, data):
     edit(unfinished, batch_size=3)
     before = {path: path.read_bytes() for path in unfinished.rglob("*") if path.is_file()}
-    message = r"unfinished/training\.json is not the file with which .*epoch-00002-step-000000001 was trained: it has changed since"
+    message = (
+        r"unfinished/training\.json is not the file with which .*epoch-00002-step-000000001 was trained: it"
+        r" has changed since"
+    )
     with pytest.raises(CheckpointError, match=message):
         train(None, None, data, unfinished, resume=True)
     with pytest.raises(CheckpointError, match=message):
         Model.load(unfinished)
-    changed = {path.name for path in unfinished.rglob("*") if path.is_file() and before.get(path) != path.read_bytes()}
+    changed = {
+        path.name
+        for path in unfinished.rglob("*")
+        if path.is_file() and before.get(path) != path.read_bytes()
+    }
     assert changed <= {"machine.json"}
 
 
@@ -215,12 +244,23 @@ def of_another_epoch(best):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (shutil.rmtree, r"unfinished/best is missing: it must hold the weights of epoch \d, the best so far\. Restore it"),
+        (
+            shutil.rmtree,
+            r"unfinished/best is missing: it must hold the weights of epoch \d, the best so far\. Restore it",
+        ),
         (damaged, r"unfinished/best/wide-.* is damaged: its checksum is not that of the manifest"),
-        (of_another_epoch, r"unfinished/best must hold the weights of epoch \d, the best so far; it holds those of epoch 0\. Restore it"),
+        (
+            of_another_epoch,
+            (
+                r"unfinished/best must hold the weights of epoch \d, the best so far; it holds those of epoch"
+                r" 0\. Restore it"
+            ),
+        ),
     ],
 )
-def test_a_training_that_keeps_the_best_weights_does_not_go_on_without_them(change, message, unfinished, data):
+def test_a_training_that_keeps_the_best_weights_does_not_go_on_without_them(
+    change, message, unfinished, data
+):
     change(unfinished / "best")
     with pytest.raises(CheckpointError, match=message):
         train(None, None, data, unfinished, resume=True)
@@ -247,15 +287,21 @@ def test_best_weights_of_an_epoch_that_comes_again_are_replaced(unfinished, fini
     assert LoopState.of(RunDirectory.open(unfinished).latest().facts["state"]).epoch == 2
     shutil.rmtree(unfinished / "best")
     shutil.copytree(finished / "best", unfinished / "best")
-    assert train(None, None, data, unfinished, resume=True).fingerprint() == Model.load(finished).fingerprint()
+    assert (
+        train(None, None, data, unfinished, resume=True).fingerprint() == Model.load(finished).fingerprint()
+    )
 
 
-def test_a_run_of_an_earlier_widenet_is_read_and_a_note_says_what_nobody_can_tell(run, unfinished, data, finished):
+def test_a_run_of_an_earlier_widenet_is_read_and_a_note_says_what_nobody_can_tell(
+    run, unfinished, data, finished
+):
     expected = Model.load(finished)
     assert not any("earlier widenet" in each for each in expected.caveats())
     older = Model.load(run_without_digests(run))
     assert older.fingerprint() == expected.fingerprint()
-    note = "an earlier widenet saved its weights without digests of network.json, training.json and fields.json"
+    note = (
+        "an earlier widenet saved its weights without digests of network.json, training.json and fields.json"
+    )
     assert any(note in each for each in older.caveats())
     report = Heard()
     resumed = train(None, None, data, run_without_digests(unfinished), resume=True, report=report)
@@ -270,5 +316,7 @@ def test_ids_of_an_earlier_run_are_compared_with_what_it_remembers_of_them(run):
     whole = path.read_bytes()
     place = re.search(rb"012345", whole).start()
     path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
-    with pytest.raises(CheckpointError, match=r"items\.arrow is damaged: its ids are not those that the run was begun with"):
+    with pytest.raises(
+        CheckpointError, match=r"items\.arrow is damaged: its ids are not those that the run was begun with"
+    ):
         RunDirectory.open(run).vocabulary("items")

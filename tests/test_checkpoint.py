@@ -29,7 +29,13 @@ def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", exchange=
     )
     training = TrainingSpec.of({"shards": shards, "seed": seed, "optimizer": optimizer})
     fields = {"items": Field(name="items", kind="sparse", width=width, num_entries={"train": 5})}
-    built = build(spec, training, fields, exchange or LocalExchange(shards), counts={"items": torch.arange(width).numpy()})
+    built = build(
+        spec,
+        training,
+        fields,
+        exchange or LocalExchange(shards),
+        counts={"items": torch.arange(width).numpy()},
+    )
     built.prepare_training(Optimizer(training.optimizer))
     return built
 
@@ -41,7 +47,9 @@ def tensors(built):
         for shard, part in wide.parts.items()
         for key, tensor in part.tensors().items()
     }
-    found |= {f"{name} {key}": tensor for name, trunk in built.trunk.items() for key, tensor in trunk.state.items()}
+    found |= {
+        f"{name} {key}": tensor for name, trunk in built.trunk.items() for key, tensor in trunk.state.items()
+    }
     return found | {name: trunk.tensor.detach() for name, trunk in built.trunk.items()} | built.damping
 
 
@@ -62,7 +70,9 @@ def refusal(path, into=None, with_state=True):
 def test_what_was_published_comes_back_to_the_bit_with_its_state_and_facts(tmp_path):
     first = network(seed=1)
     for number, tensor in enumerate(tensors(first).values()):
-        tensor.copy_((torch.rand(tensor.shape, generator=torch.Generator().manual_seed(number)) * 100).to(tensor.dtype))
+        tensor.copy_(
+            (torch.rand(tensor.shape, generator=torch.Generator().manual_seed(number)) * 100).to(tensor.dtype)
+        )
     publish(tmp_path / "a" / "b", first, {"epoch": 3, "loss": 0.1}, with_state=True)
     second, read = network(seed=2), Checkpoint.open(tmp_path / "a" / "b")
     assert fingerprint(first) != fingerprint(second)
@@ -82,7 +92,9 @@ def test_a_model_without_state_serves_and_cannot_be_trained_on(tmp_path):
     assert "does not hold state.velocity" in refusal(path)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"]
+)
 def test_any_flipped_bit_is_seen(name, saved):
     whole = (saved / name).read_bytes()
     for place in {*range(0, len(whole), max(1, len(whole) // 50)), len(whole) - 1}:
@@ -92,7 +104,9 @@ def test_any_flipped_bit_is_seen(name, saved):
     Checkpoint.open(saved).load_into(network(), with_state=True)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"]
+)
 @pytest.mark.parametrize("length", [0, 1, 100])
 def test_a_truncated_file_is_seen(name, length, saved):
     (saved / name).write_bytes((saved / name).read_bytes()[:length])
@@ -116,7 +130,9 @@ def test_a_newer_format_asks_for_a_newer_widenet(saved):
     assert "format version must be at most 1; got 2. Use a newer widenet." in refusal(saved)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '"manifest"', '{"format_version": "one", "files": 3, "facts": null}'])
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '"manifest"', '{"format_version": "one", "files": 3, "facts": null}']
+)
 def test_json_that_is_no_manifest_is_called_damaged(text, saved):
     (saved / "manifest.json").write_text(text)
     assert "is damaged" in refusal(saved)
@@ -127,7 +143,13 @@ def test_json_that_is_no_manifest_is_called_damaged(text, saved):
     [
         ({"units": 5}, "does not hold weight [3, 5]: it is of another network"),
         ({"width": 12}, "does not hold weight [4, 4]: it is of another network"),
-        ({"shards": 4}, "is cut into 3 shards, the network into 4: another number of shards makes another run. Use the training.json that"),
+        (
+            {"shards": 4},
+            (
+                "is cut into 3 shards, the network into 4: another number of shards makes another run. Use"
+                " the training.json that"
+            ),
+        ),
         ({"optimizer": "adam"}, "does not hold state.mean"),
     ],
 )
@@ -142,7 +164,13 @@ def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinis
     (tmp_path / ".latest.0123abcd.partial").write_text("half")
     (tmp_path / ".lock").touch()
     recover(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".git", ".lock", "best", "epoch-00001", "model"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".git",
+        ".lock",
+        "best",
+        "epoch-00001",
+        "model",
+    ]
     assert (tmp_path / "best" / "file").read_text() == ".best.old"
     assert (tmp_path / "model" / "file").read_text() == "model"
     recover(tmp_path / "nowhere")

@@ -21,7 +21,11 @@ def small(tmp_path, monkeypatch):
         values = json.loads((widenet.demo._DOCUMENTS / name).read_text())
         (documents / name).write_text(json.dumps(values | ({"epochs": 4} if "epochs" in values else {})))
     monkeypatch.setattr(widenet.demo, "_DOCUMENTS", documents)
-    monkeypatch.setattr(widenet.demo, "write_catalogue_csv", lambda folder: write_catalogue_csv(folder, num_users=600, num_items=300))
+    monkeypatch.setattr(
+        widenet.demo,
+        "write_catalogue_csv",
+        lambda folder: write_catalogue_csv(folder, num_users=600, num_items=300),
+    )
 
 
 def steps(demo):
@@ -40,7 +44,10 @@ def test_it_beats_popularity_and_shows_what_it_recommends(tmp_path):
     examples = demo.examples(model, dataset, 2)
     assert [(len(liked), len(recommended)) for liked, recommended in examples] == [(3, 5)] * 2
     assert all(not set(liked) & {one.title for one in recommended} for liked, recommended in examples)
-    assert said == [f"Generated a catalogue: {tmp_path / 'demo' / 'interactions.csv'} and {tmp_path / 'demo' / 'titles.csv'}"]
+    assert said == [
+        f"Generated a catalogue: {tmp_path / 'demo' / 'interactions.csv'} and"
+        f" {tmp_path / 'demo' / 'titles.csv'}"
+    ]
 
 
 @pytest.mark.usefixtures("small")
@@ -87,7 +94,9 @@ def test_data_within_the_directory_that_is_made_anew_is_refused_and_stays(tmp_pa
 def test_data_that_is_not_there_is_told_before_an_earlier_demonstration_goes(tmp_path):
     Demo(None, tmp_path / "demo", print)
     (tmp_path / "demo" / "file").touch()
-    with pytest.raises(DataError, match="nowhere must be an interactions file, or a folder with one of interactions"):
+    with pytest.raises(
+        DataError, match="nowhere must be an interactions file, or a folder with one of interactions"
+    ):
         Demo(tmp_path / "nowhere", tmp_path / "demo", print)
     assert (tmp_path / "demo" / "file").exists()
 

@@ -47,11 +47,22 @@ def documents(text):
             yield TrainingSpec, values
 
 
-SPECS = [spec for spec in every_spec() if spec is not Document and spec.__module__.startswith("widenet.spec.")]
-EXCEPTIONS = [name for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Exception)]
-DOCUMENTS = [pytest.param(*found, id=f"{name}-{place}") for name, text in PAGES.items() for place, found in enumerate(documents(text))]
+SPECS = [
+    spec for spec in every_spec() if spec is not Document and spec.__module__.startswith("widenet.spec.")
+]
+EXCEPTIONS = [
+    name for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Exception)
+]
+DOCUMENTS = [
+    pytest.param(*found, id=f"{name}-{place}")
+    for name, text in PAGES.items()
+    for place, found in enumerate(documents(text))
+]
 COMMANDS = [
-    pytest.param(words, id=shlex.join(words)) for text in PAGES.values() for block in blocks(text, "bash") for words in commands(block)
+    pytest.param(words, id=shlex.join(words))
+    for text in PAGES.values()
+    for block in blocks(text, "bash")
+    for words in commands(block)
 ]
 
 
@@ -100,8 +111,14 @@ def test_every_loss_has_its_mathematics():
 
 
 def test_every_room_is_in_the_architecture():
-    rooms = [path.name + "/" * path.is_dir() for path in (ROOT / "widenet").iterdir() if not path.name.startswith(("_", "."))]
-    assert [room for room in rooms if room != "py.typed" and f"| `{room}` |" not in PAGES["architecture.md"]] == []
+    rooms = [
+        path.name + "/" * path.is_dir()
+        for path in (ROOT / "widenet").iterdir()
+        if not path.name.startswith(("_", "."))
+    ]
+    assert [
+        room for room in rooms if room != "py.typed" and f"| `{room}` |" not in PAGES["architecture.md"]
+    ] == []
 
 
 def test_the_help_of_evaluate_names_the_lengths_it_takes_by_default():
@@ -116,14 +133,18 @@ def test_every_relative_link_leads_somewhere(page):
 
 
 def modules_named(text):
-    """The paths of Python files that a text names in backticks, up to a part that stands for any name, such as KIND.py."""
+    """The paths of Python files that a text names in backticks, up to a part that stands for any name,
+    such as KIND.py.
+    """
     return [re.sub(r"/[A-Z]+\.py$", "", path) for path in re.findall(r"`([\w/.-]+\.py)\b[^`]*`", text)]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_python_file_that_is_named_is_there(page):
     def is_there(path):
-        return any((folder / path).exists() for folder in (ROOT, ROOT / "widenet", ROOT / "widenet" / "kernels"))
+        return any(
+            (folder / path).exists() for folder in (ROOT, ROOT / "widenet", ROOT / "widenet" / "kernels")
+        )
 
     assert [path for path in modules_named(PAGES[page]) if not is_there(path)] == []
 
@@ -146,7 +167,10 @@ def test_every_command_shown_can_be_parsed(words):
     command.make_context(command.name, rest)
 
 
-@pytest.mark.parametrize("line", ["widenet train network.json", "widenet evaluate runs/a --data d --k zero", "widenet data split --out b"])
+@pytest.mark.parametrize(
+    "line",
+    ["widenet train network.json", "widenet evaluate runs/a --data d --k zero", "widenet data split --out b"],
+)
 def test_a_command_that_cannot_be_parsed_is_seen(line):
     command, rest = resolved(commands(line)[0])
     with pytest.raises(Exception, match=r"(?i)missing|invalid|valid"):
@@ -188,7 +212,9 @@ def test_the_data_example_compiles_and_its_names_exist(tmp_path, monkeypatch):
     rows = [f"{user},{item},{4 + (item % 2)}" for user in range(12) for item in range(user, user + 10)]
     monkeypatch.chdir(tmp_path)
     Path("ratings.csv").write_text("\n".join(["user_id,book_id,rating", *rows]), "utf-8")
-    Path("books.csv").write_text("\n".join(["id,title", *(f"{item},Book {item}" for item in range(30))]), "utf-8")
+    Path("books.csv").write_text(
+        "\n".join(["id,title", *(f"{item},Book {item}" for item in range(30))]), "utf-8"
+    )
     namespace = {}
     exec(compile(example, "data.md", "exec"), namespace)
     assert namespace["counts"].sum() > 0

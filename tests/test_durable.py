@@ -26,7 +26,10 @@ def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
 def test_what_cannot_be_written_is_called_by_its_own_name(name, tmp_path):
     (tmp_path / "file").touch()
     path = tmp_path / name
-    with pytest.raises(OSError, match=r"No such file|Not a directory|File name too long") as raised, appearing(path):
+    with (
+        pytest.raises(OSError, match=r"No such file|Not a directory|File name too long") as raised,
+        appearing(path),
+    ):
         pass
     assert raised.value.filename == str(path)
 
@@ -35,7 +38,9 @@ def test_what_cannot_be_written_is_called_by_its_own_name(name, tmp_path):
 def forced(monkeypatch):
     """The paths that are forced to disk, in order."""
     paths, fsync = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: paths.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file))
+    monkeypatch.setattr(
+        os, "fsync", lambda file: paths.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file)
+    )
     return paths
 
 
@@ -56,9 +61,13 @@ def test_a_folder_is_forced_to_disk_with_all_below_it(tmp_path, forced):
 
 
 @pytest.mark.parametrize("earlier", [True, False])
-def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(earlier, tmp_path, forced, monkeypatch):
+def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(
+    earlier, tmp_path, forced, monkeypatch
+):
     rmtree, dropped = shutil.rmtree, []
-    monkeypatch.setattr(shutil, "rmtree", lambda path, **how: dropped.append((path.name, list(forced))) or rmtree(path, **how))
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda path, **how: dropped.append((path.name, list(forced))) or rmtree(path, **how)
+    )
     for name in ("beside", *["data"] * earlier):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()

@@ -1,4 +1,6 @@
-"""Evaluation: numbers that a person can work out, for networks whose scores are set by hand, and for popularity."""
+"""Evaluation: numbers that a person can work out, for networks whose scores are set by hand, and for
+popularity.
+"""
 
 import math
 
@@ -27,7 +29,15 @@ def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
     layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "mid", "units": 2}]
     for name, field in zip(outputs, fields or ["items"] * len(outputs), strict=True):
         layers.append(
-            {"name": name, "kind": "output", "field": field, "source": "mid", "units": units, "activation": "linear", "loss": "l2"}
+            {
+                "name": name,
+                "kind": "output",
+                "field": field,
+                "source": "mid",
+                "units": units,
+                "activation": "linear",
+                "loss": "l2",
+            }
         )
     training = TrainingSpec.of({"shards": 2})
     network = build(NetworkSpec.of({"layers": layers}), training, data.fields, LocalExchange(2), counts={})
@@ -41,11 +51,14 @@ def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
 
 @pytest.fixture
 def data(tmp_path):
-    return dataset_from_lists(tmp_path / "data", ROWS, heldout=HELDOUT, width=5, dense={"age": [[1.0], [2.0], [3.0], [4.0]]})
+    return dataset_from_lists(
+        tmp_path / "data", ROWS, heldout=HELDOUT, width=5, dense={"age": [[1.0], [2.0], [3.0], [4.0]]}
+    )
 
 
 def test_metrics_are_those_worked_out_by_hand(data):
-    # Unseen units by score: user 0 is shown 2 3 (2 true), user 1 0 1 (0 true, 3 missed), user 2 0 1 (4 missed); user 3 has no truth.
+    # Unseen units by score: user 0 is shown 2 3 (2 true), user 1 0 1 (0 true, 3 missed), user 2 0 1 (4
+    # missed); user 3 has no truth.
     found = evaluate(fixed(data, SCORES), data, ks=[2])
     ideal = 1 + 1 / math.log2(3)
     assert found == pytest.approx(
@@ -81,16 +94,23 @@ def test_an_output_is_chosen_by_name(data):
     assert evaluate(network, data, ks=[1], output="second")["recall@1"] == pytest.approx((0 + 0 + 1) / 3)
     with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: first, second\."):
         evaluate(network, data, ks=[1])
-    with pytest.raises(FitError, match=r'The network has no output called "third"\. Name one of its outputs: first, second\.'):
+    with pytest.raises(
+        FitError, match=r'The network has no output called "third"\. Name one of its outputs: first, second\.'
+    ):
         evaluate(network, data, ks=[1], output="third")
 
 
 def test_room_for_units_to_come_is_not_ranked(data):
-    assert evaluate(fixed(data, [*SCORES, 9.0, 9.0], units=7), data, ks=[2]) == evaluate(fixed(data, SCORES), data, ks=[2])
+    assert evaluate(fixed(data, [*SCORES, 9.0, 9.0], units=7), data, ks=[2]) == evaluate(
+        fixed(data, SCORES), data, ks=[2]
+    )
 
 
 def test_a_missing_part_is_one_sentence_with_the_remedy(data):
-    with pytest.raises(FitError, match=r"has no validation part, only train, heldout\. Set one aside with `widenet data split"):
+    with pytest.raises(
+        FitError,
+        match=r"has no validation part, only train, heldout\. Set one aside with `widenet data split",
+    ):
         evaluate(fixed(data, SCORES), data, "validation", ks=[1])
 
 
@@ -119,7 +139,9 @@ def test_blocks_shrink_as_lists_grow_and_lists_end_with_the_catalogue(k, data, m
     monkeypatch.setattr("widenet.predict.rows._RECOMMENDATIONS_A_BLOCK", 10)
     widths, steps = [], []
     add = RankingMetrics.add
-    monkeypatch.setattr(RankingMetrics, "add", lambda self, top, *truth: widths.append(top.shape[1]) or add(self, top, *truth))
+    monkeypatch.setattr(
+        RankingMetrics, "add", lambda self, top, *truth: widths.append(top.shape[1]) or add(self, top, *truth)
+    )
     evaluate(fixed(data, SCORES), data, ks=[k], advance=steps.append)
     assert (steps, widths) == ([2, 1], [min(k, 5)] * 2)
     evaluate_popularity(data, "items", ks=[k])
@@ -128,8 +150,13 @@ def test_blocks_shrink_as_lists_grow_and_lists_end_with_the_catalogue(k, data, m
 
 @pytest.mark.parametrize("part", ["test", "train", None])
 def test_only_parts_that_were_set_aside_can_be_evaluated(part, data):
-    for ask in (lambda: evaluate(fixed(data, SCORES), data, part), lambda: evaluate_popularity(data, "items", part)):
-        with pytest.raises(OptionError, match=f"part must be one of validation, heldout; got {part!r}") as caught:
+    for ask in (
+        lambda: evaluate(fixed(data, SCORES), data, part),
+        lambda: evaluate_popularity(data, "items", part),
+    ):
+        with pytest.raises(
+            OptionError, match=f"part must be one of validation, heldout; got {part!r}"
+        ) as caught:
             ask()
         assert "--" not in str(caught.value)
 
@@ -159,17 +186,27 @@ def test_popularity_recommends_the_most_frequent_unseen_units_ties_to_the_lower(
 
 def test_popularity_is_what_a_network_of_counts_would_recommend(data):
     counts = [float(count) for count in data.counts("items")]
-    assert evaluate_popularity(data, "items", ks=[1, 2, 5]) == evaluate(fixed(data, counts), data, ks=[1, 2, 5])
+    assert evaluate_popularity(data, "items", ks=[1, 2, 5]) == evaluate(
+        fixed(data, counts), data, ks=[1, 2, 5]
+    )
 
 
 LIKED = [np.random.default_rng(user).permutation(20)[:12] * 2 + user % 2 for user in range(100)]
-"""A checkerboard: even users like even items, odd users odd ones; of the 20 that each would like, 12 are known."""
+"""A checkerboard: even users like even items, odd users odd ones; of the 20 that each would like, 12 are
+known.
+"""
 
 MODELS = {
     "softmax under cosine, tied": [
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "mid", "units": 8, "activation": "linear", "bias": False},
-        {"name": "out", "kind": "output", "field": "items", "cosine": {}, "weights": {"layer": "mid", "transposed": True}},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "cosine": {},
+            "weights": {"layer": "mid", "transposed": True},
+        },
     ],
     "softmax": [
         {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
@@ -205,7 +242,9 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_even_users_are_shown_even_items_and_odd_users_odd_ones(name, tmp_path):
     unseen = [sorted(set(range(user % 2, 40, 2)) - set(known.tolist())) for user, known in enumerate(LIKED)]
-    data = dataset_from_lists(tmp_path / "data", [known.tolist() for known in LIKED], heldout=unseen, width=40)
+    data = dataset_from_lists(
+        tmp_path / "data", [known.tolist() for known in LIKED], heldout=unseen, width=40
+    )
     spec = {"epochs": 15, "batch_size": 20, "shards": 3, "optimizer": {"kind": "adam", "learning_rate": 0.02}}
     found = train({"layers": MODELS[name]}, spec, data, tmp_path / "run").evaluate(data, ks=[8])
     assert found["recall@8"] > 0.99

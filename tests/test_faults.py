@@ -1,4 +1,6 @@
-"""What can befall the files of a run: one sentence that names the place, and the last good checkpoint stays and is found."""
+"""What can befall the files of a run: one sentence that names the place, and the last good checkpoint
+stays and is found.
+"""
 
 import json
 import os
@@ -28,7 +30,13 @@ NETWORK = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
-TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "shards": 2, "optimizer": "momentum", "checkpoints": {"keep_last": 3}}
+TRAINING = {
+    "epochs": 3,
+    "batch_size": EXAMPLES // STEPS,
+    "shards": 2,
+    "optimizer": "momentum",
+    "checkpoints": {"keep_last": 3},
+}
 SHARD = "wide-01.shard-0001-of-0002.safetensors"
 FILE_BYTES = 8_000
 """More than the log and the events of a training take, less than a shard of its weights and their state."""
@@ -37,7 +45,9 @@ FILE_BYTES = 8_000
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     rows = [[(example * 37 + step * step * 5) % WIDTH for step in range(5)] for example in range(EXAMPLES)]
-    return dataset_from_lists(tmp_path_factory.mktemp("faults") / "data", [sorted(set(row)) for row in rows], width=WIDTH)
+    return dataset_from_lists(
+        tmp_path_factory.mktemp("faults") / "data", [sorted(set(row)) for row in rows], width=WIDTH
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +105,15 @@ def of_another_network(newest):
 
 
 DAMAGES = {
-    truncated: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
+    truncated: (
+        r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\."
+    ),
     flipped: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
     missing: r"NEWEST/SHARD is missing\. Use another checkpoint\.",
-    of_another_network: r"RUN/network\.json is not the file with which NEWEST was trained: it has changed since\. "
-    r"Undo the change, or train again with another --out\.",
+    of_another_network: (
+        r"RUN/network\.json is not the file with which NEWEST was trained: it has changed since\. "
+        r"Undo the change, or train again with another --out\."
+    ),
 }
 
 
@@ -114,7 +128,9 @@ def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, data
         Model.load(run)
     heard = Heard()
     assert train(NETWORK, TRAINING, data, run, resume=True, report=heard).fingerprint() == undisturbed
-    assert [bool(re.fullmatch(f"{message} Going on from {older.name} instead\\.", text)) for text in heard.said] == [True]
+    assert [
+        bool(re.fullmatch(f"{message} Going on from {older.name} instead\\.", text)) for text in heard.said
+    ] == [True]
 
 
 def limited(soft):
@@ -131,11 +147,16 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written_leaves_the_last_one(d
         limited(FILE_BYTES if len(endings) == 2 else soft)
 
     try:
-        with pytest.raises(CheckpointError, match=r"epoch-00002-step-000000000 cannot be written: .*File too large"):
+        with pytest.raises(
+            CheckpointError, match=r"epoch-00002-step-000000000 cannot be written: .*File too large"
+        ):
             train(NETWORK, TRAINING, data, run, report=Heard(after_epoch))
     finally:
         limited(soft)
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["epoch-00001-step-000000000", "latest"]
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [
+        "epoch-00001-step-000000000",
+        "latest",
+    ]
     Model.load(run)
     assert train(NETWORK, TRAINING, data, run, resume=True).fingerprint() == undisturbed
 
@@ -149,7 +170,9 @@ status=0
 cp -r "$OUT" left
 exit $status
 """
-"""A training with a small disk of its own at a place, in a mount namespace that ends with it; what it leaves is copied to `left`."""
+"""A training with a small disk of its own at a place, in a mount namespace that ends with it; what it
+leaves is copied to `left`.
+"""
 
 
 @pytest.fixture
@@ -163,34 +186,53 @@ def on_small_disk(data, tmp_path):
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))
 
     def run(place, size, out, filled=False, resume=False):
-        facts = {"SIZE": str(size), "PLACE": place, "OUT": out, "FILLED": "1" if filled else "", "RESUME": "--resume" if resume else ""}
+        facts = {
+            "SIZE": str(size),
+            "PLACE": place,
+            "OUT": out,
+            "FILLED": "1" if filled else "",
+            "RESUME": "--resume" if resume else "",
+        }
         environment = {**os.environ, **facts, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         command = ["unshare", "-Urm", "sh", "-c", DISK]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
 
     return run
 
 
-def test_a_training_goes_on_where_the_disk_under_tensorboard_is_full(data, undisturbed, on_small_disk, tmp_path):
+def test_a_training_goes_on_where_the_disk_under_tensorboard_is_full(
+    data, undisturbed, on_small_disk, tmp_path
+):
     cut_short(data, tmp_path / "run", STEPS + 2)
     ended = on_small_disk("run/tensorboard", 16_384, "run", filled=True, resume=True)
     assert ended.returncode == 0, ended.stderr
-    told = "run/tensorboard cannot be written: No space left on device. The training goes on without TensorBoard."
+    told = (
+        "run/tensorboard cannot be written: No space left on device. The training goes on without"
+        " TensorBoard."
+    )
     assert ended.stderr.count("No space left") == ended.stderr.count(told) == 1
     assert "Traceback" not in ended.stderr
     assert Model.load(tmp_path / "left").fingerprint() == undisturbed
 
 
-def test_a_disk_that_fills_up_under_the_run_ends_the_training_and_leaves_the_last_checkpoint(data, undisturbed, on_small_disk, tmp_path):
+def test_a_disk_that_fills_up_under_the_run_ends_the_training_and_leaves_the_last_checkpoint(
+    data, undisturbed, on_small_disk, tmp_path
+):
     cut_short(data, tmp_path / "other", STEPS + 2)
     first, *_ = sorted((tmp_path / "other" / "checkpoints").iterdir())
     checkpoint_bytes = sum(4096 * -(-path.stat().st_size // 4096) for path in first.iterdir())
     (tmp_path / "disk").mkdir()
     ended = on_small_disk("disk", 2 * checkpoint_bytes, "disk/run")
     assert ended.returncode == 2, ended.stderr
-    assert re.search(r"disk/run\S* cannot be written: No space left on device\. Free some space", ended.stderr)
+    assert re.search(
+        r"disk/run\S* cannot be written: No space left on device\. Free some space", ended.stderr
+    )
     assert "Traceback" not in ended.stderr
-    assert [path.name for path in (tmp_path / "left" / "checkpoints").glob("*epoch-*")] == ["epoch-00001-step-000000000"]
+    assert [path.name for path in (tmp_path / "left" / "checkpoints").glob("*epoch-*")] == [
+        "epoch-00001-step-000000000"
+    ]
     assert train(NETWORK, TRAINING, data, tmp_path / "left", resume=True).fingerprint() == undisturbed
 
 
@@ -199,7 +241,9 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
     refused = []
 
     def after_epoch():
-        with pytest.raises(CheckpointError, match=r"run (is being trained by another process|exists already)\. ") as caught:
+        with pytest.raises(
+            CheckpointError, match=r"run (is being trained by another process|exists already)\. "
+        ) as caught:
             train(NETWORK, TRAINING, data, tmp_path / "run", resume=resume, interrupted=lambda: False)
         refused.append(caught.value)
 
@@ -207,7 +251,9 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)
 
 
-def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(data, undisturbed, tmp_path, monkeypatch):
+def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
+    data, undisturbed, tmp_path, monkeypatch
+):
     run, locked = tmp_path / "run", run_path.locked
 
     def other_first(path):
@@ -219,20 +265,46 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(data, u
     with RunDirectory.begin(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data):
         pass
     monkeypatch.setattr(run_path, "locked", other_first)
-    with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
+    with pytest.raises(
+        CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."
+    ):
         train(NETWORK, TRAINING, data, run)
     assert Model.load(run).fingerprint() == undisturbed
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(data, undisturbed, tmp_path):
+def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(
+    data, undisturbed, tmp_path
+):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))
-    command = [sys.executable, "-m", "widenet", "train", "network.json", "training.json", "--data", str(data.path), "--out", "run"]
-    how = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, "text": True}
+    command = [
+        sys.executable,
+        "-m",
+        "widenet",
+        "train",
+        "network.json",
+        "training.json",
+        "--data",
+        str(data.path),
+        "--out",
+        "run",
+    ]
+    how = {
+        "cwd": tmp_path,
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, **how) for _ in range(2)]
-    said = {process.returncode: (out, err) for process, (out, err) in [(process, process.communicate()) for process in both]}
+    said = {
+        process.returncode: (out, err)
+        for process, (out, err) in [(process, process.communicate()) for process in both]
+    }
     assert sorted(said) == [0, 2]
     assert said[0][0] == f"run: trained. Fingerprint {undisturbed}\n"
-    assert re.fullmatch(r"widenet: run (exists already|is being trained by another process|cannot be written)[^\n]*\n", said[2][1])
+    assert re.fullmatch(
+        r"widenet: run (exists already|is being trained by another process|cannot be written)[^\n]*\n",
+        said[2][1],
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "run", "training.json"]

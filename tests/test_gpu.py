@@ -14,18 +14,30 @@ def trained(folder, name, device, activation="softmax", cuda_graph=False, **trai
     if not (folder / "data").exists():
         dataset_from_lists(folder / "data", ROWS, width=211)
     output = {"name": "next", "kind": "output", "field": "items", "activation": activation}
-    network = {"layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 37}, output]}
+    network = {
+        "layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 37}, output]
+    }
     spec = Training.of({"epochs": 3, "batch_size": 64, **training})
-    return train(Network.of(network), spec, folder / "data", folder / name, device=device, cuda_graph=cuda_graph)
+    return train(
+        Network.of(network), spec, folder / "data", folder / name, device=device, cuda_graph=cuda_graph
+    )
 
 
 def weights(model: Model):
-    return torch.cat([part.weight.flatten().cpu() for weight in model.network.wide.values() for part in weight.parts.values()])
+    return torch.cat(
+        [
+            part.weight.flatten().cpu()
+            for weight in model.network.wide.values()
+            for part in weight.parts.values()
+        ]
+    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"])
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
+)
 def test_a_training_gives_the_same_bits_twice(optimizer, activation, precision, tmp_path):
     asked = {"activation": activation, "optimizer": optimizer, "precision": precision}
     assert len({trained(tmp_path, name, "cuda", **asked).fingerprint() for name in ("one", "two")}) == 1
@@ -38,7 +50,10 @@ def test_replayed_steps_have_the_bits_of_eager_ones(optimizer, activation, preci
     asked, replays = {"activation": activation, "optimizer": optimizer, "precision": precision}, []
     replay = torch.cuda.CUDAGraph.replay
     monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: (replays.append(graph), replay(graph)))
-    eager, recorded = (trained(tmp_path, name, "cuda", cuda_graph=name == "recorded", **asked) for name in ("eager", "recorded"))
+    eager, recorded = (
+        trained(tmp_path, name, "cuda", cuda_graph=name == "recorded", **asked)
+        for name in ("eager", "recorded")
+    )
     assert recorded.fingerprint() == eager.fingerprint()
     assert [each["loss"] for each in recorded.run.records()] == [each["loss"] for each in eager.run.records()]
     assert len(replays) >= 6
@@ -46,11 +61,15 @@ def test_replayed_steps_have_the_bits_of_eager_ones(optimizer, activation, preci
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "relu_max"])
 def test_a_training_is_near_that_of_a_cpu(activation, tmp_path):
-    ours, cpus = (weights(trained(tmp_path, device, device, activation=activation)) for device in ("cuda", "cpu"))
+    ours, cpus = (
+        weights(trained(tmp_path, device, device, activation=activation)) for device in ("cuda", "cpu")
+    )
     assert torch.allclose(ours, cpus, rtol=1e-3, atol=1e-4)
 
 
 def test_the_best_units_are_those_that_a_cpu_finds(tmp_path):
     trained(tmp_path, "run", "cuda")
-    found = [Model.load(tmp_path / "run", device=device).recommend(["3", "5"], k=50) for device in ("cuda", "cpu")]
+    found = [
+        Model.load(tmp_path / "run", device=device).recommend(["3", "5"], k=50) for device in ("cuda", "cpu")
+    ]
     assert [one.item for one in found[0]] == [one.item for one in found[1]]

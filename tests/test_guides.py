@@ -17,17 +17,24 @@ from widenet.cli import main
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 TOLERANCE = 0.1
-"""How far a decimal number may be from the one that is shown: another processor rounds otherwise. All else must be equal."""
+"""How far a decimal number may be from the one that is shown: another processor rounds otherwise. All else
+must be equal.
+"""
 
 
 def pieces(line):
     """The words and whole numbers of a line, and its decimal numbers."""
-    return re.sub(r"\d+\.\d+|\s+", " ", line).split(), [float(found) for found in re.findall(r"\d+\.\d+", line)]
+    return re.sub(r"\d+\.\d+|\s+", " ", line).split(), [
+        float(found) for found in re.findall(r"\d+\.\d+", line)
+    ]
 
 
 def is_shown(line, out):
     words, numbers = pieces(line)
-    return any(words == there and numbers == pytest.approx(found, rel=TOLERANCE) for there, found in map(pieces, out.splitlines()))
+    return any(
+        words == there and numbers == pytest.approx(found, rel=TOLERANCE)
+        for there, found in map(pieces, out.splitlines())
+    )
 
 
 def run(line):
@@ -74,7 +81,10 @@ def test_a_command_that_fails_is_seen(command, tmp_path, monkeypatch, capsys):
 
 def test_output_that_is_not_printed_is_seen(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = '```python title="a.py"\nprint("recall  0.52  of 10")\n```\n```bash\npython a.py\n```\n```text\n{}\n```\n'
+    page = (
+        '```python title="a.py"\nprint("recall  0.52  of 10")\n```\n```bash\npython'
+        " a.py\n```\n```text\n{}\n```\n"
+    )
     follow(page.format("recall 0.50 of 10"), capsys)
     for wrong in ("recall 0.40 of 10", "recall 0.52 of 11", "ndcg 0.52 of 10"):
         with pytest.raises(AssertionError):
@@ -84,7 +94,9 @@ def test_output_that_is_not_printed_is_seen(tmp_path, monkeypatch, capsys):
 def changed(text, diff):
     """A text after a unified diff, wherever in it the lines are."""
     for hunk in re.split(r"^@@.*\n", diff, flags=re.MULTILINE)[1:]:
-        old, new = ("".join(line[1:] for line in hunk.splitlines(keepends=True) if line[0] != sign) for sign in "+-")
+        old, new = (
+            "".join(line[1:] for line in hunk.splitlines(keepends=True) if line[0] != sign) for sign in "+-"
+        )
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     return text
@@ -97,7 +109,10 @@ def test_adding_a_loss_works_as_shown(tmp_path):
     *changes, command = fences((DOCS / "adding-a-loss.md").read_text("utf-8"))
     for change in changes:
         path = tmp_path / change.title
-        path.write_text(changed(path.read_text("utf-8"), change.body) if change.language == "diff" else change.body, "utf-8")
+        path.write_text(
+            changed(path.read_text("utf-8"), change.body) if change.language == "diff" else change.body,
+            "utf-8",
+        )
     python, *words, what = shlex.split(command.body)
     assert python == "python"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}

@@ -1,4 +1,6 @@
-"""Trainings on several hosts: two network namespaces with a cable between them, and four agents of torchrun of which one is lost."""
+"""Trainings on several hosts: two network namespaces with a cable between them, and four agents of
+torchrun of which one is lost.
+"""
 
 import json
 import os
@@ -25,7 +27,13 @@ NETWORK = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
-TRAINING = {"epochs": 30, "batch_size": 4, "shards": 12, "optimizer": "momentum", "checkpoints": {"every_epochs": 2}}
+TRAINING = {
+    "epochs": 30,
+    "batch_size": 4,
+    "shards": 12,
+    "optimizer": "momentum",
+    "checkpoints": {"every_epochs": 2},
+}
 ADDRESSES, PORT = ("10.231.7.1", "10.231.7.2"), 29517
 HANG_SECONDS = 400
 LOST = r"process {} of 2 \(host {}\) was lost at epoch \d+, step \d+, .*: no sign of life for \d+ seconds\."
@@ -35,7 +43,9 @@ LOST = r"process {} of 2 \(host {}\) was lost at epoch \d+, step \d+, .*: no sig
 def folder(tmp_path_factory):
     """A folder with documents and a dataset."""
     path = tmp_path_factory.mktemp("hosts")
-    rows = [sorted({(example * 37 + step * step * 5) % WIDTH for step in range(5)}) for example in range(EXAMPLES)]
+    rows = [
+        sorted({(example * 37 + step * step * 5) % WIDTH for step in range(5)}) for example in range(EXAMPLES)
+    ]
     dataset_from_lists(path / "data", rows, width=WIDTH)
     (path / "network.json").write_text(json.dumps(NETWORK))
     (path / "training.json").write_text(json.dumps(TRAINING))
@@ -44,7 +54,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(folder):
-    return train(folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed").fingerprint()
+    return train(
+        folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed"
+    ).fingerprint()
 
 
 class Hosts:
@@ -64,7 +76,20 @@ class Hosts:
     def build(self):
         for name in self.names:
             ip("netns", "add", name)
-        ip("link", "add", "cable0", "netns", self.names[0], "type", "veth", "peer", "name", "cable1", "netns", self.names[1])
+        ip(
+            "link",
+            "add",
+            "cable0",
+            "netns",
+            self.names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "cable1",
+            "netns",
+            self.names[1],
+        )
         for host, name in enumerate(self.names):
             ip("-n", name, "address", "add", f"{ADDRESSES[host]}/24", "dev", f"cable{host}")
             for link in ("lo", f"cable{host}"):
@@ -100,7 +125,11 @@ def started(commands, folder, environments):
         for number, (command, environment) in enumerate(zip(commands, environments, strict=True)):
             said = (folder / f"said-{number}").open("w")
             everything = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-            running.append(subprocess.Popen(command, cwd=folder, env=everything, stdout=said, stderr=said, start_new_session=True))
+            running.append(
+                subprocess.Popen(
+                    command, cwd=folder, env=everything, stdout=said, stderr=said, start_new_session=True
+                )
+            )
             said.close()
         yield running
     finally:
@@ -122,18 +151,38 @@ def said(folder, number):
 def comes_true(condition, folder):
     deadline = time.monotonic() + HANG_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "\n".join(path.read_text() for path in sorted(folder.glob("said-*")))
+        assert time.monotonic() < deadline, "\n".join(
+            path.read_text() for path in sorted(folder.glob("said-*"))
+        )
         time.sleep(0.1)
 
 
 def words(out, timeout):
-    return ["widenet", "train", "network.json", "training.json", "--data", "data", "--out", out, "--timeout", str(timeout)]
+    return [
+        "widenet",
+        "train",
+        "network.json",
+        "training.json",
+        "--data",
+        "data",
+        "--out",
+        out,
+        "--timeout",
+        str(timeout),
+    ]
 
 
 def test_processes_on_two_hosts_name_each_other_when_the_cable_is_cut(hosts, folder, undisturbed):
     out = folder / "cut"
     environments = [
-        {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": str(PORT)} for rank in (0, 1)
+        {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "0",
+            "MASTER_ADDR": ADDRESSES[0],
+            "MASTER_PORT": str(PORT),
+        }
+        for rank in (0, 1)
     ]
     commands = [hosts.command(rank, [sys.executable, "-m", *words("cut", 5)]) for rank in (0, 1)]
     with started(commands, folder, environments) as processes:
@@ -147,7 +196,9 @@ def test_processes_on_two_hosts_name_each_other_when_the_cable_is_cut(hosts, fol
 
 def agent(nodes, host, endpoint, first, out):
     """One agent of torchrun, which starts one process. first: it holds the store of the rendezvous."""
-    quick = "join_timeout=300,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=120"
+    quick = (
+        "join_timeout=300,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=120"
+    )
     how = {
         "--nnodes": nodes,
         "--nproc-per-node": "1",
@@ -168,14 +219,23 @@ ELASTIC = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
 @pytest.mark.faults
 def test_a_training_on_two_hosts_resumes_by_itself_when_the_cable_is_mended(hosts, folder, undisturbed):
     out, endpoint = folder / "mended", f"{ADDRESSES[0]}:{PORT}"
-    commands = [hosts.command(host, agent("2", ADDRESSES[host], endpoint, host == 0, "mended")) for host in (0, 1)]
+    commands = [
+        hosts.command(host, agent("2", ADDRESSES[host], endpoint, host == 0, "mended")) for host in (0, 1)
+    ]
     with started(commands, folder, [ELASTIC] * 2) as agents:
         comes_true((out / "checkpoints" / "latest").exists, folder)
         hosts.cable("down")
-        comes_true(lambda: all(re.search(LOST.format(1 - host, f"node-{1 - host}"), said(folder, host)) for host in (0, 1)), folder)
+        comes_true(
+            lambda: all(
+                re.search(LOST.format(1 - host, f"node-{1 - host}"), said(folder, host)) for host in (0, 1)
+            ),
+            folder,
+        )
         hosts.cable("up")
         assert [process.wait(HANG_SECONDS) for process in agents] == [0, 0]
-    assert "torchrun has started this training again; it goes on from its newest checkpoint." in said(folder, 0)
+    assert "torchrun has started this training again; it goes on from its newest checkpoint." in said(
+        folder, 0
+    )
     assert f"Fingerprint {undisturbed}\n" in said(folder, 0)
 
 

@@ -1,4 +1,6 @@
-"""Trainings whose processes are killed, some of them while a checkpoint is written, and that go on to the same bits."""
+"""Trainings whose processes are killed, some of them while a checkpoint is written, and that go on to the
+same bits.
+"""
 
 import pytest
 
@@ -7,13 +9,20 @@ from benchmarks.kills import disturbed, prepare
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """A folder with documents and a dataset, and the fingerprint of the training that one process makes of them."""
+    """A folder with documents and a dataset, and the fingerprint of the training that one process makes of
+    them.
+    """
     folder = tmp_path_factory.mktemp("kills")
     return folder, prepare(folder, epochs=16)
 
 
-@pytest.mark.parametrize(("launcher", "kills", "seed"), [("widenet train --processes 2", 3, 1), ("torchrun --max-restarts 3", 2, 3)])
-def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(launcher, kills, seed, undisturbed):
+@pytest.mark.parametrize(
+    ("launcher", "kills", "seed"),
+    [("widenet train --processes 2", 3, 1), ("torchrun --max-restarts 3", 2, 3)],
+)
+def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(
+    launcher, kills, seed, undisturbed
+):
     folder, expected = undisturbed
     tally = disturbed(folder, launcher, kills, seed)
     assert (tally.kills, tally.fingerprint) == (kills, expected)

@@ -65,7 +65,12 @@ def test_the_ranx_package_agrees():
 
     top, truth = random_examples(40)
     relevant = Qrels({f"u{user:02}": {f"i{item}": 1 for item in items} for user, items in enumerate(truth)})
-    run = Run({f"u{user:02}": {f"i{item}": 100.0 - rank for rank, item in enumerate(items)} for user, items in enumerate(top)})
+    run = Run(
+        {
+            f"u{user:02}": {f"i{item}": 100.0 - rank for rank, item in enumerate(items)}
+            for user, items in enumerate(top)
+        }
+    )
     names = [f"{metric}@{k}" for k in KS for metric in ("precision", "recall", "ndcg", "mrr", "hit_rate")]
     ours = measure(top, truth)
     assert {name: ours[name] for name in names} == pytest.approx(evaluate(relevant, run, names), abs=1e-12)
@@ -95,7 +100,9 @@ def test_the_mean_is_that_of_an_exact_sum():
 def test_padding_is_never_a_hit_and_never_a_recommendation():
     truth = [[WIDTH - 1], [5]]
     result = measure([[3, -1, -1], [-1, -1, -1]], truth, ks=[3])
-    assert [result[f"{metric}@3"] for metric in ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")] == [0.0] * 6
+    assert [
+        result[f"{metric}@3"] for metric in ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
+    ] == [0.0] * 6
     assert result["coverage@3"] == 1 / WIDTH
     assert result["popularity@3"] == 3 / 59
     short = measure([[5, -1, -1]], [[5]], ks=[3])
@@ -132,7 +139,13 @@ def test_a_known_name_gives_its_k():
         ("ndgc@20", '"ndgc@20" is not a known metric. Did you mean "ndcg@20"?'),
         ("recal", '"recal" is not a known metric. Did you mean "recall@10"?'),
         ("loss", '"loss" is not a known metric. Known: precision@10,'),
-        ("ndcg", 'metric "ndcg" must end with "@" and a whole number of at least 1. Write "ndcg@10", for instance.'),
+        (
+            "ndcg",
+            (
+                'metric "ndcg" must end with "@" and a whole number of at least 1. Write "ndcg@10", for'
+                " instance."
+            ),
+        ),
         ("ndcg@0", 'metric "ndcg@0" must end with'),
         ("ndcg@ten", 'metric "ndcg@ten" must end with'),
     ],

@@ -1,4 +1,6 @@
-"""What is installed: every file of the package and no other, running by itself, and a missing library named with its extra."""
+"""What is installed: every file of the package and no other, running by itself, and a missing library
+named with its extra.
+"""
 
 import ast
 import json
@@ -16,10 +18,28 @@ import pytest
 from widenet.data.lists import dataset_from_lists
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = {str(path.relative_to(ROOT)) for path in (ROOT / "widenet").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+PACKAGE = {
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "widenet").rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OLDEST = (3, 11)
-GONE = {"asynchat", "asyncore", "cgi", "cgitb", "crypt", "distutils", "imp", "lib2to3", "pipes", "smtpd", "telnetlib", "uu", "xdrlib"}
+GONE = {
+    "asynchat",
+    "asyncore",
+    "cgi",
+    "cgitb",
+    "crypt",
+    "distutils",
+    "imp",
+    "lib2to3",
+    "pipes",
+    "smtpd",
+    "telnetlib",
+    "uu",
+    "xdrlib",
+}
 """What the standard library has in Python 3.11 and lacks in 3.13."""
 
 EXTRAS = {
@@ -49,7 +69,9 @@ COMMANDS = {
     "faiss": ["knn export vectors.txt --out OUT"],
     "matplotlib": ["data describe data --plot OUT.png"],
 }
-"""Command lines that need a library. OUT is a path where nothing is. TensorBoard, which is always there, brings protobuf."""
+"""Command lines that need a library. OUT is a path where nothing is. TensorBoard, which is always there,
+brings protobuf.
+"""
 
 WITHOUT = """
 import json, sys
@@ -84,17 +106,24 @@ def built(tmp_path_factory):
     """The wheel and the source distribution, made from a copy of what the repository has."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     for name in ("widenet", "tests", "docs", "benchmarks", "examples"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
     for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
-    code = f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r}); build_meta.build_sdist({str(out)!r})"
+    code = (
+        f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r});"
+        f" build_meta.build_sdist({str(out)!r})"
+    )
     called(["-c", code], cwd=source)
     return {path.suffix: path for path in out.iterdir()}
 
 
 def called(words, cwd, **more):
     """A Python process that must end well; gives what it printed."""
-    ended = subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False, **more)
+    ended = subprocess.run(
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False, **more
+    )
     assert ended.returncode == 0, ended.stderr
     return ended
 
@@ -109,20 +138,44 @@ def test_the_source_distribution_holds_the_package_and_what_builds_it(built):
     with tarfile.open(built[".gz"]) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
     rest = {name for name in names if not name.startswith("widenet.egg-info/")}
-    assert rest == PACKAGE | {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    assert rest == PACKAGE | {
+        "LICENSE",
+        "MANIFEST.in",
+        "PKG-INFO",
+        "README.md",
+        "pyproject.toml",
+        "setup.cfg",
+    }
 
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
     """The wheel, installed into an empty folder."""
     folder = tmp_path_factory.mktemp("installed")
-    called(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder), str(built[".whl"])], cwd=folder)
+    called(
+        [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            str(folder),
+            str(built[".whl"]),
+        ],
+        cwd=folder,
+    )
     return folder
 
 
 def isolated(folder, lines, cwd):
-    """What command lines of an installed package, each with the libraries that it lacks, print and how they end, without this checkout."""
-    code = WITHOUT.format(folder=str(folder), lines=json.dumps([(missing, line.split()) for missing, line in lines]))
+    """What command lines of an installed package, each with the libraries that it lacks, print and how
+    they end, without this checkout.
+    """
+    code = WITHOUT.format(
+        folder=str(folder), lines=json.dumps([(missing, line.split()) for missing, line in lines])
+    )
     return called(["-I", "-W", "error", "-c", code], cwd=cwd)
 
 
@@ -147,7 +200,9 @@ def test_the_installed_package_works_without_any_extra(installed, tmp_path):
         "demo --help",
     ]
     ended = isolated(installed, [(list(COMMANDS), line) for line in lines], cwd=tmp_path)
-    assert [line for line in ended.stderr.splitlines() if line.startswith("ended")] == ["ended 0"] * len(lines)
+    assert [line for line in ended.stderr.splitlines() if line.startswith("ended")] == ["ended 0"] * len(
+        lines
+    )
     assert f"widenet {PROJECT['version']}\n" in ended.stdout
     assert '"$schema"' in ended.stdout
 
@@ -171,7 +226,9 @@ def test_a_missing_library_is_one_sentence_with_its_extra(folder):
     assert ended[1::2] == ["ended 2"] * len(asked)
     for ((library,), line), said in zip(asked, ended[::2], strict=True):
         extra, name = EXTRAS[library]
-        assert said.startswith(f"widenet: {name} must be installed for this; No module named '{library}"), line
+        assert said.startswith(f"widenet: {name} must be installed for this; No module named '{library}"), (
+            line
+        )
         assert said.rpartition("`")[0].rpartition("`")[2] == f"pip install 'widenet[{extra}]'", line
     assert sorted(folder.rglob("*")) == before
 
@@ -182,7 +239,9 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
         for node in ast.walk(ast.parse((ROOT / path).read_text())) if path.endswith(".py") else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
                 named.add(tuple(argument.value for argument in node.args))
-    assert named == {(name, extra) for extra, name in EXTRAS.values()} | {("h5py", "dsstne")}  # which looks into NetCDF files first
+    assert named == {(name, extra) for extra, name in EXTRAS.values()} | {
+        ("h5py", "dsstne")
+    }  # which looks into NetCDF files first
     for name, extra in named:
         assert any(each.startswith(name) for each in PROJECT["optional-dependencies"][extra])
 

@@ -15,8 +15,23 @@ ROOT = Path(__file__).parent.parent
 DIGITS = {
     "layers": [
         {"name": "picture", "kind": "input", "field": "pixels", "shape": [1, 28, 28]},
-        {"name": "edges", "kind": "convolution", "filters": 8, "kernel": 5, "stride": 2, "activation": "relu", "batch_normalization": True},
-        {"name": "parts", "kind": "convolution", "filters": 16, "kernel": 3, "activation": "relu", "batch_normalization": True},
+        {
+            "name": "edges",
+            "kind": "convolution",
+            "filters": 8,
+            "kernel": 5,
+            "stride": 2,
+            "activation": "relu",
+            "batch_normalization": True,
+        },
+        {
+            "name": "parts",
+            "kind": "convolution",
+            "filters": 16,
+            "kernel": 3,
+            "activation": "relu",
+            "batch_normalization": True,
+        },
         {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
         {"name": "digit", "kind": "output", "field": "items"},
     ]
@@ -46,10 +61,14 @@ def test_a_small_convolutional_network_learns_digits_with_the_same_bits_each_tim
     shown = dataset_from_lists(tmp_path / "shown", labels, width=10, dense={"pixels": pixels})
     pixels, labels = digits(mnist, "t10k", 400)
     new = dataset_from_lists(tmp_path / "new", [[]] * 400, heldout=labels, width=10, dense={"pixels": pixels})
-    models = [widenet.train(DIGITS, TRAINING, shown, tmp_path / name, device="cpu") for name in ("one", "two")]
+    models = [
+        widenet.train(DIGITS, TRAINING, shown, tmp_path / name, device="cpu") for name in ("one", "two")
+    ]
     assert models[0].evaluate(new, ks=[1])["recall@1"] > 0.85
     assert models[0].fingerprint() == models[1].fingerprint()
-    assert widenet.Model.load(tmp_path / "one", device="cpu").evaluate(new, ks=[1]) == models[0].evaluate(new, ks=[1])
+    assert widenet.Model.load(tmp_path / "one", device="cpu").evaluate(new, ks=[1]) == models[0].evaluate(
+        new, ks=[1]
+    )
 
 
 def test_the_example_alexnet_learns_two_pictures(tmp_path):
@@ -60,6 +79,8 @@ def test_the_example_alexnet_learns_two_pictures(tmp_path):
     assert len(document.splitlines()) <= 33
     training = json.loads((ROOT / "examples" / "alexnet" / "training.json").read_text("utf-8"))
     widenet.train(json.loads(document), training | {"epochs": 2}, data, tmp_path / "run", device="cpu")
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    losses = [
+        json.loads(line)["loss"] for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()
+    ]
     assert losses[0] == pytest.approx(np.log(1000), rel=0.3)
     assert losses[1] < losses[0] / 2

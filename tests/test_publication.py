@@ -1,4 +1,6 @@
-"""Publishing: a new checkpoint is there whole or the earlier one stays, whatever fails, waits or is killed meanwhile."""
+"""Publishing: a new checkpoint is there whole or the earlier one stays, whatever fails, waits or is killed
+meanwhile.
+"""
 
 import errno
 import os
@@ -20,7 +22,15 @@ from widenet.errors import CheckpointError, GroupError
 from widenet.publication import publish
 
 SHARDS = 4
-POINTS = {"folder": 0, "file of 0": 0, "file of 1": 1, "manifest": 0, "first name": 0, "second name": 0, "names on disk": 0}
+POINTS = {
+    "folder": 0,
+    "file of 0": 0,
+    "file of 1": 1,
+    "manifest": 0,
+    "first name": 0,
+    "second name": 0,
+    "names on disk": 0,
+}
 """The moments of a publication at which something may fail, and the process that is then at work."""
 
 
@@ -36,7 +46,9 @@ def full_disk(path, _):
 
 def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
     monkeypatch.setattr(publication, "write", full_disk)
-    with pytest.raises(CheckpointError, match=r"saved cannot be written: No space left on device\. Free some space"):
+    with pytest.raises(
+        CheckpointError, match=r"saved cannot be written: No space left on device\. Free some space"
+    ):
         publish(saved, network(seed=5), {}, with_state=True)
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
     again = network(seed=9)
@@ -58,9 +70,15 @@ def test_a_file_that_the_system_will_not_let_grow_is_one_sentence_too(tmp_path):
 def test_all_of_a_checkpoint_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     synced, rename = [], Path.rename
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file))
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file)
+    )
     seen = {}
-    monkeypatch.setattr(Path, "rename", lambda path, to: seen.update({path: ({*path.iterdir(), path}, list(synced))}) or rename(path, to))
+    monkeypatch.setattr(
+        Path,
+        "rename",
+        lambda path, to: seen.update({path: ({*path.iterdir(), path}, list(synced))}) or rename(path, to),
+    )
     publish(tmp_path / "saved", network(), {}, with_state=True)
     ((there, forced),) = seen.values()
     assert there <= set(forced)
@@ -69,7 +87,9 @@ def test_all_of_a_checkpoint_is_on_disk_before_it_gets_its_name(tmp_path, monkey
 
 
 class Point:
-    """Does something at one moment of a publication, in one process; in the others everything that touches files takes a while."""
+    """Does something at one moment of a publication, in one process; in the others everything that touches
+    files takes a while.
+    """
 
     def __init__(self, point, act, slow_seconds=0.01):
         self.point, self.act, self.slow_seconds = point, act, slow_seconds
@@ -86,13 +106,23 @@ class Point:
     def __enter__(self):
         mkdir, write_text, rename, rmtree = Path.mkdir, Path.write_text, Path.rename, shutil.rmtree
         write, force = publication.write, durable.force_to_disk
-        self.replace(Path, "mkdir", lambda path, *how, **more: (self.passes("folder"), mkdir(path, *how, **more)))
-        self.replace(Path, "write_text", lambda path, *how, **more: (self.passes("manifest"), write_text(path, *how, **more)))
+        self.replace(
+            Path, "mkdir", lambda path, *how, **more: (self.passes("folder"), mkdir(path, *how, **more))
+        )
+        self.replace(
+            Path,
+            "write_text",
+            lambda path, *how, **more: (self.passes("manifest"), write_text(path, *how, **more)),
+        )
         self.replace(Path, "rename", lambda path, to: (self.passes(next(self.names)), rename(path, to)))
         self.replace(shutil, "rmtree", lambda path, **how: (self.passes("removal"), rmtree(path, **how)))
         own = f"file of {distributed.get_rank()}"
         self.replace(publication, "write", lambda path, tensors: (write(path, tensors), self.passes(own))[0])
-        self.replace(durable, "force_to_disk", lambda path: (path.name[0] == "." or self.passes("names on disk"), force(path))[1])
+        self.replace(
+            durable,
+            "force_to_disk",
+            lambda path: (path.name[0] == "." or self.passes("names on disk"), force(path))[1],
+        )
 
     def replace(self, owner, name, value):
         self.whole[owner, name] = getattr(owner, name)
@@ -143,7 +173,11 @@ def test_a_failure_at_any_moment_leaves_one_whole_checkpoint_and_all_processes_s
     pair.start(published, path, 2, point, full)
     first, second = pair.outcomes()
     assert type(first) is type(second) is CheckpointError
-    assert str(first) == str(second) == f"{path} cannot be written: No space left on device. Free some space, or check its permissions."
+    assert (
+        str(first)
+        == str(second)
+        == f"{path} cannot be written: No space left on device. Free some space, or check its permissions."
+    )
     later, _ = pair(published, tmp_path / "later", 2)
     assert whole(path) == (later if point == "names on disk" else earlier)
     recover(tmp_path)
@@ -171,7 +205,9 @@ def published_alone(path, seed):
 
 
 class LateRemoval:
-    """Lets `os.scandir` look into a folder only after the leader has renamed it, as a removal does that is held up there."""
+    """Lets `os.scandir` look into a folder only after the leader has renamed it, as a removal does that is
+    held up there.
+    """
 
     def __init__(self, path, before):
         self.path, self.before, self.scandir = path, before, os.scandir
@@ -184,7 +220,9 @@ class LateRemoval:
 
 
 def cut_off(path, seed):
-    """Publish in a group of which process 1 is ended by an error of its own just before the leader renames."""
+    """Publish in a group of which process 1 is ended by an error of its own just before the leader
+    renames.
+    """
     built = network(seed=seed, shards=SHARDS, exchange=exchange(SHARDS))
     if distributed.get_rank() == 0:
         publish(path, built, {}, with_state=True)

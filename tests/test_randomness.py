@@ -22,7 +22,13 @@ def test_a_stream_begins_with_these_numbers_forever():
 
 def test_any_change_of_seed_purpose_or_position_gives_an_independent_stream():
     base = (3, "dropout/h", 1, 2)
-    others = [(4, "dropout/h", 1, 2), (3, "dropout/g", 1, 2), (3, "dropout/h", 2, 2), (3, "dropout/h", 1, 3), (3, "dropout/h", 2, 1)]
+    others = [
+        (4, "dropout/h", 1, 2),
+        (3, "dropout/g", 1, 2),
+        (3, "dropout/h", 2, 2),
+        (3, "dropout/h", 1, 3),
+        (3, "dropout/h", 2, 1),
+    ]
     first = stream(*base).random(10_000)
     for other in others:
         assert abs(np.corrcoef(first, stream(*other).random(10_000))[0, 1]) < 0.04
@@ -31,7 +37,8 @@ def test_any_change_of_seed_purpose_or_position_gives_an_independent_stream():
 @pytest.mark.parametrize("purpose", [f"dropout/h{index}" for index in range(8)])
 def test_large_seeds_that_differ_by_one_give_different_streams(purpose):
     found = {
-        seed: stream(seed, purpose).integers(0, 2**63, 2).tolist() for seed in (2**53, 2**53 + 1, 2**62, 2**62 + 1, 2**63 - 2, 2**63 - 1)
+        seed: stream(seed, purpose).integers(0, 2**63, 2).tolist()
+        for seed in (2**53, 2**53 + 1, 2**62, 2**62 + 1, 2**63 - 2, 2**63 - 1)
     }
     assert len({tuple(numbers) for numbers in found.values()}) == 6
 

@@ -20,9 +20,18 @@ MAX_LINES = 150
 
 def tree_names() -> list[str]:
     """The first level of the block that begins with "widenet/"; deeper lines are indented further."""
-    lines = next(block for language in ("", "text") for block in blocks(README, language) if block.startswith("widenet/")).splitlines()[1:]
+    lines = next(
+        block
+        for language in ("", "text")
+        for block in blocks(README, language)
+        if block.startswith("widenet/")
+    ).splitlines()[1:]
     indents = [len(line) - len(line.lstrip()) for line in lines]
-    return [line.split()[0] for line, indent in zip(lines, indents, strict=True) if line.strip() and indent == indents[0]]
+    return [
+        line.split()[0]
+        for line, indent in zip(lines, indents, strict=True)
+        if line.strip() and indent == indents[0]
+    ]
 
 
 def test_it_is_short():
@@ -30,7 +39,11 @@ def test_it_is_short():
 
 
 def test_its_file_tree_lists_exactly_what_is_there():
-    there = [path.name + "/" * path.is_dir() for path in (ROOT / "widenet").iterdir() if not path.name.startswith(("_", "."))]
+    there = [
+        path.name + "/" * path.is_dir()
+        for path in (ROOT / "widenet").iterdir()
+        if not path.name.startswith(("_", "."))
+    ]
     assert sorted(tree_names()) == sorted(set(there) - {"py.typed"})
 
 
@@ -44,13 +57,23 @@ def test_every_command_and_option_exists():
     assert {shlex.join(words): complaint(words) for words in shown if complaint(words)} == {}
 
 
-@pytest.mark.parametrize("line", ["widenet trian a.json", "widenet --no-such-option", "cat x | .venv/bin/widenet train --no-such-option=1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "widenet trian a.json",
+        "widenet --no-such-option",
+        "cat x | .venv/bin/widenet train --no-such-option=1",
+    ],
+)
 def test_a_command_or_option_that_does_not_exist_is_seen(line):
     assert [complaint(words) is None for words in commands(line)] == [False]
 
 
 def test_commands_are_found_among_comments_continuations_variables_and_pipes():
-    text = "# widenet is small\nA=1 widenet train a.json \\\n  --out runs/a  # slow\npip install widenet\nwidenet plan b.json | head -3"
+    text = (
+        "# widenet is small\nA=1 widenet train a.json \\\n  --out runs/a  # slow\npip install"
+        " widenet\nwidenet plan b.json | head -3"
+    )
     assert commands(text) == [["train", "a.json", "--out", "runs/a"], ["plan", "b.json"]]
 
 
@@ -58,10 +81,16 @@ def test_commands_are_found_among_comments_continuations_variables_and_pipes():
 def sources(tmp_path, monkeypatch):
     """An empty folder with the files that the README begins from, as the current directory."""
     chance = random.Random(0)
-    rows = [f"{user},{book},{chance.choice((3, 4, 5))}" for user in range(40) for book in chance.sample(range(30), 15)]
+    rows = [
+        f"{user},{book},{chance.choice((3, 4, 5))}"
+        for user in range(40)
+        for book in chance.sample(range(30), 15)
+    ]
     (tmp_path / "ratings.csv").write_text("\n".join(["user_id,book_id,rating", *rows, ""]), "utf-8")
     titles = ["The Hobbit", "Emma", *(f"Book {book}" for book in range(2, 30))]
-    (tmp_path / "books.csv").write_text("\n".join(["id,title", *(f"{book},{title}" for book, title in enumerate(titles)), ""]), "utf-8")
+    (tmp_path / "books.csv").write_text(
+        "\n".join(["id,title", *(f"{book},{title}" for book, title in enumerate(titles)), ""]), "utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,4 +1,6 @@
-"""Runs: resumed trainings have the bits of undisturbed ones, whatever interrupted them; loaded models answer as trained ones."""
+"""Runs: resumed trainings have the bits of undisturbed ones, whatever interrupted them; loaded models
+answer as trained ones.
+"""
 
 import json
 import os
@@ -65,7 +67,9 @@ def outcome(run):
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("stops", [(3,), (STEPS,), (1, 1), (7, 3, 2)], ids=str)
-def test_a_resumed_training_has_the_bits_losses_and_metrics_of_an_undisturbed_one(name, stops, data, undisturbed, tmp_path):
+def test_a_resumed_training_has_the_bits_losses_and_metrics_of_an_undisturbed_one(
+    name, stops, data, undisturbed, tmp_path
+):
     out = tmp_path / "run"
     for count, stop in enumerate(stops):
         with pytest.raises(KeyboardInterrupt):
@@ -88,15 +92,28 @@ def test_the_settings_train_different_weights(undisturbed):
 def test_a_training_that_starts_from_a_run_begins_with_its_weights_also_when_it_is_resumed(data, tmp_path):
     network, training = SETTINGS["adam, tied"]
     first = train(network, training, data, tmp_path / "first")
-    slow = {**training, "optimizer": {"kind": "sgd", "learning_rate": 1e-30}, "warmup_steps": 0, "keep": "last"}
+    slow = {
+        **training,
+        "optimizer": {"kind": "sgd", "learning_rate": 1e-30},
+        "warmup_steps": 0,
+        "keep": "last",
+    }
     out = tmp_path / "second"
     with pytest.raises(KeyboardInterrupt):
         train(network, slow, data, out, start_from=tmp_path / "first", interrupted=After(1))
     shutil.rmtree(out / "checkpoints")
-    with pytest.raises(CheckpointError, match=r"second was begun with those of .*first, not of .*third\. Resume it without --from"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"second was begun with those of .*first, not of .*third\. Resume it without --from",
+    ):
         train(network, slow, data, out, start_from=tmp_path / "third", resume=True)
-    assert train(network, slow, data, out, start_from=tmp_path / "first", resume=True).fingerprint() == first.fingerprint()
-    with pytest.raises(CheckpointError, match=r"first was begun with its initializers' weights, not of .*second"):
+    assert (
+        train(network, slow, data, out, start_from=tmp_path / "first", resume=True).fingerprint()
+        == first.fingerprint()
+    )
+    with pytest.raises(
+        CheckpointError, match=r"first was begun with its initializers' weights, not of .*second"
+    ):
         train(network, training, data, tmp_path / "first", start_from=out, resume=True)
 
 
@@ -165,7 +182,9 @@ def rename(path, target, rename=Path.rename):
 progress.TrainingReport, Path.rename = Report, rename
 main(sys.argv[1:])
 """
-"""The command line in a process of its own that gets a signal at an exact point: in a step, or while "best" is being replaced."""
+"""The command line in a process of its own that gets a signal at an exact point: in a step, or while
+"best" is being replaced.
+"""
 
 
 def train_in_process(folder, name, data, by, at):
@@ -174,7 +193,12 @@ def train_in_process(folder, name, data, by, at):
     options = ["network.json", "training.json", "--data", str(data.path), "--out", "run"]
     environment = {**os.environ, "BY": by, "AT": at, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run(
-        [sys.executable, "-c", DRIVER, "train", *options], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", DRIVER, "train", *options],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -192,7 +216,9 @@ def test_a_process_ended_by_sigterm_saves_its_work_and_says_how_to_go_on(data, u
 
 
 @pytest.mark.parametrize(("name", "at"), [("rmsprop", "6"), ("adam, tied", "rename")])
-def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(name, at, data, undisturbed, tmp_path):
+def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(
+    name, at, data, undisturbed, tmp_path
+):
     assert train_in_process(tmp_path, name, data, "SIGKILL", at).returncode == -signal.SIGKILL
     checkpoints = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert checkpoints == ["epoch-00001-step-000000000", "latest"]
@@ -229,9 +255,15 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads, data, undistur
     assert outcome(tmp_path / "run") == undisturbed("adam, tied")
 
 
-def test_predictions_are_computed_in_one_thread_an_operation_and_torch_has_its_threads_back_between_them(data, tmp_path, monkeypatch):
+def test_predictions_are_computed_in_one_thread_an_operation_and_torch_has_its_threads_back_between_them(
+    data, tmp_path, monkeypatch
+):
     threads, model = [], train(*SETTINGS["adam, tied"], data, tmp_path / "run")
-    monkeypatch.setattr(rows, "top_k", lambda *inputs, top_k=rows.top_k: threads.append(torch.get_num_threads()) or top_k(*inputs))
+    monkeypatch.setattr(
+        rows,
+        "top_k",
+        lambda *inputs, top_k=rows.top_k: threads.append(torch.get_num_threads()) or top_k(*inputs),
+    )
     torch.set_num_threads(2)
     blocks = model.predict(data, k=3)
     assert torch.get_num_threads() == 2
@@ -285,14 +317,18 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_resuming_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_so(damage, two_checkpoints, undisturbed):
+def test_resuming_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_so(
+    damage, two_checkpoints, undisturbed
+):
     *_, out = two_checkpoints
     older, newest, _ = sorted((out / "checkpoints").iterdir())
     DAMAGES[damage](newest)
     report = Heard()
     model = train(*two_checkpoints, resume=True, report=report)
     assert len(report.said) == 1
-    assert report.said[0].endswith(f"Going on from {newest.name if damage == 'pointer' else older.name} instead.")
+    assert report.said[0].endswith(
+        f"Going on from {newest.name if damage == 'pointer' else older.name} instead."
+    )
     assert (model.fingerprint(), log(out)) == undisturbed("momentum")
 
 
@@ -309,24 +345,40 @@ def test_resuming_without_any_whole_checkpoint_is_refused_and_changes_nothing(tw
 def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_checkpoints, monkeypatch):
     opened = Checkpoint.open
     assert RunDirectory.open(two_checkpoints[-1]).latest().facts["device"] == "cpu"
-    monkeypatch.setattr(Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"}))
-    with pytest.raises(OptionError, match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with --device cuda\.'):
+    monkeypatch.setattr(
+        Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"})
+    )
+    with pytest.raises(
+        OptionError,
+        match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with --device cuda\.',
+    ):
         train(*two_checkpoints, resume=True, device="cpu")
 
 
 @pytest.mark.parametrize(("begun", "here"), [(True, False), (False, True)])
-def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(begun, here, two_checkpoints, monkeypatch):
+def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(
+    begun, here, two_checkpoints, monkeypatch
+):
     opened = Checkpoint.open
-    monkeypatch.setattr(Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}))
+    monkeypatch.setattr(
+        Checkpoint,
+        "open",
+        lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}),
+    )
     monkeypatch.setattr("widenet.runs.training.is_compiled", lambda _: here)
     how, where = ("with", "can") if begun else ("without", "cannot")
-    with pytest.raises(FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."):
+    with pytest.raises(
+        FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."
+    ):
         train(*two_checkpoints, resume=True)
 
 
 OTHERS = {
     "wider": ({"width": WIDTH + 1}, "32 features for 31"),
-    "reordered": ({"item_ids": [str(index) for index in reversed(range(WIDTH))]}, "other features, or in another order"),
+    "reordered": (
+        {"item_ids": [str(index) for index in reversed(range(WIDTH))]},
+        "other features, or in another order",
+    ),
     "other examples": ({"seed": 1}, "does not hold the examples that"),
     "more examples": ({"num_examples": 24}, "does not hold the examples that"),
 }
@@ -349,13 +401,18 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
         train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
     lines = (tmp_path / "run" / "log.jsonl").read_text()
     (tmp_path / "run" / "log.jsonl").write_text(lines + '{"epoch": 2, "loss": 0.5}\n')
-    with RunDirectory.open(tmp_path / "run").locked(), pytest.raises(CheckpointError, match="is being trained by another process"):
+    with (
+        RunDirectory.open(tmp_path / "run").locked(),
+        pytest.raises(CheckpointError, match="is being trained by another process"),
+    ):
         train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
     assert len(log(tmp_path / "run")) == 2
 
 
 def test_a_run_without_weights_cannot_be_loaded(data, tmp_path):
-    linear = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "activation": "linear", "loss": "l2"}]}
+    linear = {
+        "layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "activation": "linear", "loss": "l2"}]
+    }
     with pytest.raises(NumericsError):
         train(linear, document({"kind": "sgd", "learning_rate": 1e30}), data, tmp_path / "run")
     with pytest.raises(CheckpointError, match="holds no weights yet"):
@@ -374,7 +431,9 @@ for names in sys.argv[1:]:
 
 
 def test_the_public_train_is_the_function_whatever_is_imported_first():
-    ended = subprocess.run([sys.executable, "-c", AFRESH, *IMPORTS], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", AFRESH, *IMPORTS], capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

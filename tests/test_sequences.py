@@ -1,4 +1,6 @@
-"""Sequences from sources to recommendations: rows stay in order, the end is set aside, and what follows is learned."""
+"""Sequences from sources to recommendations: rows stay in order, the end is set aside, and what follows is
+learned.
+"""
 
 import json
 from itertools import pairwise
@@ -68,7 +70,9 @@ def test_items_of_a_line_come_in_their_order(tmp_path):
 def test_the_order_survives_many_rows_threads_and_small_ids_or_names(prefix, tmp_path):
     length, users = 90_000, 7
     source = tmp_path / "rows.csv"
-    source.write_text("user,item\n" + "".join(f"{prefix}{row % users},{row % 1000}\n" for row in range(length)))
+    source.write_text(
+        "user,item\n" + "".join(f"{prefix}{row % users},{row % 1000}\n" for row in range(length))
+    )
     ingest([source], tmp_path / "ds", sequence=True, threads=4)
     for user, found in named(tmp_path / "ds").items():
         first = int(user.removeprefix(prefix))
@@ -114,7 +118,12 @@ def test_lists_keep_their_order_and_their_repeats(lists):
     ("options", "train", "validation", "heldout"),
     [
         ({"heldout_last": 1}, ["3 1 3", "2", "1", ""], None, ["2", "2", "", ""]),
-        ({"heldout_last": 1, "validation_last": 2}, ["3", "2", "1", ""], ["1 3", "", "", ""], ["2", "2", "", ""]),
+        (
+            {"heldout_last": 1, "validation_last": 2},
+            ["3", "2", "1", ""],
+            ["1 3", "", "", ""],
+            ["2", "2", "", ""],
+        ),
         ({"validation_last": 9}, ["3", "2", "1", ""], ["1 3 2", "2", "", ""], None),
     ],
 )
@@ -132,13 +141,21 @@ def test_the_end_is_set_aside_and_one_stays(options, train, validation, heldout,
 def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
     dataset_from_lists(tmp_path / "sets", [[0, 1]])
     with pytest.raises(
-        DataError, match=r"--heldout and --validation can only divide a sparse field; 'items' is sequence\. Set its end aside"
+        DataError,
+        match=(
+            r"--heldout and --validation can only divide a sparse field; 'items' is sequence\. Set its end"
+            r" aside"
+        ),
     ):
         split(lists, tmp_path / "ds", heldout=0.1)
     with pytest.raises(DataError, match="--heldout-last needs times; field 'items' has none"):
         split(tmp_path / "sets", tmp_path / "ds", heldout_last=1)
     with pytest.raises(
-        DataError, match=r"--validation-last 1 must set something aside; it takes none of 4 entries.* Give another number, or"
+        DataError,
+        match=(
+            r"--validation-last 1 must set something aside; it takes none of 4 entries.* Give another"
+            r" number, or"
+        ),
     ):
         split(lists, tmp_path / "ds", heldout_last=3, validation_last=1)
     with pytest.raises(OptionError, match="are shares, which cannot stand beside numbers and times"):
@@ -169,8 +186,14 @@ def test_a_recurrent_layer_learns_what_follows_from_the_last_two_items(cell, kno
 
 def test_a_bag_of_items_cannot_learn_it(known, tmp_path):
     bags = [sorted(set(row)) for row in _lists(known, "train")]
-    data = dataset_from_lists(tmp_path / "bags", bags, heldout=_lists(known, "heldout"), width=sequences.WIDTH)
-    layers = [sequences.HISTORY, {"name": "taste", "units": 32, "activation": "tanh"}, {**sequences.NEXT, "predict": "all"}]
+    data = dataset_from_lists(
+        tmp_path / "bags", bags, heldout=_lists(known, "heldout"), width=sequences.WIDTH
+    )
+    layers = [
+        sequences.HISTORY,
+        {"name": "taste", "units": 32, "activation": "tanh"},
+        {**sequences.NEXT, "predict": "all"},
+    ]
     model = train({"layers": layers}, LEARNING, data, tmp_path / "run")
     assert model.evaluate(data, ks=[1], exclude_seen=False)["recall@1"] < 0.3
 
@@ -209,12 +232,18 @@ def test_a_resumed_training_has_the_bits_of_an_undisturbed_one(name, songs, tmp_
 
 @pytest.fixture(scope="module")
 def model(songs, tmp_path_factory):
-    return train(*sequences.documents("gru over the items, adam"), songs, tmp_path_factory.mktemp("model") / "run")
+    return train(
+        *sequences.documents("gru over the items, adam"), songs, tmp_path_factory.mktemp("model") / "run"
+    )
 
 
 def logits(model, rows):
     """The best item of some histories, each by itself, with its score."""
-    return [(best.item, best.score) for row in rows for best in model.recommend(list(map(str, row)), k=1, exclude_seen=False)]
+    return [
+        (best.item, best.score)
+        for row in rows
+        for best in model.recommend(list(map(str, row)), k=1, exclude_seen=False)
+    ]
 
 
 def test_histories_count_in_their_order_and_with_their_repeats(model):
@@ -226,7 +255,9 @@ def test_histories_count_in_their_order_and_with_their_repeats(model):
 def test_predict_reads_a_sequence_to_its_end_and_leaves_out_what_was_seen(model, songs):
     rows = [
         [*first, *second, *third]
-        for first, second, third in zip(*(_lists(songs, part) for part in ("train", "validation", "heldout")), strict=True)
+        for first, second, third in zip(
+            *(_lists(songs, part) for part in ("train", "validation", "heldout")), strict=True
+        )
     ]
     shown = list(model.predict(songs, k=1, exclude_seen=False))
     assert [item for block in shown for item in block.items] == [item for item, _ in logits(model, rows)]
@@ -238,9 +269,17 @@ def test_predict_reads_a_sequence_to_its_end_and_leaves_out_what_was_seen(model,
 
 def test_the_final_evaluation_sees_what_comes_before_and_validation_only_what_it_may(model, songs):
     train_part, validation, heldout = (_lists(songs, part) for part in ("train", "validation", "heldout"))
-    before = {"validation": train_part, "heldout": [first + second for first, second in zip(train_part, validation, strict=True)]}
+    before = {
+        "validation": train_part,
+        "heldout": [first + second for first, second in zip(train_part, validation, strict=True)],
+    }
     for part, truth in (("validation", validation), ("heldout", heldout)):
-        hits = [best[0] == str(true[0]) for row, true in zip(before[part], truth, strict=True) if row for best in logits(model, [row])]
+        hits = [
+            best[0] == str(true[0])
+            for row, true in zip(before[part], truth, strict=True)
+            if row
+            for best in logits(model, [row])
+        ]
         found = model.evaluate(songs, part, ks=[1], exclude_seen=False)
         nothing_known = sum(not row for row in before[part])
         assert abs(found["recall@1"] * found["num_examples"] - sum(hits)) <= nothing_known
@@ -248,7 +287,9 @@ def test_the_final_evaluation_sees_what_comes_before_and_validation_only_what_it
 
 @pytest.mark.parametrize("exclude_seen", [True, False])
 @pytest.mark.parametrize("part", ["validation", "heldout"])
-def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(part, exclude_seen, model, songs):
+def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(
+    part, exclude_seen, model, songs
+):
     truth, hits = _lists(songs, part), []
     for block in model.predict(songs, k=3, exclude_seen=exclude_seen, part=part):
         stops = np.cumsum(block.counts)
@@ -260,7 +301,9 @@ def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(pa
 
 
 def test_items_that_are_held_out_twice_are_one_true_item(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1]] * 4, heldout=[[2, 2, 2]] * 4, width=3, sequence=True)
+    data = dataset_from_lists(
+        tmp_path / "data", [[0, 1]] * 4, heldout=[[2, 2, 2]] * 4, width=3, sequence=True
+    )
     model = train(*sequences.documents("gru over the items, adam"), data, tmp_path / "run")
     assert model.evaluate(data, ks=[1])["recall@1"] == 1
 
@@ -269,7 +312,9 @@ def test_evaluations_while_training_can_rank_what_was_seen(songs, tmp_path):
     network, training = sequences.documents("gru over the items, adam")
     found = []
     for seen in ("exclude", "include"):
-        train(network, {**training, "evaluation": {"metric": "recall@1", "seen": seen}}, songs, tmp_path / seen)
+        train(
+            network, {**training, "evaluation": {"metric": "recall@1", "seen": seen}}, songs, tmp_path / seen
+        )
         model = Model.load(tmp_path / seen)
         last = json.loads((tmp_path / seen / "log.jsonl").read_text().splitlines()[-1])["recall@1"]
         assert last == model.evaluate(songs, "validation", ks=[1], exclude_seen=seen == "exclude")["recall@1"]
@@ -279,7 +324,9 @@ def test_evaluations_while_training_can_rank_what_was_seen(songs, tmp_path):
 
 def test_every_example_may_be_too_short_to_ask_for_anything(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0], [], [2]], width=3, sequence=True)
-    assert train(*sequences.documents("gru over the items, adam"), data, tmp_path / "run").recommend(["1"], k=1)
+    assert train(*sequences.documents("gru over the items, adam"), data, tmp_path / "run").recommend(
+        ["1"], k=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,14 +341,25 @@ def test_a_batch_of_sequences_without_a_next_item_changes_nothing(hidden, output
     training = {"epochs": 1, "shuffle": False, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
     trained = train({"layers": layers}, {**training, "batch_size": 1}, data, tmp_path / "run")
     only_last = dataset_from_lists(tmp_path / "last", [[0, 1, 2]], width=3, sequence=True)
-    assert trained.fingerprint() == train({"layers": layers}, training, only_last, tmp_path / "other").fingerprint()
+    assert (
+        trained.fingerprint()
+        == train({"layers": layers}, training, only_last, tmp_path / "other").fingerprint()
+    )
 
 
 def test_outputs_that_share_a_weight_may_have_unlike_numbers_of_vectors(tmp_path, monkeypatch):
     random = np.random.default_rng(0)
     rows = [random.integers(600, size=int(random.integers(2, 9))).tolist() for _ in range(16)]
-    data = dataset_from_lists(tmp_path / "data", rows, width=600, sequence=True, sparse={"label": [[599]] * 16})
-    label = {"name": "label", "kind": "output", "field": "label", "source": "state", "weights": {"layer": "out"}}
+    data = dataset_from_lists(
+        tmp_path / "data", rows, width=600, sequence=True, sparse={"label": [[599]] * 16}
+    )
+    label = {
+        "name": "label",
+        "kind": "output",
+        "field": "label",
+        "source": "state",
+        "weights": {"layer": "out"},
+    }
     training = {"epochs": 1, "shards": 2, "optimizer": {"kind": "sgd", "learning_rate": 0.5}}
     found = []
     for cells in (2**20, 2**12):  # whole shards, then tiles of 256 and of 64 units or more

@@ -53,23 +53,38 @@ def test_a_training_has_the_bits_that_torch_gives_on_a_cpu(name, data, tmp_path)
     expected = trained(CASES[name], data, tmp_path / "cpu", "cpu").fingerprint()
     with simulated():
         model = trained(CASES[name], data, tmp_path / "cuda", "cuda")
-        assert all(isinstance(part.weight, OnDevice) for weight in model.network.wide.values() for part in weight.parts.values())
+        assert all(
+            isinstance(part.weight, OnDevice)
+            for weight in model.network.wide.values()
+            for part in weight.parts.values()
+        )
         assert model.fingerprint() == expected
 
 
 @pytest.mark.usefixtures("torch_alone")
-@pytest.mark.parametrize("name", ["gru with a layer above and a label, adamw", "embedded lstm over a sample, rmsprop"])
+@pytest.mark.parametrize(
+    "name", ["gru with a layer above and a label, adamw", "embedded lstm over a sample, rmsprop"]
+)
 def test_so_have_sequences(name, tmp_path):
     written = sequences.write(tmp_path / "data", examples=9)
     expected = trained(sequences.documents(name), written, tmp_path / "cpu", "cpu").fingerprint()
     with simulated():
-        assert trained(sequences.documents(name), written, tmp_path / "cuda", "cuda").fingerprint() == expected
+        assert (
+            trained(sequences.documents(name), written, tmp_path / "cuda", "cuda").fingerprint() == expected
+        )
 
 
 PICTURES = {
     "layers": [
         {"name": "picture", "kind": "input", "field": "pixels", "shape": [1, 6, 6], "dropout": 0.1},
-        {"name": "edges", "kind": "convolution", "filters": 3, "kernel": 3, "activation": "relu", "batch_normalization": True},
+        {
+            "name": "edges",
+            "kind": "convolution",
+            "filters": 3,
+            "kernel": 3,
+            "activation": "relu",
+            "batch_normalization": True,
+        },
         {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
         {"name": "mean", "kind": "pooling", "function": "average", "kernel": 2, "stride": 1},
         {"name": "next", "kind": "output", "field": "items", "delta_norm": 0.5},
@@ -80,7 +95,9 @@ PICTURES = {
 @pytest.mark.usefixtures("torch_alone")
 def test_so_have_convolutions(tmp_path):
     pixels = torch.rand(7, 36, generator=torch.Generator().manual_seed(0)).tolist()
-    written = dataset_from_lists(tmp_path / "data", [[row % 3] for row in range(7)], width=3, dense={"pixels": pixels})
+    written = dataset_from_lists(
+        tmp_path / "data", [[row % 3] for row in range(7)], width=3, dense={"pixels": pixels}
+    )
     documents = PICTURES, {"batch_size": 4, "shards": 2, "optimizer": "momentum", "l2": 0.01}
     expected = trained(documents, written, tmp_path / "cpu", "cpu").fingerprint()
     with simulated():
@@ -114,11 +131,15 @@ def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path):
 
 @pytest.mark.usefixtures("torch_alone")
 @pytest.mark.parametrize("name", ["rmsprop, sampled", "sgd, drifting"])
-def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_same_bits(name, data, tmp_path, monkeypatch):
+def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_same_bits(
+    name, data, tmp_path, monkeypatch
+):
     network, training = SETTINGS[name]
     documents = network, {**training, "checkpoints": {"every_epochs": 9, "every_steps": 1}}
     expected = trained((network, training), data, tmp_path / "cpu", "cpu", epochs=3).fingerprint()
-    monkeypatch.setattr(Saving, "is_writing", lambda own: own.work is not None and bool(wait([own.work]).not_done))
+    monkeypatch.setattr(
+        Saving, "is_writing", lambda own: own.work is not None and bool(wait([own.work]).not_done)
+    )
     copies, take = {}, Snapshot.take
     monkeypatch.setattr(Snapshot, "take", lambda own: copies.update(take(own)) or copies)
 
@@ -130,15 +151,27 @@ def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_sam
     with simulated():
         with pytest.raises(RuntimeError, match="a crash"):
             trained(documents, data, tmp_path / "cuda", "cuda", epochs=3, report=Crash())
-        assert all(copy.pinned and not isinstance(copy, OnDevice) for file in copies.values() for copy in file.values())
-        assert trained(documents, data, tmp_path / "cuda", "cuda", epochs=3, resume=True).fingerprint() == expected
+        assert all(
+            copy.pinned and not isinstance(copy, OnDevice)
+            for file in copies.values()
+            for copy in file.values()
+        )
+        assert (
+            trained(documents, data, tmp_path / "cuda", "cuda", epochs=3, resume=True).fingerprint()
+            == expected
+        )
 
 
 def interpreted(program, *arguments):
     """The lines of JSON that a program prints; Triton's interpreter is chosen before Triton is imported."""
     own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
     command = [sys.executable, "-m", f"tests.simulated.{program}", *map(str, arguments)]
-    return [json.loads(line) for line in subprocess.run(command, env=own, cwd=ROOT, capture_output=True, check=True).stdout.splitlines()]
+    return [
+        json.loads(line)
+        for line in subprocess.run(
+            command, env=own, cwd=ROOT, capture_output=True, check=True
+        ).stdout.splitlines()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -177,10 +210,16 @@ def test_replayed_steps_have_the_bits_of_eager_ones(tmp_path):
 
 def test_each_shard_has_its_part_of_a_batch_where_memory_is_read_fastest():
     with simulated():
-        batch = SparseBatch.from_lists([[0, 3, 6], [1, 4], [2, 7, 8]], [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0, 7.0, 8.0]]).to("cuda")
+        batch = SparseBatch.from_lists(
+            [[0, 3, 6], [1, 4], [2, 7, 8]], [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0, 7.0, 8.0]]
+        ).to("cuda")
         parts = split(batch, Shards(9, 3))
         assert [part.indices.tolist() for part in parts] == [[0, 1, 2], [0, 1], [0, 1, 2]]
-        assert {tensor.held.data_ptr() % 16 for part in parts for tensor in (part.indptr, part.indices, part.values)} == {0}
+        assert {
+            tensor.held.data_ptr() % 16
+            for part in parts
+            for tensor in (part.indptr, part.indices, part.values)
+        } == {0}
 
 
 def test_what_a_recording_refuses_is_refused():
@@ -197,9 +236,15 @@ def test_what_a_recording_refuses_is_refused():
             lambda: torch.tensor([1.0], device="cuda"),
             lambda: own.pin_memory(),
         ):
-            with pytest.raises(graphs.CaptureError), torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+            with (
+                pytest.raises(graphs.CaptureError),
+                torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"),
+            ):
                 strange()
-        with pytest.raises(graphs.CaptureError, match="another thread"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        with (
+            pytest.raises(graphs.CaptureError, match="another thread"),
+            torch.cuda.graph(torch.cuda.CUDAGraph()),
+        ):
             numbers.add_(1)
 
 
@@ -228,7 +273,11 @@ def test_what_cuda_refuses_is_refused():
         places = torch.zeros(2, dtype=torch.int64, device="cuda")
         values = torch.tensor([1.0, 2.0], device="cuda")
         assert (numbers + torch.tensor(1.0)).device.type == "cuda"
-        for strange in (lambda: numbers + own, lambda: own.add_(numbers), lambda: numbers.index_select(0, places.cpu())):
+        for strange in (
+            lambda: numbers + own,
+            lambda: own.add_(numbers),
+            lambda: numbers.index_select(0, places.cpu()),
+        ):
             with pytest.raises(RuntimeError, match="same device"):
                 strange()
         with pytest.raises(TypeError, match="cuda:0"):

@@ -24,7 +24,12 @@ def test_a_batch_of_lists_counts_and_names_the_owner_of_every_entry():
 
 def test_without_values_every_entry_is_one_and_duplicates_add_up():
     assert SparseBatch.from_lists(ROWS).values_or_ones().tolist() == [1.0] * 6
-    assert SparseBatch.from_lists(ROWS).to_dense(5).tolist() == [[0, 1, 0, 1, 0], [0] * 5, [1, 0, 0, 0, 0], [0, 0, 1, 0, 2]]
+    assert SparseBatch.from_lists(ROWS).to_dense(5).tolist() == [
+        [0, 1, 0, 1, 0],
+        [0] * 5,
+        [1, 0, 0, 0, 0],
+        [0, 0, 1, 0, 2],
+    ]
     assert SparseBatch.from_lists(ROWS, VALUES).to_dense(5)[3].tolist() == [0, 0, 3, 0, 3]
 
 
@@ -42,8 +47,13 @@ def test_keeping_some_entries_keeps_them_in_their_examples_and_order(data):
     rows = data.draw(st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=5))
     values = [[unit + 0.5 for unit in row] for row in rows]
     kept = [[data.draw(st.booleans()) for _ in row] for row in rows]
-    found = SparseBatch.from_lists(rows, values).keep(torch.tensor([flag for row in kept for flag in row], dtype=torch.bool))
-    expected = [[unit for unit, flag in zip(row, flags, strict=True) if flag] for row, flags in zip(rows, kept, strict=True)]
+    found = SparseBatch.from_lists(rows, values).keep(
+        torch.tensor([flag for row in kept for flag in row], dtype=torch.bool)
+    )
+    expected = [
+        [unit for unit, flag in zip(row, flags, strict=True) if flag]
+        for row, flags in zip(rows, kept, strict=True)
+    ]
     assert found.counts().tolist() == [len(row) for row in expected]
     assert found.indices.tolist() == [unit for row in expected for unit in row]
     assert found.values.tolist() == [unit + 0.5 for row in expected for unit in row]
@@ -58,10 +68,15 @@ def test_other_values_come_with_the_same_entries():
 
 def parts(indptr=(0, 2, 3), indices=(0, 4, 1), values=None, index_type=torch.int64, pointer_type=torch.int64):
     values = None if values is None else torch.tensor(values)
-    return SparseBatch(torch.tensor(indptr, dtype=pointer_type), torch.tensor(indices, dtype=index_type), values)
+    return SparseBatch(
+        torch.tensor(indptr, dtype=pointer_type), torch.tensor(indices, dtype=index_type), values
+    )
 
 
-@pytest.mark.parametrize("batch", [parts(), parts(index_type=torch.int32), parts(values=[1.0, -2.0, 0.0]), parts(indptr=(0,), indices=())])
+@pytest.mark.parametrize(
+    "batch",
+    [parts(), parts(index_type=torch.int32), parts(values=[1.0, -2.0, 0.0]), parts(indptr=(0,), indices=())],
+)
 def test_a_right_batch_passes_its_check_unchanged(batch):
     assert batch.checked(5) is batch
 
@@ -74,7 +89,10 @@ def test_a_right_batch_passes_its_check_unchanged(batch):
             SparseBatch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)),
             "items: indptr must be int64 [examples + 1]; got torch.int64 [0].",
         ),
-        (parts(index_type=torch.float32), "items: indices must be int32 or int64 [entries]; got torch.float32 [3]."),
+        (
+            parts(index_type=torch.float32),
+            "items: indices must be int32 or int64 [entries]; got torch.float32 [3].",
+        ),
         (parts(indptr=(1, 2, 3)), "items: indptr must rise from 0 to the number of entries, 3."),
         (parts(indptr=(0, 2, 4)), "items: indptr must rise from 0 to the number of entries, 3."),
         (parts(indptr=(0, 4, 3)), "items: indptr must rise from 0 to the number of entries, 3."),
@@ -82,8 +100,14 @@ def test_a_right_batch_passes_its_check_unchanged(batch):
         (parts(indices=(0, -1, 1)), "items: indices must lie in [0, 5); got -1 to 1."),
         (parts(values=[1.0, 2.0]), "items: values must be float32 [3]; got torch.float32 [2]."),
         (parts(values=[1, 2, 3]), "items: values must be float32 [3]; got torch.int64 [3]."),
-        (parts(values=[1.0, float("nan"), 2.0]), "items: values must be finite numbers. Remove NaN and infinite values."),
-        (parts(values=[1.0, float("inf"), 2.0]), "items: values must be finite numbers. Remove NaN and infinite values."),
+        (
+            parts(values=[1.0, float("nan"), 2.0]),
+            "items: values must be finite numbers. Remove NaN and infinite values.",
+        ),
+        (
+            parts(values=[1.0, float("inf"), 2.0]),
+            "items: values must be finite numbers. Remove NaN and infinite values.",
+        ),
     ],
 )
 def test_the_first_broken_rule_is_named(batch, message):

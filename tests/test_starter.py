@@ -1,4 +1,6 @@
-"""A new project is complete: its Makefile runs from data to recommendations, its README explains its documents."""
+"""A new project is complete: its Makefile runs from data to recommendations, its README explains its
+documents.
+"""
 
 import json
 import os
@@ -18,15 +20,23 @@ WIDENET = f"WIDENET={sys.executable} -m widenet"
 
 
 def make(folder, *words):
-    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    return subprocess.run(["make", *words], cwd=folder, env=alone, capture_output=True, text=True, check=True).stdout
+    alone = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
+    return subprocess.run(
+        ["make", *words], cwd=folder, env=alone, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def names(values):
     """The names of all fields in a document, however deep."""
     if isinstance(values, list):
         return {name for each in values for name in names(each)}
-    return {name for key, value in values.items() for name in (key, *names(value))} if isinstance(values, dict) else set()
+    return (
+        {name for key, value in values.items() for name in (key, *names(value))}
+        if isinstance(values, dict)
+        else set()
+    )
 
 
 def test_make_goes_from_data_to_recommendations_and_does_nothing_twice(tmp_path):
@@ -35,9 +45,13 @@ def test_make_goes_from_data_to_recommendations_and_does_nothing_twice(tmp_path)
     out = make(tmp_path / "mine", WIDENET)
     assert "over 500 users" in out
     assert len((tmp_path / "mine" / "runs" / "first.csv").read_text().splitlines()) == 1 + 500 * 10
-    assert make(tmp_path / "mine", "--dry-run").splitlines() == ["widenet evaluate runs/first --data data/split -k 20"]
+    assert make(tmp_path / "mine", "--dry-run").splitlines() == [
+        "widenet evaluate runs/first --data data/split -k 20"
+    ]
     make(tmp_path / "mine", "clean")
-    assert {path.name for path in (tmp_path / "mine").iterdir()} == {path.name for path in start(tmp_path / "other")}
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {
+        path.name for path in start(tmp_path / "other")
+    }
 
 
 def test_make_goes_on_with_a_training_that_was_cut_short(tmp_path):

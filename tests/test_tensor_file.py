@@ -20,7 +20,9 @@ TENSORS = {
 }
 
 
-@pytest.fixture(params=[2**25, 64, 8], ids=["one block", "some rows a block", "a number a block"], autouse=True)
+@pytest.fixture(
+    params=[2**25, 64, 8], ids=["one block", "some rows a block", "a number a block"], autouse=True
+)
 def block_bytes(request, monkeypatch):
     monkeypatch.setattr(tensor_file, "_BLOCK_BYTES", request.param)
 
@@ -65,7 +67,9 @@ def test_a_weight_that_asks_for_a_gradient_is_written_and_filled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"other": torch.zeros(1)}, {"weight": torch.zeros(5, 37)}, {"moved": torch.zeros(7)}], ids=["absent", "shape", "type"]
+    "wanted",
+    [{"other": torch.zeros(1)}, {"weight": torch.zeros(5, 37)}, {"moved": torch.zeros(7)}],
+    ids=["absent", "shape", "type"],
 )
 def test_a_tensor_that_the_file_does_not_hold_is_named_and_left_alone(wanted, tmp_path):
     write(tmp_path / "file", TENSORS)

@@ -1,4 +1,6 @@
-"""Tensors on their way to a device: on a CPU nothing happens to them, on a simulated device streams wait for one another."""
+"""Tensors on their way to a device: on a CPU nothing happens to them, on a simulated device streams wait
+for one another.
+"""
 
 import pytest
 import torch
@@ -44,7 +46,9 @@ def test_the_stream_that_takes_has_waited_for_the_one_that_made():
         assert (batch.indices + 1).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(("left_out", "message"), [("wait_event", "not waited"), ("record_stream", "nobody has recorded")])
+@pytest.mark.parametrize(
+    ("left_out", "message"), [("wait_event", "not waited"), ("record_stream", "nobody has recorded")]
+)
 def test_a_stream_that_leaves_out_a_step_is_refused(left_out, message, monkeypatch):
     with simulated():
         ahead, made = made_ahead()

@@ -17,8 +17,20 @@ UNTIED = {
 TIED = {
     "layers": [
         {**HISTORY, "popularity_damping": 0.5},
-        {"name": "taste", "units": 6, "activation": "linear", "bias": False, "initializer": {"kind": "gaussian", "deviation": 0.3}},
-        {"name": "next", "kind": "output", "field": "items", "cosine": {}, "weights": {"layer": "taste", "transposed": True}},
+        {
+            "name": "taste",
+            "units": 6,
+            "activation": "linear",
+            "bias": False,
+            "initializer": {"kind": "gaussian", "deviation": 0.3},
+        },
+        {
+            "name": "next",
+            "kind": "output",
+            "field": "items",
+            "cosine": {},
+            "weights": {"layer": "taste", "transposed": True},
+        },
     ]
 }
 DEEP = {
@@ -26,29 +38,56 @@ DEEP = {
         {"name": "history", "kind": "input", "field": "items", "scale": "rsqrt"},
         {"name": "taste", "units": 6, "activation": "relu", "weight_norm": 2.0},
         {"name": "deep", "units": 5, "activation": "sigmoid", "dropout": 0.2},
-        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid", "loss": "cross_entropy"},
+        {
+            "name": "next",
+            "kind": "output",
+            "field": "items",
+            "activation": "sigmoid",
+            "loss": "cross_entropy",
+        },
     ]
 }
 DRIFTING = {
     "layers": [
         HISTORY,
         {"name": "taste", "units": 2, "activation": "tanh", "dropout": 0.3},
-        {"name": "next", "kind": "output", "field": "items", "units": 300, "activation": "linear", "loss": "l2"},
+        {
+            "name": "next",
+            "kind": "output",
+            "field": "items",
+            "units": 300,
+            "activation": "linear",
+            "loss": "l2",
+        },
     ]
 }
 SAMPLED = {
     "layers": [
         HISTORY,
         {"name": "taste", "units": 6, "activation": "tanh"},
-        {"name": "next", "kind": "output", "field": "items", "bias_l2": 0.05, "sample": {"kind": "popularity", "units": 4}},
+        {
+            "name": "next",
+            "kind": "output",
+            "field": "items",
+            "bias_l2": 0.05,
+            "sample": {"kind": "popularity", "units": 4},
+        },
     ]
 }
-TIED_SAMPLED = {"layers": [*TIED["layers"][:2], {**TIED["layers"][2], "sample": {"kind": "uniform", "units": 3}}]}
+TIED_SAMPLED = {
+    "layers": [*TIED["layers"][:2], {**TIED["layers"][2], "sample": {"kind": "uniform", "units": 3}}]
+}
 NORMALIZED = {
     "layers": [
         HISTORY,
         {"name": "taste", "units": 6, "activation": "tanh", "batch_normalization": True},
-        {"name": "deep", "units": 6, "activation": "tanh", "batch_normalization": {"momentum": 0.5}, "skip": "taste"},
+        {
+            "name": "deep",
+            "units": 6,
+            "activation": "tanh",
+            "batch_normalization": {"momentum": 0.5},
+            "skip": "taste",
+        },
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
@@ -56,7 +95,14 @@ EVALUATION = {"metric": "ndcg@5"}
 
 
 def document(optimizer, **more):
-    return {"epochs": 3, "batch_size": 5, "shards": 3, "optimizer": optimizer, "evaluation": EVALUATION, **more}
+    return {
+        "epochs": 3,
+        "batch_size": 5,
+        "shards": 3,
+        "optimizer": optimizer,
+        "evaluation": EVALUATION,
+        **more,
+    }
 
 
 STANDING = {
@@ -74,20 +120,41 @@ WEIGHTLESS = {
 }
 SETTINGS = {
     "sgd, l2": (UNTIED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
-    "momentum": (UNTIED, document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7})),
+    "momentum": (
+        UNTIED,
+        document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7}),
+    ),
     "nesterov": (DEEP, document({"kind": "nesterov", "learning_rate": 0.1}, gradient_norm_limit=0.5)),
-    "rmsprop": (UNTIED, document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2})),
+    "rmsprop": (
+        UNTIED,
+        document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2}),
+    ),
     "adadelta": (DEEP, document({"kind": "adadelta"}, evaluation=None)),
-    "adam, tied": (TIED, document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best")),
+    "adam, tied": (
+        TIED,
+        document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best"),
+    ),
     "adam, normalized": (NORMALIZED, document({"kind": "adam", "learning_rate": 0.05}, keep="best")),
     "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02, keep="best")),
     "momentum, sampled": (SAMPLED, document({"kind": "momentum", "learning_rate": 0.1}, schedule="cosine")),
-    "rmsprop, sampled": (SAMPLED, document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5)),
+    "rmsprop, sampled": (
+        SAMPLED,
+        document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5),
+    ),
     "sgd, l2, tied, sampled": (TIED_SAMPLED, document({"kind": "sgd", "learning_rate": 0.3}, l2=0.02)),
     "momentum, on the input": (STANDING, document({"kind": "momentum", "learning_rate": 0.1}, l2=0.02)),
-    "rmsprop, on the input": (STANDING, document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5)),
-    "adam, weightless": (WEIGHTLESS, document({"kind": "adam", "learning_rate": 0.05}, gradient_norm_limit=0.5)),
-    "adagrad, tied": (TIED, document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2})),
+    "rmsprop, on the input": (
+        STANDING,
+        document({"kind": "rmsprop", "learning_rate": 0.01}, gradient_norm_limit=0.5),
+    ),
+    "adam, weightless": (
+        WEIGHTLESS,
+        document({"kind": "adam", "learning_rate": 0.05}, gradient_norm_limit=0.5),
+    ),
+    "adagrad, tied": (
+        TIED,
+        document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2}),
+    ),
 }
 
 
@@ -95,9 +162,14 @@ def books(path, seed=0, num_examples=23, width=WIDTH, **more):
     """A dataset whose rare items stay untouched for many steps."""
     random = np.random.default_rng(seed)
     likely = 1 / np.arange(1, width + 1)
-    rows = [random.choice(width, size=random.integers(2, 6), replace=False, p=likely / likely.sum()).tolist() for _ in range(num_examples)]
+    rows = [
+        random.choice(width, size=random.integers(2, 6), replace=False, p=likely / likely.sum()).tolist()
+        for _ in range(num_examples)
+    ]
     more.setdefault("titles", [f"Book {index}" for index in range(width)])
-    return dataset_from_lists(path, [row[:-1] for row in rows], validation=[row[-1:] for row in rows], width=width, **more)
+    return dataset_from_lists(
+        path, [row[:-1] for row in rows], validation=[row[-1:] for row in rows], width=width, **more
+    )
 
 
 class Heard(Silence):

@@ -1,4 +1,6 @@
-"""Arguments of the functions that people call: those of a wrong type refused in one sentence, before any work."""
+"""Arguments of the functions that people call: those of a wrong type refused in one sentence, before any
+work.
+"""
 
 import inspect
 import os
@@ -30,10 +32,11 @@ _LONGEST_SHOWN = 60
 
 
 def typed(function: _Function) -> _Function:
-    """The same function, which raises ArgumentError for an argument that its annotation does not allow, or that it does not know.
+    """The same function, which raises ArgumentError for an argument that its annotation does not allow, or
+    that it does not know.
 
-    Numbers of NumPy are numbers, anything with a path is a path, and any iterable but a text is a sequence, whose entries are left to the
-    function, and so are annotations that say more, such as arrays.
+    Numbers of NumPy are numbers, anything with a path is a path, and any iterable but a text is a sequence,
+    whose entries are left to the function, and so are annotations that say more, such as arrays.
     """
 
     @wraps(function)
@@ -42,7 +45,10 @@ def typed(function: _Function) -> _Function:
         for name, value in _given(place, known, args, kwargs).items():
             annotation = known.parameters[name].annotation
             if not _allows(annotation, value):
-                raise ArgumentError(f"{place}: {name} must be {_words(annotation)}; got {_shown(value)}. See `help(widenet.{place})`.")
+                raise ArgumentError(
+                    f"{place}: {name} must be {_words(annotation)}; got {_shown(value)}. See"
+                    f" `help(widenet.{place})`."
+                )
         return function(*args, **kwargs)
 
     return called  # type: ignore[return-value]
@@ -54,13 +60,19 @@ def _known(function: Callable[..., Any]) -> tuple[str, inspect.Signature]:
     return function.__qualname__.removesuffix(".__init__"), inspect.signature(function, eval_str=True)
 
 
-def _given(place: str, known: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _given(
+    place: str, known: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """The arguments of a call by name."""
     try:
         return known.bind(*args, **kwargs).arguments
     except TypeError as error:
         unknown = next((name for name in kwargs if name not in known.parameters), None)
-        reason = f"{error}." if unknown is None else f"{unknown} is not an argument.{_instead(unknown, known.parameters)}"
+        reason = (
+            f"{error}."
+            if unknown is None
+            else f"{unknown} is not an argument.{_instead(unknown, known.parameters)}"
+        )
         raise ArgumentError(f"{place}: {reason} See `help(widenet.{place})`.") from None
 
 
@@ -76,11 +88,15 @@ def _allows(annotation: Any, value: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_allows(each, value) for each in arguments)
     if origin is Literal:
-        return any(isinstance(value, type(each)) for each in arguments)  # which of them it may be, the function says
+        return any(
+            isinstance(value, type(each)) for each in arguments
+        )  # which of them it may be, the function says
     if origin in (Sequence, Iterable):
         return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     if origin is Mapping:
-        return isinstance(value, Mapping) and all(_allows(arguments[0], key) and _allows(arguments[1], each) for key, each in value.items())
+        return isinstance(value, Mapping) and all(
+            _allows(arguments[0], key) and _allows(arguments[1], each) for key, each in value.items()
+        )
     if origin is Callable:
         return callable(value)
     return _is_one(annotation, value)
@@ -93,7 +109,9 @@ def _is_one(kind: Any, value: Any) -> bool:
     if kind in _KINDS:
         return isinstance(value, _KINDS[kind][0]) and not isinstance(value, bool)
     is_class = isinstance(kind, type) and kind not in (Any, inspect.Parameter.empty)
-    can_be_asked = is_class and getattr(kind, "_is_protocol", False) == getattr(kind, "_is_runtime_protocol", False)
+    can_be_asked = is_class and getattr(kind, "_is_protocol", False) == getattr(
+        kind, "_is_runtime_protocol", False
+    )
     return not can_be_asked or isinstance(value, kind)
 
 
@@ -109,7 +127,9 @@ def _words(annotation: Any, several: bool = False) -> str:
     if origin in (Sequence, Iterable):
         return f"{'lists' if several else 'a list'} of {_words(arguments[0], several=True)}"
     if origin is Mapping:
-        return "a dictionary" + ("" if arguments[1] is Any else f" of {_words(arguments[1], True)} by {_words(arguments[0], True)}")
+        return "a dictionary" + (
+            "" if arguments[1] is Any else f" of {_words(arguments[1], True)} by {_words(arguments[0], True)}"
+        )
     if origin is Callable:
         return "a function"
     if annotation in _KINDS:
@@ -122,4 +142,6 @@ def _shown(value: object) -> str:
     """A value and its type, for a message."""
     text = repr(value)
     short = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-    return short if isinstance(value, str | bool | int | float | None) else f"{short}, a {type(value).__name__}"
+    return (
+        short if isinstance(value, str | bool | int | float | None) else f"{short}, a {type(value).__name__}"
+    )

@@ -43,33 +43,53 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
-        """The checkpoint in a directory; raises CheckpointError where its manifest is missing, damaged or newer."""
+        """The checkpoint in a directory; raises CheckpointError where its manifest is missing, damaged or
+        newer.
+        """
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             version, files, facts = manifest["format_version"], manifest["files"], manifest["facts"]
         except FileNotFoundError:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CheckpointError(f"{path / MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint.") from None
+            raise CheckpointError(
+                f"{path / MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint."
+            ) from None
         if isinstance(version, int) and version > FORMAT_VERSION:
-            raise CheckpointError(f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer widenet.")
+            raise CheckpointError(
+                f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer"
+                " widenet."
+            )
         if manifest.get("sha256") != sha256_of_contents(files, facts):
-            raise CheckpointError(f"{path / MANIFEST} is damaged: its checksum is not that of its contents. Use another checkpoint.")
+            raise CheckpointError(
+                f"{path / MANIFEST} is damaged: its checksum is not that of its contents. Use another"
+                " checkpoint."
+            )
         return cls(path, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
-        """Fill a network of the same documents; with_state: the optimizer's state too. Where one process fails, all raise its error."""
+        """Fill a network of the same documents; with_state: the optimizer's state too.
+
+        Where one process fails, all raise its error.
+        """
         by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
 
     def check_files(self, network: Network) -> None:
-        """Compare the files that this process would load, without loading them; what one process raises, all raise."""
-        by_all(network.exchange, lambda: [self._checked(name) for name, _ in _files_of(network)], "checkpoint")
+        """Compare the files that this process would load, without loading them; what one process raises,
+        all raise.
+        """
+        by_all(
+            network.exchange, lambda: [self._checked(name) for name, _ in _files_of(network)], "checkpoint"
+        )
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
         if shards - {network.num_shards}:
             cut = f"{self.path} is cut into {max(shards)} shards, the network into {network.num_shards}"
-            raise CheckpointError(f"{cut}: another number of shards makes another run. Use the training.json that it was begun with.")
+            raise CheckpointError(
+                f"{cut}: another number of shards makes another run. Use the training.json that it was begun"
+                " with."
+            )
         for name, tensors in _files_of(network):
             self.fill(name, tensors if with_state else weights_among(tensors))
 
@@ -79,10 +99,14 @@ class Checkpoint:
         with _reading(path):
             wrong = read_into(path, tensors)
         if wrong is not None:
-            raise CheckpointError(f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network.")
+            raise CheckpointError(
+                f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network."
+            )
 
     def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
-        """Some tensors of a file, each some rows after the others: its name, the number of the first row, the rows."""
+        """Some tensors of a file, each some rows after the others: its name, the number of the first row,
+        the rows.
+        """
         path = self._checked(name)
         with _reading(path):
             for key in keys:
@@ -101,7 +125,9 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
         if digest != self.files[name]["sha256"]:
-            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint.")
+            raise CheckpointError(
+                f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint."
+            )
         return path
 
 
@@ -120,11 +146,14 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Free some space, or check its permissions.") from None
+        raise CheckpointError(
+            f"{path} cannot be written: {error.strerror or error}. Free some space, or check its permissions."
+        ) from None
 
 
 def recover(folder: Path) -> None:
-    """Undo what a crash left half done in a folder: take back directories that were about to be replaced, drop what is unfinished.
+    """Undo what a crash left half done in a folder: take back directories that were about to be replaced,
+    drop what is unfinished.
 
     Only for who keeps other writers out of the folder.
     """
@@ -141,7 +170,9 @@ def recover(folder: Path) -> None:
 
 
 def fingerprint(network: Network) -> str:
-    """SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however they were cut, saved or computed."""
+    """SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however they were cut, saved
+    or computed.
+    """
     digest = hashlib.sha256()
     for name in sorted(network.wide):
         digest.update(f"{name}\n".encode())
@@ -150,7 +181,9 @@ def fingerprint(network: Network) -> str:
             part = weight.parts.get(shard)
             shape = (weight.shards.size(shard), *next(iter(weight.parts.values())).weight.shape[1:])
             own = None if part is None else part.weight
-            digest.update(_bytes(network.exchange.fetch(shard, own, shape, network.device, f'weight "{name}"')))
+            digest.update(
+                _bytes(network.exchange.fetch(shard, own, shape, network.device, f'weight "{name}"'))
+            )
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
@@ -170,7 +203,9 @@ def wide_file(number: int, shard: int, count: int) -> str:
 
 
 def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Every file of a checkpoint, with the network's tensors that it holds: one a (wide weight, shard), one for the trunk."""
+    """Every file of a checkpoint, with the network's tensors that it holds: one a (wide weight, shard),
+    one for the trunk.
+    """
     for number, weight in enumerate(network.wide.values()):
         for shard, part in weight.parts.items():
             yield wide_file(number, shard, weight.shards.count), part.tensors()
@@ -178,7 +213,9 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
 
 
 def replicas_of(network: Network) -> dict[str, Tensor]:
-    """The tensors that every process holds whole, by their names in a checkpoint: the trunk, its state, and what belongs to all shards."""
+    """The tensors that every process holds whole, by their names in a checkpoint: the trunk, its state,
+    and what belongs to all shards.
+    """
     tensors = {}
     for name, trunk in network.trunk.items():
         tensors[f"weight.{name}"] = trunk.tensor
@@ -197,7 +234,9 @@ def digest_of(tensor: Tensor) -> str:
 
 def own_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """The files that this process writes: those of its shards, and the trunk if it leads."""
-    return ((name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != TRUNK)
+    return (
+        (name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != TRUNK
+    )
 
 
 def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -26,7 +26,8 @@ def force_all_to_disk(folder: Path) -> None:
 
 @contextmanager
 def appearing(path: Path) -> Iterator[BinaryIO]:
-    """A new file for writing that takes the place of `path`, on disk, when the block ends, and vanishes when it fails.
+    """A new file for writing that takes the place of `path`, on disk, when the block ends, and vanishes when
+    it fails.
 
     Raises OSError that names `path`.
     """
@@ -36,9 +37,11 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Where to write files that take the places of `paths` when the block ends, once all are on disk, in order; all vanish when it fails.
+    """Where to write files that take the places of `paths` when the block ends, once all are on disk, in
+    order; all vanish when it fails.
 
-    A file that cannot take its place then leaves those before it in theirs. Raises OSError that names one of `paths`.
+    A file that cannot take its place then leaves those before it in theirs. Raises OSError that names one of
+    `paths`.
     """
     beside = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths]
     try:
@@ -51,7 +54,9 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
             force_to_disk(folder)
     except OSError as error:
         shown = {str(each): str(path) for each, path in zip(beside, paths, strict=True)}
-        error.filename = shown.get(str(error.filename), error.filename) or str(paths[0])  # a write that fails names no file
+        error.filename = shown.get(str(error.filename), error.filename) or str(
+            paths[0]
+        )  # a write that fails names no file
         raise
     finally:
         for each in beside:
@@ -62,8 +67,8 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
 def put_in_place(beside: Path, path: Path) -> None:
     """Give a finished directory, which is on disk, the name of an earlier one or a new name.
 
-    A crash leaves the earlier one, this one, or for a moment neither of that name but both beside it. Raises OSError; the
-    earlier one then keeps its name, unless this one has it already.
+    A crash leaves the earlier one, this one, or for a moment neither of that name but both beside it. Raises
+    OSError; the earlier one then keeps its name, unless this one has it already.
     """
     force_to_disk(beside)
     old = path.with_name(f".{path.name}.old")

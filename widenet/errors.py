@@ -5,7 +5,10 @@ from collections.abc import Iterable
 
 
 class WidenetError(Exception):
-    """The base of every error that a user can cause and mend. The command line prints it and exits with `status`."""
+    """The base of every error that a user can cause and mend.
+
+    The command line prints it and exits with `status`.
+    """
 
     status = 2
 
@@ -43,7 +46,9 @@ class NumericsError(WidenetError):
 
 
 class DisagreementError(WidenetError):
-    """The processes of a group do not have the same data, documents, software or weights; the message names the ranks."""
+    """The processes of a group do not have the same data, documents, software or weights; the message
+    names the ranks.
+    """
 
 
 class GroupError(WidenetError):
@@ -53,8 +58,12 @@ class GroupError(WidenetError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what a library says in an error, to stand within a sentence: its first line without the full stop."""
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)  # str() of a KeyError adds quotes
+    """Return what a library says in an error, to stand within a sentence: its first line without the full
+    stop.
+    """
+    text = str(
+        error.args[0] if isinstance(error, KeyError) and error.args else error
+    )  # str() of a KeyError adds quotes
     first = text.strip().partition("\n")[0].rstrip(" .:")
     return first[:200] or type(error).__name__
 

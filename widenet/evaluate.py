@@ -29,25 +29,32 @@ def evaluate(
 ) -> Metrics:
     """The metrics of `widenet.metrics` for every k, over the examples that have entries in `part`.
 
-    The network sees each example's training part and ranks every unit of an output; `part` is the truth. Of a sequence it sees
-    all that comes before: for "heldout" the validation part too, and what stands in `part` several times is one true unit.
-    exclude_seen: units in the example's training part are not ranked; for "heldout", those of its validation part neither.
-    output: the output layer's name; None where the network has one. advance: called with the number of examples done.
-    Raises FitError where the dataset lacks the part, OptionError for a part or a k that cannot be evaluated.
+    The network sees each example's training part and ranks every unit of an output; `part` is the truth. Of a
+    sequence it sees all that comes before: for "heldout" the validation part too, and what stands in `part`
+    several times is one true unit.
+    exclude_seen: units in the example's training part are not ranked; for "heldout", those of its validation
+    part neither.
+    output: the output layer's name; None where the network has one. advance: called with the number of
+    examples done. Raises FitError where the dataset lacks the part, OptionError for a part or a k that cannot
+    be evaluated.
     """
     check_part(part)
     ks = check_ks(ks)
     name = output_name(network, output)
     field = network.outputs[name].spec.field
     if dataset.field(field).kind == "dense":
-        raise FitError(f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".')
+        raise FitError(
+            f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".'
+        )
     metrics = RankingMetrics(ks, dataset.counts(field))
     longest = min(max(ks), network.outputs[name].width)
     histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("evaluation")
     for rows, truth in _truths(dataset, field, part, longest):
-        _, units_EK = histories.best(name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False)
+        _, units_EK = histories.best(
+            name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
+        )
         metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
         if advance is not None:
             advance(len(rows))
@@ -55,7 +62,9 @@ def evaluate(
 
 
 def _truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:
-    """The examples that have entries in a part, as many rows at a time as get k units each, and these entries, none twice in a row."""
+    """The examples that have entries in a part, as many rows at a time as get k units each, and these
+    entries, none twice in a row.
+    """
     stream = Stream(dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, skip_empty=field)
     for batch in stream.batches(0):
         truth = batch.fields[field]
@@ -78,11 +87,18 @@ def check_part(part: str) -> None:
     """Raise OptionError for a part that is not set aside from training."""
     set_aside = [name for name in get_args(Part) if name != "train"]
     if part not in set_aside:
-        raise OptionError(f"part must be one of {', '.join(set_aside)}; got {part!r}. The train part is what the network learned from.")
+        raise OptionError(
+            f"part must be one of {', '.join(set_aside)}; got {part!r}. The train part is what the network"
+            " learned from."
+        )
 
 
-def evaluate_popularity(dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS) -> Metrics:
-    """The metrics of recommending everybody the most popular items that they have not had: what a model must beat."""
+def evaluate_popularity(
+    dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS
+) -> Metrics:
+    """The metrics of recommending everybody the most popular items that they have not had: what a model
+    must beat.
+    """
     check_part(part)
     counts = dataset.counts(field)
     metrics = RankingMetrics(ks, counts)

@@ -34,11 +34,15 @@ def checked_k(k: int) -> int:
 
 
 def check_ks(ks: Sequence[int]) -> list[int]:
-    """Some list lengths as plain numbers; raises OptionError where they are not whole numbers of at least 1 without repeats."""
+    """Some list lengths as plain numbers; raises OptionError where they are not whole numbers of at least
+    1 without repeats.
+    """
     lengths = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else []
     whole = all(_is_length(k) for k in lengths)
     if not lengths or not whole or len(set(lengths)) < len(lengths):
-        raise OptionError(f"ks must be whole numbers of at least 1 without repeats; got {lengths or repr(ks)}.")
+        raise OptionError(
+            f"ks must be whole numbers of at least 1 without repeats; got {lengths or repr(ks)}."
+        )
     return [int(k) for k in lengths]
 
 
@@ -49,8 +53,13 @@ class Metrics(dict[str, float]):
         """A row a metric, a column a k; whatever belongs to no k below."""
         ks = list(dict.fromkeys(name.partition("@")[2] for name in self if "@" in name))
         names = list(dict.fromkeys(name.partition("@")[0] for name in self if "@" in name))
-        rows = [[name, *(f"{self[f'{name}@{k}']:.4f}" if f"{name}@{k}" in self else "" for k in ks)] for name in names]
-        rows += [[name, brief(value), *[""] * (len(ks) - 1)] for name, value in self.items() if "@" not in name]
+        rows = [
+            [name, *(f"{self[f'{name}@{k}']:.4f}" if f"{name}@{k}" in self else "" for k in ks)]
+            for name in names
+        ]
+        rows += [
+            [name, brief(value), *[""] * (len(ks) - 1)] for name, value in self.items() if "@" not in name
+        ]
         return table(["", *(f"@{k}" for k in ks)], rows)
 
 
@@ -58,10 +67,10 @@ class RankingMetrics:
     """Metrics over blocks of examples, added one after the other.
 
     ks: the list lengths to measure, each at least 1, without repeats; raises OptionError otherwise.
-    popularity: int64 [width], the training interactions of each item.
-    Examples without a true item are left out of every metric. docs/metrics.md has the formulas and their sources.
-    The results do not depend on how examples were cut into blocks, nor on their order, to the bit: means are
-    summed in 53-bit fixed point. Memory is one byte for each k and item, whatever the number of examples.
+    popularity: int64 [width], the training interactions of each item. Examples without a true item are left
+    out of every metric. docs/metrics.md has the formulas and their sources. The results do not depend on how
+    examples were cut into blocks, nor on their order, to the bit: means are summed in 53-bit fixed point.
+    Memory is one byte for each k and item, whatever the number of examples.
     """
 
     def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
@@ -73,16 +82,24 @@ class RankingMetrics:
         self._num_recommendations = dict.fromkeys(ks, 0)
         self._popularity_sums = dict.fromkeys(ks, 0)
 
-    def add(self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]) -> None:
+    def add(
+        self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]
+    ) -> None:
         """Count a block of examples.
 
-        top_EK: int64 [E, K], K at least max(ks) or the catalogue's width: the items recommended to each example, best first, without
-            repeats; -1 after the last one where fewer than K were possible.
-        truth_indptr, truth_indices: int64 [E + 1] and [Z], the true items of each example in CSR form, without repeats.
+        top_EK: int64 [E, K], K at least max(ks) or the catalogue's width: the items recommended to each
+            example, best first, without repeats; -1 after the last one where fewer than K were possible.
+        truth_indptr, truth_indices: int64 [E + 1] and [Z], the true items of each example in CSR form,
+        without repeats.
         """
         longest = max(self._ks)
-        assert top_EK.shape == (len(truth_indptr) - 1, top_EK.shape[1]), "one row of recommendations for each example"
-        assert top_EK.shape[1] >= min(longest, len(self._popularity)), "K must reach the largest k, or the whole catalogue"
+        assert top_EK.shape == (
+            len(truth_indptr) - 1,
+            top_EK.shape[1],
+        ), "one row of recommendations for each example"
+        assert top_EK.shape[1] >= min(longest, len(self._popularity)), (
+            "K must reach the largest k, or the whole catalogue"
+        )
         top_EK = top_EK[:, :longest]
         hit_EK = _hits(top_EK, truth_indptr, truth_indices, len(self._popularity))
         counted = np.diff(truth_indptr) > 0
@@ -97,19 +114,31 @@ class RankingMetrics:
             self._popularity_sums[k] += int(self._popularity[recommended].sum())
 
     def result(self) -> Metrics:
-        """Every metric of `metric_names(ks)`, then "num_examples". Raises DataError when no example had a true item."""
+        """Every metric of `metric_names(ks)`, then "num_examples".
+
+        Raises DataError when no example had a true item.
+        """
         if self._num_examples == 0:
-            raise DataError("evaluation: an example must have a held-out item to count; got none. Hold some out with `widenet data split`.")
+            raise DataError(
+                "evaluation: an example must have a held-out item to count; got none. Hold some out with"
+                " `widenet data split`."
+            )
         most_popular = int(self._popularity.max())
         values: dict[str, float] = {}
         for k in self._ks:
-            values |= {f"{metric}@{k}": self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples) for metric in MEANS}
+            values |= {
+                f"{metric}@{k}": self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples) for metric in MEANS
+            }
             values[f"coverage@{k}"] = float(self._recommended[k].mean())
-            values[f"popularity@{k}"] = self._popularity_sums[k] / max(1, self._num_recommendations[k] * most_popular)
+            values[f"popularity@{k}"] = self._popularity_sums[k] / max(
+                1, self._num_recommendations[k] * most_popular
+            )
         return Metrics(values | {"num_examples": float(self._num_examples)})
 
 
-def _hits(top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
+def _hits(
+    top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64], width: int
+) -> NDArray[np.bool_]:
     """Whether each recommendation is a true item of its example, bool [E, K]."""
     if len(truth_indices) == 0:
         return np.zeros(top_EK.shape, dtype=np.bool_)
@@ -121,7 +150,9 @@ def _hits(top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indi
     return hit_EK
 
 
-def _means(hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequence[int]) -> dict[str, NDArray[np.float64]]:
+def _means(
+    hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequence[int]
+) -> dict[str, NDArray[np.float64]]:
     """The value of each mean metric for each example, float64 [E] in [0, 1].
 
     Every sum along a list is a running sum from its best item on, so that its bits depend on that list alone.

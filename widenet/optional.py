@@ -12,4 +12,7 @@ def optional(library: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise OptionError(f"{library} must be installed for this; {error}. Install it with `pip install 'widenet[{extra}]'`.") from error
+        raise OptionError(
+            f"{library} must be installed for this; {error}. Install it with `pip install"
+            f" 'widenet[{extra}]'`."
+        ) from error

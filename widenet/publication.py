@@ -1,4 +1,6 @@
-"""Writing checkpoints: every process writes its files beside the place, then the leader gives the whole directory its name."""
+"""Writing checkpoints: every process writes its files beside the place, then the leader gives the whole
+directory its name.
+"""
 
 import json
 import os
@@ -10,7 +12,15 @@ from typing import Any
 
 from torch import Tensor
 
-from widenet.checkpoint import FORMAT_VERSION, MANIFEST, Checkpoint, own_files, sha256_of_contents, weights_among, writing
+from widenet.checkpoint import (
+    FORMAT_VERSION,
+    MANIFEST,
+    Checkpoint,
+    own_files,
+    sha256_of_contents,
+    weights_among,
+    writing,
+)
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 from widenet.model.exchange import Exchange
@@ -30,8 +40,9 @@ class Written:
 class Publication:
     """A checkpoint that is being written to a folder beside its place.
 
-    All processes make one together, and call `gather` together. `write` and `put_in_place` ask nothing of the others, so that a
-    thread may run them while the processes train. Only the leader removes the folder, and only before it is put in place.
+    All processes make one together, and call `gather` together. `write` and `put_in_place` ask nothing of the
+    others, so that a thread may run them while the processes train. Only the leader removes the folder, and
+    only before it is put in place.
     """
 
     def __init__(self, path: Path, exchange: Exchange, facts: dict[str, Any]) -> None:
@@ -68,10 +79,17 @@ class Publication:
         self.files = dict(sorted(item for each in found for item in each.files.items()))
 
     def put_in_place(self) -> None:
-        """Write the manifest and give the folder its name, in the leader; an earlier directory of that name is replaced."""
+        """Write the manifest and give the folder its name, in the leader; an earlier directory of that
+        name is replaced.
+        """
         with writing(self.path):
             digest = sha256_of_contents(self.files, self.facts)
-            manifest = {"format_version": FORMAT_VERSION, "files": self.files, "facts": self.facts, "sha256": digest}
+            manifest = {
+                "format_version": FORMAT_VERSION,
+                "files": self.files,
+                "facts": self.facts,
+                "sha256": digest,
+            }
             (self.beside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             force_to_disk(self.beside / MANIFEST)
             put_in_place(self.beside, self.path)
@@ -91,7 +109,11 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     publication = Publication(path, network.exchange, facts)
     try:
         own = own_files(network)
-        publication.gather(publication.write(own if with_state else ((name, weights_among(tensors)) for name, tensors in own)))
+        publication.gather(
+            publication.write(
+                own if with_state else ((name, weights_among(tensors)) for name, tensors in own)
+            )
+        )
         by_leader(network.exchange, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()

@@ -1,4 +1,6 @@
-"""Files that a person names: refused where they are no files of a finite size, and read by lines of a bounded length."""
+"""Files that a person names: refused where they are no files of a finite size, and read by lines of a
+bounded length.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +22,21 @@ def check_regular(path: Path, error: type[WidenetError] = DataError) -> None:
     except OSError as problem:
         raise error(f"{path} cannot be read: {problem.strerror}. Check the path.") from None
     if exists and not is_regular:
-        raise error(f"{path} must be a file; it is a pipe or a device. Save its content as a file, and name that.")
+        raise error(
+            f"{path} must be a file; it is a pipe or a device. Save its content as a file, and name that."
+        )
 
 
 def bounded_lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of an open file with their ends; raise DataError at one that is too long to be a line of text."""
+    """Yield the lines of an open file with their ends; raise DataError at one that is too long to be a
+    line of text.
+    """
     number = 1
     while line := file.readline(LONGEST_LINE_BYTES + 1):
         if len(line) > LONGEST_LINE_BYTES:
-            raise DataError(f"{path}: line {number} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer. Check the file.")
+            raise DataError(
+                f"{path}: line {number} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer. Check"
+                " the file."
+            )
         yield line
         number += 1

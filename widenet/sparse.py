@@ -27,11 +27,17 @@ class SparseBatch:
 
     @classmethod
     @typed
-    def from_lists(cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> "SparseBatch":
+    def from_lists(
+        cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None
+    ) -> "SparseBatch":
         """The batch of some lists of indices, and of values beside them."""
         indptr = indptr_of(torch.tensor([len(row) for row in rows], dtype=torch.int64))
         indices = torch.tensor([index for row in rows for index in row], dtype=torch.int64)
-        flat = None if values is None else torch.tensor([value for row in values for value in row], dtype=torch.float32)
+        flat = (
+            None
+            if values is None
+            else torch.tensor([value for row in values for value in row], dtype=torch.float32)
+        )
         return cls(indptr, indices, flat)
 
     @property
@@ -55,7 +61,9 @@ class SparseBatch:
 
     def values_or_ones(self) -> Tensor:
         """float32 [Z]."""
-        return torch.ones(self.num_entries, device=self.indices.device) if self.values is None else self.values
+        return (
+            torch.ones(self.num_entries, device=self.indices.device) if self.values is None else self.values
+        )
 
     def with_values(self, values: Tensor | None) -> "SparseBatch":
         """The same entries with other values."""
@@ -63,11 +71,17 @@ class SparseBatch:
 
     def keep(self, kept: Tensor) -> "SparseBatch":
         """Only the entries where `kept` (bool [Z]) is true; the examples stay."""
-        return SparseBatch(indptr_of(kept)[self.indptr], self.indices[kept], None if self.values is None else self.values[kept])
+        return SparseBatch(
+            indptr_of(kept)[self.indptr],
+            self.indices[kept],
+            None if self.values is None else self.values[kept],
+        )
 
     def distinct(self) -> "SparseBatch":
         """Each example's indices once, ascending, without values."""
-        examples_Z, indices_Z = torch.unique(torch.stack([self.example_of_entry(), self.indices.long()]), dim=1)
+        examples_Z, indices_Z = torch.unique(
+            torch.stack([self.example_of_entry(), self.indices.long()]), dim=1
+        )
         return SparseBatch(indptr_of(torch.bincount(examples_Z, minlength=self.num_examples)), indices_Z)
 
     def to(self, device: torch.device | str) -> "SparseBatch":
@@ -78,22 +92,39 @@ class SparseBatch:
     def to_dense(self, width: int) -> Tensor:
         """float32 [E, width]; duplicates add up. For tests and small fields."""
         dense = torch.zeros(self.num_examples, width, device=self.indices.device)
-        return dense.index_put_((self.example_of_entry(), self.indices.long()), self.values_or_ones(), accumulate=True)
+        return dense.index_put_(
+            (self.example_of_entry(), self.indices.long()), self.values_or_ones(), accumulate=True
+        )
 
     def checked(self, width: int, name: str = "batch") -> "SparseBatch":
-        """This batch, after every rule of the form was checked; raises DataError naming the first broken one."""
+        """This batch, after every rule of the form was checked; raises DataError naming the first broken
+        one.
+        """
         if self.indptr.dtype != torch.int64 or self.indptr.dim() != 1 or len(self.indptr) < 1:
-            raise DataError(f"{name}: indptr must be int64 [examples + 1]; got {self.indptr.dtype} {list(self.indptr.shape)}.")
+            raise DataError(
+                f"{name}: indptr must be int64 [examples + 1]; got {self.indptr.dtype}"
+                f" {list(self.indptr.shape)}."
+            )
         if self.indices.dtype not in (torch.int32, torch.int64) or self.indices.dim() != 1:
-            raise DataError(f"{name}: indices must be int32 or int64 [entries]; got {self.indices.dtype} {list(self.indices.shape)}.")
-        if int(self.indptr[0]) != 0 or int(self.indptr[-1]) != self.num_entries or bool((self.indptr.diff() < 0).any()):
+            raise DataError(
+                f"{name}: indices must be int32 or int64 [entries]; got {self.indices.dtype}"
+                f" {list(self.indices.shape)}."
+            )
+        if (
+            int(self.indptr[0]) != 0
+            or int(self.indptr[-1]) != self.num_entries
+            or bool((self.indptr.diff() < 0).any())
+        ):
             raise DataError(f"{name}: indptr must rise from 0 to the number of entries, {self.num_entries}.")
         if self.num_entries and not (int(self.indices.min()) >= 0 and int(self.indices.max()) < width):
             low, high = int(self.indices.min()), int(self.indices.max())
             raise DataError(f"{name}: indices must lie in [0, {width}); got {low} to {high}.")
         if self.values is not None:
             if self.values.shape != self.indices.shape or self.values.dtype != torch.float32:
-                raise DataError(f"{name}: values must be float32 [{self.num_entries}]; got {self.values.dtype} {list(self.values.shape)}.")
+                raise DataError(
+                    f"{name}: values must be float32 [{self.num_entries}]; got {self.values.dtype}"
+                    f" {list(self.values.shape)}."
+                )
             if not bool(torch.isfinite(self.values).all()):
                 raise DataError(f"{name}: values must be finite numbers. Remove NaN and infinite values.")
         return self
@@ -113,7 +144,12 @@ def stacked(batches: Sequence[SparseBatch]) -> SparseBatch:
     ends = [0]
     for batch in batches:
         ends.append(ends[-1] + batch.num_entries)
-    indptr = torch.cat([batches[0].indptr[:1], *(batch.indptr[1:] + start for batch, start in zip(batches, ends, strict=False))])
+    indptr = torch.cat(
+        [
+            batches[0].indptr[:1],
+            *(batch.indptr[1:] + start for batch, start in zip(batches, ends, strict=False)),
+        ]
+    )
     has_values = any(batch.values is not None for batch in batches)
     values = torch.cat([batch.values_or_ones() for batch in batches]) if has_values else None
     return SparseBatch(indptr, torch.cat([batch.indices for batch in batches]), values)

@@ -1,4 +1,6 @@
-"""Tensor files: safetensors, written and read a block at a time, so that no copy of a large tensor is ever made."""
+"""Tensor files: safetensors, written and read a block at a time, so that no copy of a large tensor is ever
+made.
+"""
 
 import hashlib
 import json
@@ -17,15 +19,22 @@ _NAMES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32"}
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors (float32, float64 or int32, on any device) to a new file; its SHA-256. Raises OSError.
+    """Write tensors (float32, float64 or int32, on any device) to a new file; its SHA-256.
 
-    The format (huggingface.co/docs/safetensors): the header's length as uint64, the header in JSON padded to 8 bytes, the data.
+    Raises OSError.
+
+    The format (huggingface.co/docs/safetensors): the header's length as uint64, the header in JSON padded to
+    8 bytes, the data.
     """
     header: dict[str, dict[str, Any]] = {}
     offset = 0
     for name, tensor in tensors.items():
         stop = offset + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, stop]}
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, stop],
+        }
         offset = stop
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -44,7 +53,8 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
-    """Fill tensors from a file that holds more or the same; the name of the first of which the file has not one of that shape and type.
+    """Fill tensors from a file that holds more or the same; the name of the first of which the file has not
+    one of that shape and type.
 
     Raises OSError and safetensors' SafetensorError.
     """
@@ -61,7 +71,9 @@ def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
-    """A tensor of a file, some rows after the others, each with the number of its first; raises OSError, SafetensorError."""
+    """A tensor of a file, some rows after the others, each with the number of its first; raises OSError,
+    SafetensorError.
+    """
     with safe_open(path, framework="pt") as file:
         found = file.get_slice(name)
         num_rows, *rest = found.get_shape()
@@ -71,6 +83,10 @@ def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
 
 
 def _fill(tensor: Tensor, found: Any) -> None:
-    rows = max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1)) if tensor.numel() else 1
+    rows = (
+        max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))
+        if tensor.numel()
+        else 1
+    )
     for start in range(0, len(tensor) if tensor.numel() else 0, rows):
         tensor[start : start + rows].copy_(found[start : start + rows])

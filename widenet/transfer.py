@@ -1,4 +1,6 @@
-"""How tensors come to a device: ahead of their use, so that neither the device nor the host waits for them."""
+"""How tensors come to a device: ahead of their use, so that neither the device nor the host waits for
+them.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -11,7 +13,10 @@ T = TypeVar("T")
 
 
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The same tensor on another device. To CUDA it goes by way of pinned memory, so that the host need not wait until it is there."""
+    """The same tensor on another device.
+
+    To CUDA it goes by way of pinned memory, so that the host need not wait until it is there.
+    """
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
@@ -26,7 +31,9 @@ class Made(Generic[T]):
 
 
 class Ahead:
-    """Work that is done ahead of its use; on CUDA on a stream of its own, beside the one that computes. Elsewhere it is plain work.
+    """Work that is done ahead of its use; on CUDA on a stream of its own, beside the one that computes.
+
+    Elsewhere it is plain work.
 
     The work may read what the computing stream had made before this was created, and nothing newer.
     """

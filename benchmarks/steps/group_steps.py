@@ -1,4 +1,6 @@
-"""widenet's training step by one process or several, with sums that give all of them the same bits, or with plain ones."""
+"""widenet's training step by one process or several, with sums that give all of them the same bits, or
+with plain ones.
+"""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -54,7 +56,9 @@ class _PlainLocal(LocalExchange):
         del where
         return Here(lambda: [each[0] for each in terms])
 
-    def start_blocks(self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str) -> Here[Tensor]:
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Here[Tensor]:
         """The whole at once."""
         del inner, where
         return _whole(result, edges, fill)
@@ -66,7 +70,14 @@ def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None
 
 
 def train(
-    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, processes: int, threads: int, plain: bool = False
+    folder: str,
+    hidden: Sequence[int],
+    softmax: bool,
+    batch: int,
+    optimizer: str,
+    processes: int,
+    threads: int,
+    plain: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a network, its shards divided among some processes of some threads each.
 
@@ -101,12 +112,20 @@ def train(
 def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=processes)
     kind = _PlainExchange if job["plain"] else ProcessExchange
-    return _own(kind(processes if job["plain"] else 8, torch.device("cpu"), 1 if job["plain"] else job["threads"]), processes, job)
+    return _own(
+        kind(processes if job["plain"] else 8, torch.device("cpu"), 1 if job["plain"] else job["threads"]),
+        processes,
+        job,
+    )
 
 
-def _own(exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+def _own(
+    exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]
+) -> Callable[[int], dict[str, Any]]:
     shards = processes if job["plain"] else 8
-    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": job["batch"], "optimizer": job["optimizer"], "shards": shards})
+    training = TrainingSpec.of(
+        {"epochs": _EPOCHS, "batch_size": job["batch"], "optimizer": job["optimizer"], "shards": shards}
+    )
     torch.set_num_threads(job["threads"])
     threading = nullcontext if job["plain"] else one_thread_an_operation
     return steps_of(job["folder"], document(job["hidden"], job["softmax"]), training, exchange, threading)

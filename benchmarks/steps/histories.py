@@ -9,8 +9,12 @@ from scipy.sparse import csr_matrix
 
 def histories(folder: str) -> csr_matrix:
     """float32 [examples, width], as `benchmarks.synthetic` wrote it."""
-    indptr, indices, width = (np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "width"))
-    return csr_matrix((np.ones(len(indices), dtype=np.float32), indices, indptr), shape=(len(indptr) - 1, int(width)))
+    indptr, indices, width = (
+        np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "width")
+    )
+    return csr_matrix(
+        (np.ones(len(indices), dtype=np.float32), indices, indptr), shape=(len(indptr) - 1, int(width))
+    )
 
 
 def batches(matrix: csr_matrix, size: int) -> Iterator[csr_matrix]:

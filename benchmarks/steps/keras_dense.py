@@ -1,4 +1,6 @@
-"""Keras on TensorFlow with multi-hot input; it needs neither torch nor widenet, so that it can live in an environment of its own."""
+"""Keras on TensorFlow with multi-hot input; it needs neither torch nor widenet, so that it can live in an
+environment of its own.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,8 +12,12 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 
-def train(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int) -> Callable[[int], dict[str, Any]]:
-    """Steps of `train_on_batch` over dense batches made from CSR; `fit` over a `PyDataset` takes longer for the same."""
+def train(
+    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int
+) -> Callable[[int], dict[str, Any]]:
+    """Steps of `train_on_batch` over dense batches made from CSR; `fit` over a `PyDataset` takes longer
+    for the same.
+    """
     import keras
     import tensorflow
 
@@ -22,7 +28,11 @@ def train(folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimiz
     width = matrix.shape[1]
     trunk = [keras.layers.Dense(units, "sigmoid") for units in hidden]
     model = keras.Sequential([keras.Input((width,)), *trunk, keras.layers.Dense(width)])
-    rule = keras.optimizers.SGD(0.1) if optimizer == "sgd" else keras.optimizers.RMSprop(0.001, rho=0.99, epsilon=1e-8)
+    rule = (
+        keras.optimizers.SGD(0.1)
+        if optimizer == "sgd"
+        else keras.optimizers.RMSprop(0.001, rho=0.99, epsilon=1e-8)
+    )
     if softmax:
         loss: Any = keras.losses.CategoricalCrossentropy(from_logits=True)
     else:

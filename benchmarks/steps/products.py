@@ -46,12 +46,17 @@ def _operands(width: int, hidden: int, batch: int) -> tuple[Tensor, Tensor]:
 
 
 class _Products:
-    """Logits, gradient to the hidden vectors, weight gradient: `units` at a time, into the same memory again and again."""
+    """Logits, gradient to the hidden vectors, weight gradient: `units` at a time, into the same memory
+    again and again.
+    """
 
     def __init__(self, hidden_EH: Tensor, units: int) -> None:
         self.hidden_EH, self.units = hidden_EH, units
         self.logits = torch.empty(len(hidden_EH) * units)
-        self.gradient_EH, self.gradient_UH = torch.empty_like(hidden_EH), torch.empty(units, hidden_EH.shape[1])
+        self.gradient_EH, self.gradient_UH = (
+            torch.empty_like(hidden_EH),
+            torch.empty(units, hidden_EH.shape[1]),
+        )
 
     def over(self, weight_LH: Tensor) -> None:
         """The products of some units."""

@@ -1,4 +1,6 @@
-"""PyTorch without any dense matrix of the batch: `nn.EmbeddingBag` for input, losses from the targets' indices."""
+"""PyTorch without any dense matrix of the batch: `nn.EmbeddingBag` for input, losses from the targets'
+indices.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -17,7 +19,8 @@ from benchmarks.steps.torch_dense import optimizer_of, steps_of
 class Autoencoder(nn.Module):
     """Sums of item vectors, hidden layers, a score for every item, and the loss.
 
-    `torch.nn.functional.linear_cross_entropy` of torch 2.13 serves where an example has one target: see `torch_next`.
+    `torch.nn.functional.linear_cross_entropy` of torch 2.13 serves where an example has one target: see
+    `torch_next`.
     """
 
     def __init__(self, width: int, hidden: Sequence[int], softmax: bool) -> None:
@@ -30,7 +33,9 @@ class Autoencoder(nn.Module):
         self.softmax = softmax
 
     def forward(self, indices: Tensor, indptr: Tensor, examples: Tensor, shares: Tensor) -> Tensor:
-        """Cross-entropy of an example. examples, shares: of every entry its example, and its share of the example's targets."""
+        """Cross-entropy of an example. examples, shares: of every entry its example, and its share of the
+        example's targets.
+        """
         x = torch.sigmoid(self.bag(indices, indptr) + self.bias)
         for layer in self.trunk:
             x = torch.sigmoid(layer(x))
@@ -44,7 +49,13 @@ class Autoencoder(nn.Module):
 
 
 def eager(
-    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, compiled: bool = False
+    folder: str,
+    hidden: Sequence[int],
+    softmax: bool,
+    batch: int,
+    optimizer: str,
+    threads: int,
+    compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of the `Autoencoder`."""
     torch.set_num_threads(threads)
@@ -64,4 +75,9 @@ def _tensors(rows: csr_matrix) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     counts = np.diff(rows.indptr)
     examples = np.repeat(np.arange(len(counts)), counts)
     shares = (1 / np.maximum(counts, 1)).astype(np.float32)[examples]
-    return torch.from_numpy(rows.indices).long(), torch.from_numpy(rows.indptr).long(), torch.from_numpy(examples), torch.from_numpy(shares)
+    return (
+        torch.from_numpy(rows.indices).long(),
+        torch.from_numpy(rows.indptr).long(),
+        torch.from_numpy(examples),
+        torch.from_numpy(shares),
+    )

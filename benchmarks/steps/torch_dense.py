@@ -1,4 +1,6 @@
-"""PyTorch with multi-hot input: each batch of CSR becomes a dense matrix, as the usual code for autoencoders does."""
+"""PyTorch with multi-hot input: each batch of CSR becomes a dense matrix, as the usual code for
+autoencoders does.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,9 +27,14 @@ def loss_of(softmax: bool, logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def steps_of(
-    objective: Callable[..., Tensor], chosen: torch.optim.Optimizer, stream: Iterator[tuple[Tensor, ...]], compiled: bool
+    objective: Callable[..., Tensor],
+    chosen: torch.optim.Optimizer,
+    stream: Iterator[tuple[Tensor, ...]],
+    compiled: bool,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of an optimizer down a loss of what the stream gives. compiled: loss and optimizer through `torch.compile`."""
+    """Steps of an optimizer down a loss of what the stream gives. compiled: loss and optimizer through
+    `torch.compile`.
+    """
     update: Callable[[], Any] = chosen.step
     if compiled:
         objective, update = torch.compile(objective), torch.compile(chosen.step)
@@ -46,7 +53,13 @@ def steps_of(
 
 
 def eager(
-    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, compiled: bool = False
+    folder: str,
+    hidden: Sequence[int],
+    softmax: bool,
+    batch: int,
+    optimizer: str,
+    threads: int,
+    compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a stack of `nn.Linear`."""
     torch.set_num_threads(threads)
@@ -61,7 +74,9 @@ def eager(
     def objective(x: Tensor) -> Tensor:
         return loss_of(softmax, model(x), x)
 
-    return steps_of(objective, chosen, ((torch.from_numpy(rows.toarray()),) for rows in batches(matrix, batch)), compiled)
+    return steps_of(
+        objective, chosen, ((torch.from_numpy(rows.toarray()),) for rows in batches(matrix, batch)), compiled
+    )
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:

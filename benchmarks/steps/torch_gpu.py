@@ -1,4 +1,6 @@
-"""PyTorch with multi-hot input on a GPU: a batch of CSR becomes a dense matrix on the host, or on the device."""
+"""PyTorch with multi-hot input on a GPU: a batch of CSR becomes a dense matrix on the host, or on the
+device.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +14,13 @@ from benchmarks.steps.torch_dense import loss_of, optimizer_of, steps_of
 
 
 def train(
-    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, compiled: bool, dense_on_host: bool
+    folder: str,
+    hidden: Sequence[int],
+    softmax: bool,
+    batch: int,
+    optimizer: str,
+    compiled: bool,
+    dense_on_host: bool,
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of a stack of `nn.Linear`, in float32. compiled: loss and optimizer through `torch.compile`."""
     torch.manual_seed(0)
@@ -31,7 +39,9 @@ def train(
 
 def _dense(folder: str, width: int, batch: int, device: str) -> Iterator[Tensor]:
     """Batches without end, each of `batch` examples: float32 [batch, width], made on a device."""
-    indptr, indices = (torch.from_numpy(np.load(Path(folder) / f"{name}.npy")).long() for name in ("indptr", "indices"))
+    indptr, indices = (
+        torch.from_numpy(np.load(Path(folder) / f"{name}.npy")).long() for name in ("indptr", "indices")
+    )
     order = np.random.default_rng(0)
     while True:
         rows = torch.from_numpy(order.permutation(len(indptr) - 1))

@@ -1,4 +1,6 @@
-"""PyTorch where an example has one item to come: `nn.EmbeddingBag` and `torch.nn.functional.linear_cross_entropy`."""
+"""PyTorch where an example has one item to come: `nn.EmbeddingBag` and
+`torch.nn.functional.linear_cross_entropy`.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -17,7 +19,8 @@ from benchmarks.steps.torch_dense import optimizer_of, steps_of
 class NextItem(nn.Module):
     """Sums of item vectors, hidden layers, and the cross-entropy of the item to come.
 
-    The loss takes all logits at once: its chunks are meant for batches larger than the last hidden layer, and are slower below.
+    The loss takes all logits at once: its chunks are meant for batches larger than the last hidden layer, and
+    are slower below.
     """
 
     def __init__(self, width: int, hidden: Sequence[int]) -> None:
@@ -37,7 +40,13 @@ class NextItem(nn.Module):
 
 
 def eager(
-    folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int, compiled: bool = False
+    folder: str,
+    hidden: Sequence[int],
+    softmax: bool,
+    batch: int,
+    optimizer: str,
+    threads: int,
+    compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Steps of `NextItem`."""
     assert softmax
@@ -57,4 +66,8 @@ def _batches(folder: str, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     matrix, following = histories(folder), np.load(Path(folder) / "next.npy")
     for rows in orders(matrix.shape[0], size):
         chosen = matrix[rows]
-        yield torch.from_numpy(chosen.indices).long(), torch.from_numpy(chosen.indptr).long(), torch.from_numpy(following[rows])
+        yield (
+            torch.from_numpy(chosen.indices).long(),
+            torch.from_numpy(chosen.indptr).long(),
+            torch.from_numpy(following[rows]),
+        )

@@ -1,4 +1,6 @@
-"""widenet's training loop without its log and checkpoints: batches from a dataset directory, one `train_step` each."""
+"""widenet's training loop without its log and checkpoints: batches from a dataset directory, one
+`train_step` each.
+"""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing
@@ -44,12 +46,24 @@ def train(
     cuda_graph: bool = False,
     bits: Bits = "native",
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a network built as `widenet.train` builds it. target: the field of its output. cuda_graph: recorded, replayed."""
+    """Steps of a network built as `widenet.train` builds it. target: the field of its output. cuda_graph:
+    recorded, replayed.
+    """
     choose_bits(bits, torch.device(device))
     del threads  # the exchange takes every processor that is available, as every program does
-    training = TrainingSpec.of({"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision})
+    training = TrainingSpec.of(
+        {"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision}
+    )
     exchange = exchange_for(training.shards, torch.device(device))
-    return steps_of(folder, document(hidden, softmax, target), training, exchange, one_thread_an_operation, device, cuda_graph)
+    return steps_of(
+        folder,
+        document(hidden, softmax, target),
+        training,
+        exchange,
+        one_thread_an_operation,
+        device,
+        cuda_graph,
+    )
 
 
 def steps_of(
@@ -97,14 +111,23 @@ def steps_of(
 def document(hidden: Sequence[int], softmax: bool, target: str = "items") -> NetworkSpec:
     """A network from the field "items" to itself, or to another."""
     trunk = [{"name": f"hidden {number}", "units": units} for number, units in enumerate(hidden, 1)]
-    output = {"name": "next", "kind": "output", "field": target, "activation": "softmax" if softmax else "sigmoid"}
-    return NetworkSpec.of({"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]})
+    output = {
+        "name": "next",
+        "kind": "output",
+        "field": target,
+        "activation": "softmax" if softmax else "sigmoid",
+    }
+    return NetworkSpec.of(
+        {"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]}
+    )
 
 
 Following = tuple[Batch, Prepared, Packed | None]
 
 
-def _following(stream: Stream, network: Network, recorded: GraphSteps | None, done: int) -> Generator[Following]:
+def _following(
+    stream: Stream, network: Network, recorded: GraphSteps | None, done: int
+) -> Generator[Following]:
     """The batches after the first `done`, read anew: none was prepared while another program had its turn."""
     beside = Ahead(network.device)
 
@@ -112,9 +135,18 @@ def _following(stream: Stream, network: Network, recorded: GraphSteps | None, do
         with torch.no_grad():
             batch = stream.batch(*divmod(number, stream.steps_per_epoch), network.device)
             found = network.prepare(batch.fields, Draws(stream.seed, batch.epoch, batch.step))
-            return batch, found, None if recorded is None else recorded.pack(found, batch.weights, batch.num_examples)
+            return (
+                batch,
+                found,
+                None if recorded is None else recorded.pack(found, batch.weights, batch.num_examples),
+            )
 
-    with closing(ahead(lambda number: beside.make(lambda: prepared(number)), range(done, _EPOCHS * stream.steps_per_epoch))) as made:
+    with closing(
+        ahead(
+            lambda number: beside.make(lambda: prepared(number)),
+            range(done, _EPOCHS * stream.steps_per_epoch),
+        )
+    ) as made:
         yield from map(beside.take, made)
 
 
@@ -122,7 +154,12 @@ def _kept(network: Network) -> dict[str, int]:
     """Bytes of all weights, and of the optimizer's state with what else is kept of rows."""
     weights = [part.weight for wide in network.wide.values() for part in wide.parts.values()]
     weights += [trunk.tensor for trunk in network.trunk.values()]
-    state = [tensor for wide in network.wide.values() for part in wide.parts.values() for tensor in part.tensors().values()]
+    state = [
+        tensor
+        for wide in network.wide.values()
+        for part in wide.parts.values()
+        for tensor in part.tensors().values()
+    ]
     state += [tensor for trunk in network.trunk.values() for tensor in (trunk.tensor, *trunk.state.values())]
     total = sum(tensor.nbytes for tensor in weights)
     return {"weight_bytes": total, "state_bytes": sum(tensor.nbytes for tensor in state) - total}

@@ -46,9 +46,17 @@ def widenet(capsys, monkeypatch):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """A folder with a CSV file of interactions, titles, documents, datasets and a trained run. Not to be written to."""
+    """A folder with a CSV file of interactions, titles, documents, datasets and a trained run.
+
+    Not to be written to.
+    """
     folder = tmp_path_factory.mktemp("world")
-    lines = [f"u{user},{item}" for user in range(12) for item in range(9) if (user + item) % 2 == 0 or item == user % 9]
+    lines = [
+        f"u{user},{item}"
+        for user in range(12)
+        for item in range(9)
+        if (user + item) % 2 == 0 or item == user % 9
+    ]
     (folder / "likes.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
     (folder / "titles.csv").write_text(
         "item,title\n" + "".join(f"{item},The {name}\n" for item, name in enumerate(["Hobbit", *"BCDEFGHI"]))

@@ -1,4 +1,6 @@
-"""The application: help everywhere, quick to start, and every mistake one line, status 2, nothing half-written."""
+"""The application: help everywhere, quick to start, and every mistake one line, status 2, nothing
+half-written.
+"""
 
 import json
 import os
@@ -38,7 +40,11 @@ def test_every_option_and_argument_has_a_help_text():
         inner = command
         for word in words:
             inner = inner.commands[word]
-        silent = [parameter.name for parameter in inner.params if not getattr(parameter, "help", None) and parameter.name != "help"]
+        silent = [
+            parameter.name
+            for parameter in inner.params
+            if not getattr(parameter, "help", None) and parameter.name != "help"
+        ]
         assert silent == [], words
 
 
@@ -47,31 +53,51 @@ def test_the_version_is_that_of_the_package(widenet):
 
 
 @pytest.mark.parametrize(
-    "code", ["import widenet", "import sys; sys.argv = ['widenet', '--help']; import widenet.__main__; widenet.__main__.main()"]
+    "code",
+    [
+        "import widenet",
+        "import sys; sys.argv = ['widenet', '--help']; import widenet.__main__; widenet.__main__.main()",
+    ],
 )
 def test_starting_loads_nothing_heavy(code):
     heavy = ("torch", "pyarrow", "duckdb", "pydantic", "numpy", "tensorboard", "safetensors")
-    code = f"import atexit, sys\natexit.register(lambda: print([name for name in {heavy} if name in sys.modules], file=sys.stderr))\n{code}"
-    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    code = (
+        f"import atexit, sys\natexit.register(lambda: print([name for name in {heavy} if name in"
+        f" sys.modules], file=sys.stderr))\n{code}"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"), [("widenet reco", "recommend"), ("widenet data sp", "split"), ("widenet train --resu", "--resume")]
+    ("typed", "found"),
+    [("widenet reco", "recommend"), ("widenet data sp", "split"), ("widenet train --resu", "--resume")],
 )
 def test_the_completion_that_is_shown_completes_commands_and_options(typed, found):
     widenet = Path(sys.executable).with_name("widenet")
     place = len(typed.split()) - 1
-    script = f'eval "$({widenet} --show-completion)"; COMP_WORDS=({typed}); COMP_CWORD={place}; _widenet_completion {widenet}'
-    ended = subprocess.run(["bash", "-c", f'{script}; echo "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=False)
+    script = (
+        f'eval "$({widenet} --show-completion)"; COMP_WORDS=({typed}); COMP_CWORD={place};'
+        f" _widenet_completion {widenet}"
+    )
+    ended = subprocess.run(
+        ["bash", "-c", f'{script}; echo "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=False
+    )
     assert (ended.stdout.split(), ended.stderr) == ([found], "")
 
 
 def test_completion_loads_nothing_heavy_but_what_typer_needs_for_it():
-    code = "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules, file=sys.stderr))"
+    code = (
+        "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules,"
+        " file=sys.stderr))"
+    )
     code += "; import widenet.__main__; widenet.__main__.main()"
     asked = {"_WIDENET_COMPLETE": "complete_bash", "COMP_WORDS": "widenet train --resu", "COMP_CWORD": "2"}
-    ended = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
+    )
     assert (ended.stdout, ended.stderr) == ("--resume\n", "False False\n")
 
 
@@ -103,10 +129,20 @@ DOCUMENTS = {
     "validated.json": '{"evaluation": {}}',
     "empty.json": "",
     "misspelt.json": json.dumps(
-        {"layers": [{"name": "a", "kind": "input", "field": "item"}, {"name": "b", "kind": "output", "field": "items"}]}
+        {
+            "layers": [
+                {"name": "a", "kind": "input", "field": "item"},
+                {"name": "b", "kind": "output", "field": "items"},
+            ]
+        }
     ),
     "direct.json": json.dumps(
-        {"layers": [{"name": "a", "kind": "input", "field": "items"}, {"name": "b", "kind": "output", "field": "items", "cosine": {}}]}
+        {
+            "layers": [
+                {"name": "a", "kind": "input", "field": "items"},
+                {"name": "b", "kind": "output", "field": "items", "cosine": {}},
+            ]
+        }
     ),
     "relu.json": json.dumps(
         {
@@ -135,50 +171,100 @@ MISTAKES = {
     "train network.json nowhere.json --data data --out OUT": "nowhere.json: no such file",
     "train BAD/broken.json training.json --data data --out OUT": "broken.json: line 1, column 13",
     "train BAD/empty.json training.json --data data --out OUT": "empty.json: line 1, column 1",
-    "train BAD/list.json training.json --data data --out OUT": "list.json must be a JSON object with named fields; got [1, 2]",
+    "train BAD/list.json training.json --data data --out OUT": (
+        "list.json must be a JSON object with named fields; got [1, 2]"
+    ),
     "train network.json BAD/twice.json --data data --out OUT": 'the key "epochs" stands twice',
-    "train network.json BAD/unknown-field.json --data data --out OUT": 'epocs is not a known field. Did you mean "epochs"?',
+    "train network.json BAD/unknown-field.json --data data --out OUT": (
+        'epocs is not a known field. Did you mean "epochs"?'
+    ),
     "train network.json BAD/zero.json --data data --out OUT": "epochs must be at least 1; got 0",
     "train network.json BAD/wrong-optimizer.json --data data --out OUT": 'Did you mean "adam"?',
-    "train network.json BAD/wrong-part.json --data data --out OUT": "evaluation.part must be one of validation, heldout",
-    "train network.json BAD/no-metric.json --data data --out OUT": 'evaluation.metric: "ndgc@20" is not a known metric. Did you mean "ndcg',
+    "train network.json BAD/wrong-part.json --data data --out OUT": (
+        "evaluation.part must be one of validation, heldout"
+    ),
+    "train network.json BAD/no-metric.json --data data --out OUT": (
+        'evaluation.metric: "ndgc@20" is not a known metric. Did you mean "ndcg'
+    ),
     "train network.json BAD/no-k.json --data data --out OUT": 'Write "recall@10"',
-    "train network.json BAD/validated.json --data whole --out OUT": "has no validation part, only train. Set one aside with `widenet",
-    "train network.json BAD/biased.json --data data --out OUT": "evaluation.metric must be one of which more is better",
-    "train BAD/misspelt.json training.json --data data --out OUT": 'layers[0].field ("a"): the dataset has no field "item". Did',
-    "train BAD/direct.json training.json --data data --out OUT": "needs a hidden layer between the output and the sparse input",
-    "train network.json training.json --data nowhere --out OUT": "nowhere: a dataset must be a directory; this does not exist",
-    "train network.json training.json --data run --out OUT": "run: a dataset must hold dataset.json; it is missing",
-    "train network.json training.json --data likes.csv --out OUT": "likes.csv: a dataset must be a directory; this is a file",
-    "train network.json training.json --data data --out run": "run exists already. Go on with --resume, or choose another --out.",
+    "train network.json BAD/validated.json --data whole --out OUT": (
+        "has no validation part, only train. Set one aside with `widenet"
+    ),
+    "train network.json BAD/biased.json --data data --out OUT": (
+        "evaluation.metric must be one of which more is better"
+    ),
+    "train BAD/misspelt.json training.json --data data --out OUT": (
+        'layers[0].field ("a"): the dataset has no field "item". Did'
+    ),
+    "train BAD/direct.json training.json --data data --out OUT": (
+        "needs a hidden layer between the output and the sparse input"
+    ),
+    "train network.json training.json --data nowhere --out OUT": (
+        "nowhere: a dataset must be a directory; this does not exist"
+    ),
+    "train network.json training.json --data run --out OUT": (
+        "run: a dataset must hold dataset.json; it is missing"
+    ),
+    "train network.json training.json --data likes.csv --out OUT": (
+        "likes.csv: a dataset must be a directory; this is a file"
+    ),
+    "train network.json training.json --data data --out run": (
+        "run exists already. Go on with --resume, or choose another --out."
+    ),
     "train network.json training.json --data data --out data": "data exists already. Choose another --out.",
-    "train network.json training.json --data data --out likes.csv": "likes.csv exists already. Choose another --out.",
+    "train network.json training.json --data data --out likes.csv": (
+        "likes.csv exists already. Choose another --out."
+    ),
     f"{TRAIN} --resume": "OUT is not a run: it has no network.json",
-    f"{TRAIN} --device cpu --cuda-graph": "steps is asked for, but it does not run on a CUDA device. Train without it.",
+    f"{TRAIN} --device cpu --cuda-graph": (
+        "steps is asked for, but it does not run on a CUDA device. Train without it."
+    ),
     f"{TRAIN} --device tpu": 'device must be "cpu" or "cuda"; got "tpu"',
-    "evaluate nowhere --data data": 'nowhere is not a run: it has no network.json. Make one with "widenet train".',
+    "evaluate nowhere --data data": (
+        'nowhere is not a run: it has no network.json. Make one with "widenet train".'
+    ),
     "evaluate data --data data": "data is not a run",
     "evaluate run --data run": "run: a dataset must hold dataset.json",
     "evaluate run --data whole": "has no heldout part, only train",
-    "evaluate run --data data --output nxt": 'The network has no output called "nxt". Name one of its outputs: next.',
+    "evaluate run --data data --output nxt": (
+        'The network has no output called "nxt". Name one of its outputs: next.'
+    ),
     "evaluate run --data data --device gpu": 'device must be "cpu" or "cuda"; got "gpu"',
-    "predict run --data data --out OUT.cvs": 'the extension must be one of .parquet, .csv, .jsonl, .dsstne; got ".cvs"',
+    "predict run --data data --out OUT.cvs": (
+        'the extension must be one of .parquet, .csv, .jsonl, .dsstne; got ".cvs"'
+    ),
     "predict run --data data --out OUT --format xml": '"xml" is not a known format of recommendations.',
-    "predict run --data data --out likes.csv/x.csv": "likes.csv/x.csv: its folder must be one to write to; got: ",
+    "predict run --data data --out likes.csv/x.csv": (
+        "likes.csv/x.csv: its folder must be one to write to; got: "
+    ),
     "predict run --data data --out data": "data: must be a file; got a directory",
-    "predict run --data data --out OUT.csv --never nowhere.txt": "nowhere.txt cannot be read: No such file or directory",
-    "predict run --data data --out OUT.csv --never BAD/banned-unknown.txt": "the id 'nobody-knows' is not in the vocabulary",
-    "predict run --data data --out OUT.csv --weights BAD/weights-bad.csv": 'line 2: column "weight" must be a finite number; got "heavy"',
-    "predict run --data data --out OUT.csv --weights BAD/weights-negative.csv": 'line 2: column "weight" must be at least 0',
-    "predict run --data data --out OUT.csv --weights BAD/weights-no-column.csv": 'column "weight" is missing; the first line has item',
-    "predict run --data data --out OUT.csv --never-for BAD/personal-bad.csv": 'column "user" is missing; the first line has usr, item',
+    "predict run --data data --out OUT.csv --never nowhere.txt": (
+        "nowhere.txt cannot be read: No such file or directory"
+    ),
+    "predict run --data data --out OUT.csv --never BAD/banned-unknown.txt": (
+        "the id 'nobody-knows' is not in the vocabulary"
+    ),
+    "predict run --data data --out OUT.csv --weights BAD/weights-bad.csv": (
+        'line 2: column "weight" must be a finite number; got "heavy"'
+    ),
+    "predict run --data data --out OUT.csv --weights BAD/weights-negative.csv": (
+        'line 2: column "weight" must be at least 0'
+    ),
+    "predict run --data data --out OUT.csv --weights BAD/weights-no-column.csv": (
+        'column "weight" is missing; the first line has item'
+    ),
+    "predict run --data data --out OUT.csv --never-for BAD/personal-bad.csv": (
+        'column "user" is missing; the first line has usr, item'
+    ),
     "recommend run --items Hobitt": "has the id or the title 'Hobitt'. Nearest: The Hobbit",
     "recommend run": 'name at least one item, such as --items "The Hobbit"',
     "recommend nowhere --items Hobbit": "nowhere is not a run",
     "fingerprint data": "data is not a run",
     "data ingest nowhere.csv --out OUT": "nowhere.csv: the file does not exist",
     "data ingest likes.csv --out data": "data: already exists, and a dataset is never overwritten",
-    "data split nowhere --out OUT --heldout 0.1": "nowhere: a dataset must be a directory; this does not exist",
+    "data split nowhere --out OUT --heldout 0.1": (
+        "nowhere: a dataset must be a directory; this does not exist"
+    ),
     "data split whole --out OUT --heldout 2": "--heldout must be a share in [0, 1); got 2",
     "data split whole --out OUT --heldout 0.1 --field item": 'Did you mean "items"?',
     "data verify nowhere": "nowhere: a dataset must be a directory",
@@ -203,7 +289,9 @@ def everything(*folders):
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_a_mistake_is_one_line_with_status_2_and_leaves_everything_as_it_was(line, widenet, inside, bad, tmp_path):
+def test_a_mistake_is_one_line_with_status_2_and_leaves_everything_as_it_was(
+    line, widenet, inside, bad, tmp_path
+):
     before = everything(inside, tmp_path)
     out = tmp_path / "out"
     ended = widenet(*[word.replace("OUT", str(out)).replace("BAD", str(bad)) for word in line.split()])
@@ -228,7 +316,9 @@ def test_a_bad_source_is_one_line_after_the_phases_and_leaves_nothing(file, wide
 
 @pytest.mark.usefixtures("inside")
 def test_a_training_that_diverges_is_a_mistake_too(widenet, bad, tmp_path):
-    ended = widenet("train", bad / "relu.json", bad / "huge-rate.json", "--data", "data", "--out", tmp_path / "out")
+    ended = widenet(
+        "train", bad / "relu.json", bad / "huge-rate.json", "--data", "data", "--out", tmp_path / "out"
+    )
     assert (ended.status, ended.out) == (2, "")
     assert "Traceback" not in ended.err
     assert ended.err.splitlines()[-1].startswith("widenet: epoch ")
@@ -239,7 +329,10 @@ def test_a_training_that_diverges_is_a_mistake_too(widenet, bad, tmp_path):
 def test_cuda_without_a_gpu_is_refused(widenet, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     ended = widenet("evaluate", "run", "--data", "data", "--device", "cuda")
-    assert (ended.status, ended.err) == (2, 'widenet: device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".\n')
+    assert (ended.status, ended.err) == (
+        2,
+        'widenet: device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".\n',
+    )
 
 
 @pytest.mark.parametrize(
@@ -274,7 +367,10 @@ def test_a_damaged_run_is_one_line(widenet, world, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     ended = widenet("fingerprint", tmp_path / "run")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err == f"widenet: {weights} is damaged: its checksum is not that of the manifest. Use another checkpoint.\n"
+    assert (
+        ended.err == f"widenet: {weights} is damaged: its checksum is not that of the manifest. Use another"
+        " checkpoint.\n"
+    )
 
 
 @pytest.mark.usefixtures("inside")
@@ -284,7 +380,10 @@ def test_what_the_operating_system_refuses_is_one_line(widenet, monkeypatch):
 
     monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
     ended = widenet("evaluate", "run", "--data", "data")
-    assert (ended.status, ended.err) == (2, "widenet: data: Permission denied. Check the path and the disk.\n")
+    assert (ended.status, ended.err) == (
+        2,
+        "widenet: data: Permission denied. Check the path and the disk.\n",
+    )
 
 
 class OutOfMemoryError(RuntimeError):
@@ -293,7 +392,12 @@ class OutOfMemoryError(RuntimeError):
 
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize(
-    "error", [MemoryError(), OutOfMemoryError("CUDA out of memory"), RuntimeError("alloc: can't allocate memory: 8 TB")]
+    "error",
+    [
+        MemoryError(),
+        OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("alloc: can't allocate memory: 8 TB"),
+    ],
 )
 def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error, widenet, monkeypatch):
     def refuse(_):
@@ -301,7 +405,10 @@ def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error
 
     monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
     ended = widenet("evaluate", "run", "--data", "data")
-    message = 'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by --processes.\n'
+    message = (
+        'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by'
+        " --processes.\n"
+    )
     assert (ended.status, ended.err) == (2, message)
     error = RuntimeError("a defect")
     with pytest.raises(RuntimeError, match="a defect"):
@@ -317,11 +424,23 @@ def test_units_beyond_any_memory_are_one_line(known, message, widenet, inside, t
     if not known:
         monkeypatch.setattr("widenet.parallel.group.available_memory", lambda: None)
     layers = json.loads((inside / "network.json").read_text())["layers"]
-    (tmp_path / "vast.json").write_text(json.dumps({"layers": [layers[0], {**layers[1], "units": 2**31 - 1}, layers[2]]}))
+    (tmp_path / "vast.json").write_text(
+        json.dumps({"layers": [layers[0], {**layers[1], "units": 2**31 - 1}, layers[2]]})
+    )
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (64 * 2**30, limits[1]))
     try:
-        ended = widenet("train", tmp_path / "vast.json", "training.json", "--data", "data", "--out", tmp_path / "run", "--device", "cpu")
+        ended = widenet(
+            "train",
+            tmp_path / "vast.json",
+            "training.json",
+            "--data",
+            "data",
+            "--out",
+            tmp_path / "run",
+            "--device",
+            "cpu",
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
     assert (ended.status, ended.err.count("\n")) == (2, 1)
@@ -332,9 +451,22 @@ def test_units_beyond_any_memory_are_one_line(known, message, widenet, inside, t
 def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
     rows = "".join(f"{row // 100},{row * 7919 % 9973}\n" for row in range(2_000_000))
     (tmp_path / "many.csv").write_text(f"user,item\n{rows}")
-    command = [sys.executable, "-m", "widenet", "data", "ingest", str(tmp_path / "many.csv"), "--out", str(tmp_path / "data")]
-    heeding = {"preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)}  # a shell's background commands ignore Ctrl-C
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heeding) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "widenet",
+        "data",
+        "ingest",
+        str(tmp_path / "many.csv"),
+        "--out",
+        str(tmp_path / "data"),
+    ]
+    heeding = {
+        "preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)
+    }  # a shell's background commands ignore Ctrl-C
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heeding
+    ) as process:
         first = process.stderr.readline()
         process.send_signal(number)
         rest = process.communicate()
@@ -346,6 +478,15 @@ def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
 @pytest.mark.usefixtures("inside")
 def test_what_a_file_holds_reaches_a_terminal_as_plain_text_on_one_line(widenet, tmp_path):
     (tmp_path / "weights.csv").write_bytes(b'item,weight\n1,"two\nlines \x1b[31mred \xc2\x9b"\n')
-    ended = widenet("predict", "run", "--data", "data", "--out", tmp_path / "out.csv", "--weights", tmp_path / "weights.csv")
+    ended = widenet(
+        "predict",
+        "run",
+        "--data",
+        "data",
+        "--out",
+        tmp_path / "out.csv",
+        "--weights",
+        tmp_path / "weights.csv",
+    )
     assert (ended.status, len(ended.err.splitlines())) == (2, 1)
     assert r'got "two\nlines \x1b[31mred \x9b".' in ended.err

@@ -16,8 +16,9 @@ from widenet.data.dataset import Dataset
 def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     ended = widenet("data", "ingest", "likes.csv", "--out", tmp_path / "whole", "--titles", "titles.csv")
     assert ended.status == 0
-    assert ended.err == (
-        "reading likes.csv as csv (commas, line 1 names the columns): user = user, item = item ...\n"
+    assert (
+        ended.err
+        == "reading likes.csv as csv (commas, line 1 names the columns): user = user, item = item ...\n"
         "reading titles in titles.csv: title-id = item, title = title ...\n"
         "numbering examples and features ...\nwriting ...\n"
     )
@@ -55,17 +56,54 @@ def test_ingest_takes_columns_values_and_a_heldout_file(widenet, tmp_path):
     assert ended.status == 0, ended.err
     made = Dataset.open(tmp_path / "data")
     assert made.field("films").has_values
-    assert (made.field("films").num_entries, made.field("films").max_value) == ({"train": 3, "heldout": 1}, 5.0)
+    assert (made.field("films").num_entries, made.field("films").max_value) == (
+        {"train": 3, "heldout": 1},
+        5.0,
+    )
 
 
 def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, tmp_path):
     (tmp_path / "log.txt").write_text("1|a|5|10\n1|b|3|20\n1|c|4|30\n2|a|1|10\n2|b|2|x\n1|a|2|5\n")
     (tmp_path / "users.csv").write_text("id,land,age,size,w\n1,at,30,2,2\n2,de,40,3,1\n")
-    columns = ["--columns", "user,item,stars,when", "--value", "stars", "--time", "when", "--skip-bad-lines", 1, "--duplicates", "sum"]
-    fields = ["--users", tmp_path / "users.csv", "--sparse", "land=land", "--dense", "body=age,size", "--weight", "w"]
-    ended = widenet("data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "data", *columns, *fields, "--heldout-last", 1)
+    columns = [
+        "--columns",
+        "user,item,stars,when",
+        "--value",
+        "stars",
+        "--time",
+        "when",
+        "--skip-bad-lines",
+        1,
+        "--duplicates",
+        "sum",
+    ]
+    fields = [
+        "--users",
+        tmp_path / "users.csv",
+        "--sparse",
+        "land=land",
+        "--dense",
+        "body=age,size",
+        "--weight",
+        "w",
+    ]
+    ended = widenet(
+        "data",
+        "ingest",
+        tmp_path / "log.txt",
+        "--out",
+        tmp_path / "data",
+        *columns,
+        *fields,
+        "--heldout-last",
+        1,
+    )
     assert ended.status == 0, ended.err
-    assert ended.err.splitlines()[0] == "reading log.txt as csv (bars, no header): user = user, item = item, value = stars, time = when ..."
+    assert (
+        ended.err.splitlines()[0]
+        == "reading log.txt as csv (bars, no header): user = user, item = item, value = stars, time ="
+        " when ..."
+    )
     assert ended.out.splitlines()[1:] == [
         "  items: 3 features; 3 train, 1 heldout",
         "  land: 2 features; 2 train",
@@ -77,16 +115,35 @@ def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, t
     made = Dataset.open(tmp_path / "data")
     assert made.sparse("items", slice(0, 1)).values.tolist() == [7.0, 3.0]
     for wrong in ("land", "=land", "land="):
-        ended = widenet("data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "other", "--sparse", wrong)
-        assert (ended.status, ended.err) == (2, f"widenet: --sparse must be FIELD=COLUMN, each field once; got '{wrong}'.\n")
+        ended = widenet(
+            "data", "ingest", tmp_path / "log.txt", "--out", tmp_path / "other", "--sparse", wrong
+        )
+        assert (ended.status, ended.err) == (
+            2,
+            f"widenet: --sparse must be FIELD=COLUMN, each field once; got '{wrong}'.\n",
+        )
 
 
 @pytest.mark.usefixtures("inside")
 def test_split_makes_the_parts_asked_for(widenet, tmp_path):
-    ended = widenet("data", "split", "whole", "--out", tmp_path / "data", "--heldout", 0.25, "--validation", 0.25, "--seed", 7)
+    ended = widenet(
+        "data",
+        "split",
+        "whole",
+        "--out",
+        tmp_path / "data",
+        "--heldout",
+        0.25,
+        "--validation",
+        0.25,
+        "--seed",
+        7,
+    )
     parts = Dataset.open(tmp_path / "data").field("items").num_entries
     assert (ended.status, ended.err) == (0, "")
-    assert f"{parts['train']} train, {parts['validation']} validation, {parts['heldout']} heldout" in ended.out
+    assert (
+        f"{parts['train']} train, {parts['validation']} validation, {parts['heldout']} heldout" in ended.out
+    )
     assert sum(parts.values()) == 57
     assert min(parts.values()) >= 12
 
@@ -95,7 +152,10 @@ def test_split_makes_the_parts_asked_for(widenet, tmp_path):
 def test_users_set_aside_are_evaluated_from_what_they_are_known_to_have(widenet, tmp_path):
     options = ["--out", tmp_path / "others", "--heldout-users", 0.25, "--heldout", 0.25]
     ended = widenet("data", "split", "whole", *options)
-    expected = "widenet: --heldout-users and --users-out go together: the share, and the directory of these users. Give both.\n"
+    expected = (
+        "widenet: --heldout-users and --users-out go together: the share, and the directory of these users."
+        " Give both.\n"
+    )
     assert (ended.status, ended.err) == (2, expected)
     ended = widenet("data", "split", "whole", *options, "--users-out", tmp_path / "held")
     assert ended.status == 0, ended.err
@@ -134,7 +194,9 @@ def test_verify_sees_a_changed_file(widenet, tmp_path):
     file.write_bytes(whole[:500] + bytes([whole[500] ^ 1]) + whole[501:])
     ended = widenet("data", "verify", tmp_path / "data")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith(f"widenet: {file}: all that describes its rows (schema, headers, footer) must have the SHA-256 of")
+    assert ended.err.startswith(
+        f"widenet: {file}: all that describes its rows (schema, headers, footer) must have the SHA-256 of"
+    )
 
 
 def test_fetch_lists_what_it_knows(widenet):
@@ -147,12 +209,18 @@ FETCHED = {
     (): "name what to fetch, and --out, the dataset directory to make.",
     ("gowalla",): "name what to fetch, and --out, the dataset directory to make.",
     ("gowala", "--out", "out"): 'no published data is called "gowala". Did you mean "gowalla"?',
-    ("gowalla", "--out", "out"): "the licence of gowalla must be accepted. Read it above, and add --accept-licence.",
+    (
+        "gowalla",
+        "--out",
+        "out",
+    ): "the licence of gowalla must be accepted. Read it above, and add --accept-licence.",
 }
 
 
 @pytest.mark.parametrize("words", FETCHED)
-def test_fetch_reads_nothing_before_it_is_told_what_and_the_licence_is_accepted(words, widenet, monkeypatch, tmp_path):
+def test_fetch_reads_nothing_before_it_is_told_what_and_the_licence_is_accepted(
+    words, widenet, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     monkeypatch.setattr(fetch, "fetch", None)
@@ -168,7 +236,10 @@ def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch
     (tmp_path / "cache" / "gowalla" / "train.txt").write_text("0 1 2\n1 2\n")
     (tmp_path / "cache" / "gowalla" / "test.txt").write_text("1 1\n")
     ended = widenet("data", "fetch", "gowalla", "--out", tmp_path / "out", "--accept-licence")
-    assert (ended.status, ended.out.splitlines()[:2]) == (0, [f"{tmp_path / 'out'}: 2 users", "  items: 2 features; 3 train, 1 heldout"])
+    assert (ended.status, ended.out.splitlines()[:2]) == (
+        0,
+        [f"{tmp_path / 'out'}: 2 users", "  items: 2 features; 3 train, 1 heldout"],
+    )
     assert "could not be checked" in ended.err
 
 
@@ -181,7 +252,9 @@ if os.geteuid() == 0:
     os.setuid(65534)
 main(sys.argv[1:])
 """
-"""Runs a command as somebody whom permissions bind, which they do not for root; imports before, as root's libraries may be its own."""
+"""Runs a command as somebody whom permissions bind, which they do not for root; imports before, as root's
+libraries may be its own.
+"""
 
 
 @pytest.mark.parametrize("refused", ["source", "out"])

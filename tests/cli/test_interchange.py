@@ -46,7 +46,9 @@ def test_the_page_goes_from_ids_to_recommendations(widenet, model, capsys):
     example = blocks(PAGE.read_text("utf-8"), "python")[0]
     exec(compile(example, "interchange.md", "exec"), {})
     found = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
-    wanted = [["0", row.item] for row in model.recommend(["0", "4"], 5)] + [["1", row.item] for row in model.recommend(["1"], 5)]
+    wanted = [["0", row.item] for row in model.recommend(["0", "4"], 5)] + [
+        ["1", row.item] for row in model.recommend(["1"], 5)
+    ]
     assert found == wanted
 
 
@@ -56,10 +58,23 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
     ended = widenet("import", "all.onnx", "--out", "imported", "--data", "data")
     assert ended.status == 0
     assert ended.out == 'imported: history 23, taste 6, next 23\n  field "items": sparse, 23\n'
-    first, again = (widenet("recommend", run, "--items", "0", "--json", "-k", 3).out for run in ("run", "imported"))
+    first, again = (
+        widenet("recommend", run, "--items", "0", "--json", "-k", 3).out for run in ("run", "imported")
+    )
     assert first == again
     (tmp_path / "training.json").write_text('{"epochs": 1, "shards": 3}')
-    command = ["train", "imported/network.json", "training.json", "--data", "data", "--out", "further", "--from", "imported", "--quiet"]
+    command = [
+        "train",
+        "imported/network.json",
+        "training.json",
+        "--data",
+        "data",
+        "--out",
+        "further",
+        "--from",
+        "imported",
+        "--quiet",
+    ]
     assert widenet(*command).status == 0
 
 
@@ -69,9 +84,15 @@ def test_import_makes_a_run_that_recommends_and_trains_on(widenet, tmp_path):
         (["nowhere.onnx"], "widenet: nowhere.onnx: no such file. Check the path.\n"),
         (
             ["model.txt"],
-            f"widenet: model.txt: must be one of {SUFFIXES}; neither its first bytes nor its suffix are of these. Convert it to ONNX.\n",
+            (
+                f"widenet: model.txt: must be one of {SUFFIXES}; neither its first bytes nor its suffix are"
+                " of these. Convert it to ONNX.\n"
+            ),
         ),
-        (["model.onnx", "--field", "items"], "widenet: --field must be NAME=FIELD, each name once; got 'items'.\n"),
+        (
+            ["model.onnx", "--field", "items"],
+            "widenet: --field must be NAME=FIELD, each name once; got 'items'.\n",
+        ),
         (
             ["model.onnx", "--weights", "w.caffemodel"],
             "widenet: weights belong to a .prototxt; got model.onnx, which holds its own. Leave them out.\n",
@@ -105,10 +126,16 @@ def test_what_widenet_exported_comes_back_with_its_names(widenet):
     ended = widenet("import", "all.onnx", "--out", "imported", "--field", "items=books")
     assert (ended.status, ended.err) == (0, "all.onnx: an ONNX model.\n")
     before, after = Model.load("run").run.vocabulary("items"), Model.load("imported").run.vocabulary("books")
-    assert (after.ids(range(23)), after.titles(range(23))) == (before.ids(range(23)), before.titles(range(23)))
+    assert (after.ids(range(23)), after.titles(range(23))) == (
+        before.ids(range(23)),
+        before.titles(range(23)),
+    )
     names = json.loads(Path("all.onnx.json").read_text("utf-8"))
     names["items"]["ids"][1] = names["items"]["ids"][0]
-    for wrong, rule in ((names, "must have 23 ids, all different"), ({"items": {"ids": 3}}, "all.onnx.json is no whole file of names")):
+    for wrong, rule in (
+        (names, "must have 23 ids, all different"),
+        ({"items": {"ids": 3}}, "all.onnx.json is no whole file of names"),
+    ):
         Path("all.onnx.json").write_text(json.dumps(wrong), "utf-8")
         ended = widenet("import", "all.onnx", "--out", "other")
         assert (ended.status, rule in ended.err) == (2, True)
@@ -123,5 +150,7 @@ def test_fields_take_other_names(widenet):
     ended = widenet("import", "all.onnx", "--out", "imported", "--field", "items=books")
     assert ended.out.splitlines()[1] == '  field "books": sparse, 23'
     ended = widenet("import", "all.onnx", "--out", "other", "--field", "itens=books")
-    assert ended.err.endswith('widenet: all.onnx has no field "itens" to call otherwise. Did you mean "items"?\n')
+    assert ended.err.endswith(
+        'widenet: all.onnx has no field "itens" to call otherwise. Did you mean "items"?\n'
+    )
     assert not Path("other").exists()

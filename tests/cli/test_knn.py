@@ -34,7 +34,9 @@ def test_like_shows_the_nearest_items_without_the_item_itself(widenet, inside):
 @pytest.mark.usefixtures("inside")
 def test_like_refuses_in_a_sentence(widenet):
     ended = widenet("knn", "like", "run", "hobbit", "--layer", "taste")
-    message = 'widenet: The network has no sparse input or output called "taste". Name one of history, next.\n'
+    message = (
+        'widenet: The network has no sparse input or output called "taste". Name one of history, next.\n'
+    )
     assert (ended.status, ended.out, ended.err) == (2, "", message)
 
 
@@ -62,14 +64,18 @@ def test_search_writes_a_json_line_a_query(widenet, vectors):
     assert (ended.status, ended.out, ended.err) == (0, "", "")
     assert (vectors / "deep" / "found.jsonl").read_text("utf-8") == ANSWER
     assert [path.name for path in (vectors / "deep").iterdir()] == ["found.jsonl"]
-    nearest = json.loads(widenet(*command, "--measure", "l2", "--stored", "bfloat16").out.splitlines()[1])["neighbours"][0]
+    nearest = json.loads(widenet(*command, "--measure", "l2", "--stored", "bfloat16").out.splitlines()[1])[
+        "neighbours"
+    ][0]
     assert nearest == {"key": "b", "score": 0.8125**0.5}
 
 
 def test_search_names_a_bad_query_and_leaves_no_file(widenet, vectors):
     (vectors / "queries.txt").write_text("q\t1 0\nr\t0 inf\n")
     ended = widenet("knn", "search", "a.txt", "--queries", "queries.txt", "--out", "found.jsonl")
-    message = "widenet: queries.txt: line 2: numbers must be finite in float32; got inf. Leave the vector out.\n"
+    message = (
+        "widenet: queries.txt: line 2: numbers must be finite in float32; got inf. Leave the vector out.\n"
+    )
     assert (ended.status, ended.err) == (2, message)
     assert not list(vectors.glob("*found*"))
 
@@ -84,7 +90,10 @@ def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tm
     assert ended.status == 0
     first, second = ended.out.splitlines()
     assert first == f"{tmp_path / 'index'}: 9 vectors, {(tmp_path / 'index').stat().st_size:,} bytes."
-    assert second == "recall@3 1.0000 over 9 of its vectors, each without itself; 1 centres, 1 visited in searching."
+    assert (
+        second
+        == "recall@3 1.0000 over 9 of its vectors, each without itself; 1 centres, 1 visited in searching."
+    )
 
 
 @pytest.mark.usefixtures("vectors")
@@ -104,7 +113,10 @@ def test_standard_output_that_is_full_is_one_sentence():
     line = [sys.executable, "-m", "widenet", "knn", "search", "a.txt", "--queries", "queries.txt", "-k", "1"]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device. Check the path and the disk.\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "widenet: standard output: No space left on device. Check the path and the disk.\n",
+    )
 
 
 def test_what_fails_beside_writing_is_not_said_of_standard_output():

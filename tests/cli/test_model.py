@@ -26,7 +26,9 @@ def test_evaluate_prints_the_metrics_as_json(widenet, model):
 
 def test_evaluate_prints_a_table(widenet, model):
     found = model.evaluate("data", "validation", ks=[2, 5], exclude_seen=False)
-    lines = widenet("evaluate", "run", *SPLIT, "-k", 5, "-k", 2, "--part", "validation", "--include-seen").out.splitlines()
+    lines = widenet(
+        "evaluate", "run", *SPLIT, "-k", 5, "-k", 2, "--part", "validation", "--include-seen"
+    ).out.splitlines()
     assert lines[0].split() == ["@2", "@5"]
     assert lines[2].split() == ["recall", f"{found['recall@2']:.4f}", f"{found['recall@5']:.4f}"]
     assert len(lines) == 10
@@ -41,9 +43,17 @@ def rows_of(path):
     if path.suffix == ".csv":
         return [(row["user"], row["item"], float(row["score"])) for row in csv.DictReader(text.splitlines())]
     if path.suffix == ".jsonl":
-        return [(user["user"], one["item"], one["score"]) for user in map(json.loads, text.splitlines()) for one in user["items"]]
+        return [
+            (user["user"], one["item"], one["score"])
+            for user in map(json.loads, text.splitlines())
+            for one in user["items"]
+        ]
     parted = [line.split("\t") for line in text.splitlines()]
-    return [(user, item, float(score)) for user, rest in parted for item, score in (one.split(",") for one in rest.split(":") if one)]
+    return [
+        (user, item, float(score))
+        for user, rest in parted
+        for item, score in (one.split(",") for one in rest.split(":") if one)
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "dsstne"])
@@ -55,7 +65,10 @@ def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix
     expected = []
     for row, user in enumerate(data.ids(slice(None))):
         history = titles.ids(data.sparse("items", slice(row, row + 1)).indices.numpy())
-        parts = [data.sparse("items", slice(row, row + 1), part).indices.numpy() for part in ("validation", "heldout")]
+        parts = [
+            data.sparse("items", slice(row, row + 1), part).indices.numpy()
+            for part in ("validation", "heldout")
+        ]
         aside = {name for part in parts for name in titles.ids(part)}
         found = [one for one in model.recommend(history, k=9) if one.item not in aside]
         expected += [(user, one.item, one.score) for one in found[:3]]
@@ -74,10 +87,21 @@ def test_predict_for_a_part_writes_what_its_evaluation_ranks(widenet, model, tmp
     data = Dataset.open("data")
     users = data.ids(slice(None))
     batch = data.sparse("items", slice(None), "validation")
-    true = list(zip((users[row] for row in batch.example_of_entry()), data.vocabulary("items").ids(batch.indices.numpy()), strict=True))
+    true = list(
+        zip(
+            (users[row] for row in batch.example_of_entry()),
+            data.vocabulary("items").ids(batch.indices.numpy()),
+            strict=True,
+        )
+    )
     shown = {row[:2] for row in rows_of(out)}
-    shares = [np.mean([each in shown for each in true if each[0] == user]) for user in dict.fromkeys(user for user, _ in true)]
-    assert np.mean(shares) == pytest.approx(model.evaluate("data", "validation", ks=[3])["recall@3"], rel=0, abs=1e-12)
+    shares = [
+        np.mean([each in shown for each in true if each[0] == user])
+        for user in dict.fromkeys(user for user, _ in true)
+    ]
+    assert np.mean(shares) == pytest.approx(
+        model.evaluate("data", "validation", ks=[3])["recall@3"], rel=0, abs=1e-12
+    )
 
 
 @pytest.mark.usefixtures("inside")
@@ -85,9 +109,30 @@ def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
     (tmp_path / "never").write_text("0\n1\n")
     (tmp_path / "never_for").write_text("user,item\nu0,2\nnobody,2\n")
     (tmp_path / "weights").write_text("item,weight\n3,100\n")
-    filters = ["--never", tmp_path / "never", "--never-for", tmp_path / "never_for", "--weights", tmp_path / "weights"]
-    ended = widenet("predict", "run", *SPLIT, "--out", tmp_path / "recommendations", "--format", "csv", "--include-seen", *filters)
-    assert ended.err == f'{tmp_path / "never_for"}: 1 of 2 users are not in the dataset, such as "nobody"; their lines had no effect.\n'
+    filters = [
+        "--never",
+        tmp_path / "never",
+        "--never-for",
+        tmp_path / "never_for",
+        "--weights",
+        tmp_path / "weights",
+    ]
+    ended = widenet(
+        "predict",
+        "run",
+        *SPLIT,
+        "--out",
+        tmp_path / "recommendations",
+        "--format",
+        "csv",
+        "--include-seen",
+        *filters,
+    )
+    assert (
+        ended.err
+        == f'{tmp_path / "never_for"}: 1 of 2 users are not in the dataset, such as "nobody"; their lines had'
+        " no effect.\n"
+    )
     rows = list(csv.DictReader((tmp_path / "recommendations").read_text().splitlines()))
     shown = {user: [row["item"] for row in rows if row["user"] == user] for user in ("u0", "u1")}
     assert (len(shown["u0"]), len(shown["u1"])) == (6, 7)
@@ -109,19 +154,25 @@ def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(wide
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
 
 
-@pytest.mark.parametrize("asked", [["--items", "The Hobbit", "the b"], ["The Hobbit", "1"], ["--items", "0", "--items", "1"]])
+@pytest.mark.parametrize(
+    "asked", [["--items", "The Hobbit", "the b"], ["The Hobbit", "1"], ["--items", "0", "--items", "1"]]
+)
 def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
     expected = model.recommend(["0", "1"], k=2)
     ended = widenet("recommend", "run", *asked, "-k", 2)
     assert ended.status == 0
     assert ended.err == "For somebody with: The Hobbit; The B\n"
-    assert ended.out.splitlines() == [f"{rank:>4}  {one.score:<10.4g}  {one.title}  ({one.item})" for rank, one in enumerate(expected, 1)]
+    assert ended.out.splitlines() == [
+        f"{rank:>4}  {one.score:<10.4g}  {one.title}  ({one.item})" for rank, one in enumerate(expected, 1)
+    ]
 
 
 def test_recommend_prints_one_json_list(widenet, model):
     ended = widenet("recommend", "run", "hobbit", "--json", "-k", 20, "--include-seen")
     expected = model.recommend(["0"], k=20, exclude_seen=False)
-    assert json.loads(ended.out) == [{"item": one.item, "title": one.title, "score": one.score} for one in expected]
+    assert json.loads(ended.out) == [
+        {"item": one.item, "title": one.title, "score": one.score} for one in expected
+    ]
     assert (len(expected), ended.err) == (9, "")
 
 
@@ -137,15 +188,28 @@ def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
     assert [each["score"] for each in found] == pytest.approx([score for *_, score in expected], rel=1e-5)
     assert found[0]["title"].startswith("The ")
     data = Dataset.open("data")
-    titles = data.vocabulary("items").titles(data.sparse("items", np.array([data.row_of("u3")])).indices.numpy())
+    titles = data.vocabulary("items").titles(
+        data.sparse("items", np.array([data.row_of("u3")])).indices.numpy()
+    )
     assert widenet("recommend", "run", "--user", "u3", *SPLIT).err == f"For u3 with: {'; '.join(titles)}\n"
 
 
 REFUSED_USERS = {
     ("--user", "u3"): "--user and --data go together, without items: one user of a dataset.",
-    ("--user", "u3", "--data", "data", "hobbit"): "--user and --data go together, without items: one user of a dataset.",
+    (
+        "--user",
+        "u3",
+        "--data",
+        "data",
+        "hobbit",
+    ): "--user and --data go together, without items: one user of a dataset.",
     ("--data", "data", "hobbit"): "--user and --data go together, without items: one user of a dataset.",
-    ("--user", "u99", "--data", "data"): 'data: no example is called "u99". Its 12 are called "u0", "u1", "u10" and so on.',
+    (
+        "--user",
+        "u99",
+        "--data",
+        "data",
+    ): 'data: no example is called "u99". Its 12 are called "u0", "u1", "u10" and so on.',
 }
 
 
@@ -162,7 +226,10 @@ def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
     names = model.run.vocabulary("items")
     taken, *others = names.titles(names.find("the"))
     [number] = names.ids([names.find("the")[0]])
-    said = f'"the" is taken for {taken} ({number}), the most popular; others: {"; ".join(others[:5])} and 3 more.\n'
+    said = (
+        f'"the" is taken for {taken} ({number}), the most popular; others: {"; ".join(others[:5])} and 3'
+        " more.\n"
+    )
     assert widenet("recommend", "run", "the", *more).err.startswith(said)
 
 
@@ -179,34 +246,59 @@ def pairs(data, part):
 
 
 @pytest.mark.usefixtures("inside")
-def test_evaluate_says_that_other_examples_than_those_trained_on_may_hold_out_what_was_trained_on(widenet, tmp_path):
+def test_evaluate_says_that_other_examples_than_those_trained_on_may_hold_out_what_was_trained_on(
+    widenet, tmp_path
+):
     other = tmp_path / "other"
     assert widenet("data", "split", "whole", "--out", other, "--heldout", 0.25, "--seed", 1).status == 0
     ended = widenet("evaluate", "run", "--data", other, "--json")
     first, second = Dataset.open("data"), Dataset.open(other)
-    kept, held = [set(zip(*pairs(one, part), strict=True)) for one, part in ((first, "train"), (second, "heldout"))]
+    kept, held = [
+        set(zip(*pairs(one, part), strict=True)) for one, part in ((first, "train"), (second, "heldout"))
+    ]
     number = len(kept & held)
-    said = f"{other} does not hold the examples that run was trained on: of the {len(held)} entries of its heldout part"
+    said = (
+        f"{other} does not hold the examples that run was trained on: of the {len(held)} entries of its"
+        " heldout part"
+    )
     assert (ended.status, ended.err) == (0, f"{said}, {number} were trained on.\n")
     assert 0 < number < len(held)
 
 
 @pytest.mark.usefixtures("inside")
-def test_evaluate_says_what_it_cannot_compare_and_nothing_of_users_that_were_set_aside_whole(widenet, tmp_path):
+def test_evaluate_says_what_it_cannot_compare_and_nothing_of_users_that_were_set_aside_whole(
+    widenet, tmp_path
+):
     split = ["--heldout-users", 0.3, "--heldout", 0.3, "--users-out", tmp_path / "new"]
     assert widenet("data", "split", "whole", "--out", tmp_path / "others", *split).status == 0
     (tmp_path / "once.json").write_text('{"epochs": 1}')
-    assert widenet("train", "network.json", tmp_path / "once.json", "--data", tmp_path / "others", "--out", tmp_path / "run").status == 0
+    assert (
+        widenet(
+            "train",
+            "network.json",
+            tmp_path / "once.json",
+            "--data",
+            tmp_path / "others",
+            "--out",
+            tmp_path / "run",
+        ).status
+        == 0
+    )
     evaluate = ["evaluate", tmp_path / "run", "--data", tmp_path / "new", "--json"]
     assert (widenet(*evaluate).status, widenet(*evaluate).err) == (0, "")
     (tmp_path / "others").rename(tmp_path / "gone")
     said = "which are not at hand to compare: what it holds out may have been trained on.\n"
-    assert widenet(*evaluate).err == f"{tmp_path / 'new'} does not hold the examples that {tmp_path / 'run'} was trained on, {said}"
+    assert (
+        widenet(*evaluate).err
+        == f"{tmp_path / 'new'} does not hold the examples that {tmp_path / 'run'} was trained on, {said}"
+    )
 
 
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize(("steps", "place"), [(2, "step 2 of epoch 1"), (5, "step 2 of epoch 2")])
-def test_commands_on_a_run_that_was_cut_short_say_of_which_checkpoint_they_speak(steps, place, widenet, tmp_path):
+def test_commands_on_a_run_that_was_cut_short_say_of_which_checkpoint_they_speak(
+    steps, place, widenet, tmp_path
+):
     run, left = tmp_path / "run", iter(range(steps))
     with pytest.raises(KeyboardInterrupt):
         train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == steps - 1)

@@ -22,14 +22,23 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ended = plan("--width", "items=1_000_000_000", "--processes", "2", "--device-memory", "141GB")
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[1].split(maxsplit=5) == ["taste/history", "1,000,000,000", "4", "16.0", "GB", "in shards of rows"]
+    assert lines[1].split(maxsplit=5) == [
+        "taste/history",
+        "1,000,000,000",
+        "4",
+        "16.0",
+        "GB",
+        "in shards of rows",
+    ]
     assert [line.split()[:4] for line in lines if line[:2] in ("0 ", "1 ")] == [
         ["0", "0", "0-499,999,999", "0-499,999,999"],
         ["1", "1", "500,000,000-999,999,999", "500,000,000-999,999,999"],
     ]
     assert "A checkpoint: 108 GB on disk; a run keeps 2." in lines
-    assert lines[-1] == (
-        "Fits: a process needs 65.7 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest that hold it: 1, 112 GB each."
+    assert (
+        lines[-1]
+        == "Fits: a process needs 65.7 GB (optimizer state 36.0 GB, weights 18.0 GB) of 141 GB. The fewest"
+        " that hold it: 1, 112 GB each."
     )
 
 
@@ -38,11 +47,17 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     [
         (
             ["--device", "cpu", "--device-memory", "200GB"],
-            "Checkpoints are written while training goes on, from a copy in the machine's memory: 54.0 GB a process.",
+            (
+                "Checkpoints are written while training goes on, from a copy in the machine's memory: 54.0 GB"
+                " a process."
+            ),
         ),
         (
             ["--device", "cpu", "--device-memory", "66GB"],
-            "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written.",
+            (
+                "Memory has no room for a second copy of weights and optimizer state: training waits while a"
+                " checkpoint is written."
+            ),
         ),
     ],
 )
@@ -78,7 +93,9 @@ def test_it_refuses_a_metric_that_a_training_would_refuse(widenet, inside, tmp_p
     assert 'evaluation.metric: metric "recall@0" must end with "@"' in ended.err
     assert (
         ended.err.replace("plan", "train")
-        == widenet("train", "network.json", tmp_path / "training.json", "--data", "data", "--out", tmp_path / "run").err
+        == widenet(
+            "train", "network.json", tmp_path / "training.json", "--data", "data", "--out", tmp_path / "run"
+        ).err
     )
     del inside
 
@@ -102,7 +119,9 @@ def test_a_dataset_gives_widths_and_entries(plan, world):
 
 
 @pytest.mark.parametrize(
-    ("text", "width"), [("1e3", 1000), ("1.5E3", 1500), ("1_000", 1000), ("1e9", 10**9), ("4294967296", 2**32)], ids=str
+    ("text", "width"),
+    [("1e3", 1000), ("1.5E3", 1500), ("1_000", 1000), ("1e9", 10**9), ("4294967296", 2**32)],
+    ids=str,
 )
 def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
     found = json.loads(plan("--width", f"items={text}", "--device-memory", "9EB", "--json").out)
@@ -113,24 +132,51 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
     ("words", "message"),
     [
         ([], "plan needs either --data DIR or --width FIELD=N."),
-        (["--data", "data", "--width", "items=9"], "--width must not stand beside --data: the dataset knows the widths. Leave one out."),
+        (
+            ["--data", "data", "--width", "items=9"],
+            "--width must not stand beside --data: the dataset knows the widths. Leave one out.",
+        ),
         (["--width", "items"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items".'),
         (["--width", "items=0"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=0".'),
-        (["--width", "items=4294967297"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=4294967297".'),
-        (["--width", "items=1.5e0"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=1.5e0".'),
-        (["--width", "itms=9"], '--width must name a field that the network reads; got "itms". Did you mean "items"?'),
-        (["--width", "items=9", "--width", "books=9"], '--width must name a field that the network reads; got "books". Known: items.'),
-        (["--width", "items=9", "--width", "items=8"], "--width must name each of items once; got items, items."),
+        (
+            ["--width", "items=4294967297"],
+            '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=4294967297".',
+        ),
+        (
+            ["--width", "items=1.5e0"],
+            '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=1.5e0".',
+        ),
+        (
+            ["--width", "itms=9"],
+            '--width must name a field that the network reads; got "itms". Did you mean "items"?',
+        ),
+        (
+            ["--width", "items=9", "--width", "books=9"],
+            '--width must name a field that the network reads; got "books". Known: items.',
+        ),
+        (
+            ["--width", "items=9", "--width", "items=8"],
+            "--width must name each of items once; got items, items.",
+        ),
         (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=9_".'),
-        (["--width", "items=9", "--device-memory", "much"], "--device-memory must be an amount of bytes above 0, such as 141GB;"),
+        (
+            ["--width", "items=9", "--device-memory", "much"],
+            "--device-memory must be an amount of bytes above 0, such as 141GB;",
+        ),
         (
             ["--width", "items=9", "--processes", "3"],
             "the number of processes must be from 1 to 2, the number of shards; got 3.",
         ),
-        (["--width", "items=9", "--cuda-graph"], "A CUDA graph of a training's steps is asked for, but it does not run on a CUDA device."),
+        (
+            ["--width", "items=9", "--cuda-graph"],
+            "A CUDA graph of a training's steps is asked for, but it does not run on a CUDA device.",
+        ),
         (
             ["--width", "items=9", "--device", "cuda", "--processes", "2", "--cuda-graph"],
-            "A CUDA graph of a training's steps is asked for, but it runs in several processes. Train without it, or with --processes 1.",
+            (
+                "A CUDA graph of a training's steps is asked for, but it runs in several processes. Train"
+                " without it, or with --processes 1."
+            ),
         ),
         (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
     ],
@@ -143,7 +189,16 @@ def test_mistakes_are_one_sentence(words, message, plan):
 
 def test_it_refuses_a_graph_that_a_training_would_refuse(widenet, inside, tmp_path):
     (tmp_path / "training.json").write_text('{"optimizer": "momentum", "shards": 2}')
-    ended = widenet("plan", inside / "network.json", tmp_path / "training.json", "--width", "items=9", "--device", "cuda", "--cuda-graph")
+    ended = widenet(
+        "plan",
+        inside / "network.json",
+        tmp_path / "training.json",
+        "--width",
+        "items=9",
+        "--device",
+        "cuda",
+        "--cuda-graph",
+    )
     assert (ended.status, ended.out) == (2, "")
     assert 'but under "momentum" weights move that a batch does not touch. Train without it.' in ended.err
 
@@ -155,7 +210,9 @@ def test_it_loads_neither_torch_nor_arrow(more, inside):
         f"app({[*DOCUMENTS, '--data', 'data', *more]}, standalone_mode=False)\n"
         "sys.exit(str({'torch', 'pyarrow', 'numpy', 'duckdb'} & set(sys.modules)))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=inside, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=inside, capture_output=True, text=True, check=False
+    )
     assert ended.stderr == "set()\n"
 
 

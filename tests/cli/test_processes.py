@@ -1,4 +1,6 @@
-"""`--processes` and mpirun: the same words, numbers and files as one process; nothing lost, nothing left running, when one is killed."""
+"""`--processes` and mpirun: the same words, numbers and files as one process; nothing lost, nothing left
+running, when one is killed.
+"""
 
 import fcntl
 import json
@@ -26,18 +28,35 @@ NETWORK = {
     ]
 }
 SHORT = {"epochs": 2, "batch_size": 6, "optimizer": "momentum", "evaluation": {"metric": "recall@3"}}
-LONG = {"epochs": 110, "batch_size": 6, "shards": 2, "optimizer": "momentum", "checkpoints": {"every_epochs": 30}}
-"""So many epochs that their lines do not fit a pipe of PIPE_BYTES: a training that nobody listens to cannot end."""
+LONG = {
+    "epochs": 110,
+    "batch_size": 6,
+    "shards": 2,
+    "optimizer": "momentum",
+    "checkpoints": {"every_epochs": 30},
+}
+"""So many epochs that their lines do not fit a pipe of PIPE_BYTES: a training that nobody listens to
+cannot end.
+"""
 PIPE_BYTES, LIMIT_SECONDS = 4096, 30
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with documents, a dataset, and what one process gives for each training: {name: (fingerprint, log)}."""
+    """A folder with documents, a dataset, and what one process gives for each training: {name:
+    (fingerprint, log)}.
+    """
     folder = tmp_path_factory.mktemp("processes")
-    rows = [sorted({(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)}) for example in range(EXAMPLES)]
+    rows = [
+        sorted({(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)})
+        for example in range(EXAMPLES)
+    ]
     dataset_from_lists(
-        folder / "data", rows, validation=[[example % WIDTH] for example in range(EXAMPLES)], heldout=[[1]] * EXAMPLES, width=WIDTH
+        folder / "data",
+        rows,
+        validation=[[example % WIDTH] for example in range(EXAMPLES)],
+        heldout=[[1]] * EXAMPLES,
+        width=WIDTH,
     )
     (folder / "network.json").write_text(json.dumps(NETWORK))
     for name, training in (("short", SHORT), ("long", LONG)):
@@ -47,14 +66,27 @@ def place(tmp_path_factory):
 
 
 def words(training="short", out="run", **options):
-    return ["train", "network.json", f"{training}.json", "--data", "data", "--out", str(out), *options.get("more", ["--processes", "2"])]
+    return [
+        "train",
+        "network.json",
+        f"{training}.json",
+        "--data",
+        "data",
+        "--out",
+        str(out),
+        *options.get("more", ["--processes", "2"]),
+    ]
 
 
 def started(place, command, program=("-m", "widenet"), before=(), mpirun=()):
-    environment = {name: value for name, value in os.environ.items() if name not in ("WIDENET_DEBUG", "WIDENET_THREADS")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("WIDENET_DEBUG", "WIDENET_THREADS")
+    }
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "error:::widenet"}
     line = [*mpirun, sys.executable, *before, *program, *command]
-    return subprocess.Popen(line, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    return subprocess.Popen(
+        line, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    )
 
 
 def ended(process, limit=3 * LIMIT_SECONDS):
@@ -144,7 +176,10 @@ def test_a_mistake_that_every_process_makes_is_said_once(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["train", "data/dataset.json", "short.json", "--data", "data", "--out", "run"], "data/dataset.json: "),
+        (
+            ["train", "data/dataset.json", "short.json", "--data", "data", "--out", "run"],
+            "data/dataset.json: ",
+        ),
         (["train", "network.json", "short.json", "--data", "nowhere", "--out", "run"], "nowhere"),
     ],
     ids=["document", "dataset"],
@@ -179,7 +214,12 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
 
 
 def under_mpi(rank):
-    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+    names = (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    )
     return dict(zip(names, (rank, "3", rank, "3"), strict=True))
 
 
@@ -195,8 +235,12 @@ def under_mpi(rank):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("line", [["evaluate", "nowhere", "--data", "data"], ["evaluate", "--nonsense"]], ids=["mistake", "usage"])
-def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment, said, line, widenet, place, monkeypatch):
+@pytest.mark.parametrize(
+    "line", [["evaluate", "nowhere", "--data", "data"], ["evaluate", "--nonsense"]], ids=["mistake", "usage"]
+)
+def test_of_the_processes_of_a_machine_the_first_says_what_all_would(
+    environment, said, line, widenet, place, monkeypatch
+):
     monkeypatch.chdir(place)
     monkeypatch.setattr("widenet.cli.processes._FIRST_SECONDS", 0.0)
     monkeypatch.setattr("widenet.parallel.launch.end_with_launcher", lambda: None)
@@ -211,11 +255,17 @@ def test_of_the_processes_of_a_machine_the_first_says_what_all_would(environment
 LACKS = {
     "several machines": (
         under_mpi("1") | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-        "mpirun has started 3 processes, 2 of them on this machine, and nothing says where they meet. Set MASTER_ADDR to the machine of ",
+        (
+            "mpirun has started 3 processes, 2 of them on this machine, and nothing says where they meet. Set"
+            " MASTER_ADDR to the machine of "
+        ),
     ),
     "PMIx": (
         {"PMIX_RANK": "0", "PMIX_NAMESPACE": "prterun-node1-11717@1"},
-        "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start them by Open MPI's mpirun, or ",
+        (
+            "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start"
+            " them by Open MPI's mpirun, or "
+        ),
     ),
 }
 
@@ -248,7 +298,9 @@ def test_three_processes_that_mpirun_starts_train_the_bits_of_one_and_speak_once
         monkeypatch.setenv(name, "1")
     out = place / f"three-{library}"
     status, shown, err = ended(started(place, words(out=out, more=[]), mpirun=[mpirun, *options]), limit=600)
-    shown = shown.replace("\x1b[0m", "")  # Open MPI makes a terminal of it, and LLVM resets its colours at the end
+    shown = shown.replace(
+        "\x1b[0m", ""
+    )  # Open MPI makes a terminal of it, and LLVM resets its colours at the end
     assert (status, shown) == (0, f"{out}: trained. Fingerprint {Model.load(out).fingerprint()}\n"), err
     assert outcome(out) == outcome(place / "one-short")
     assert [line.split()[0] for line in err.splitlines()] == ["epoch", "epoch", "Report:", "Next:"]
@@ -258,7 +310,9 @@ AGAIN = "torchrun has started this training again"
 
 
 class Long:
-    """A long training in two processes, stopped by what the test does not read: it is in the midst of its epochs, after some of them."""
+    """A long training in two processes, stopped by what the test does not read: it is in the midst of its
+    epochs, after some of them.
+    """
 
     def __init__(self, place, out, **how):
         self.out, self.said = place / out, ""
@@ -267,7 +321,9 @@ class Long:
         self.read("epoch   6  ")
 
     def read(self, *beginnings):
-        """Read on until a line has begun with each of these, one after the other; the processes are then those that train now."""
+        """Read on until a line has begun with each of these, one after the other; the processes are then
+        those that train now.
+        """
         for beginning in beginnings:
             while not (line := self.process.stderr.readline().decode()).startswith(beginning):
                 assert line, f"no {beginning!r} in:\n{self.said}"
@@ -279,7 +335,11 @@ class Long:
 
     def left(self, wait_seconds):
         """The ranks that still run after so long."""
-        return [rank for rank, child in self.children.items() if not select.select([child], [], [], wait_seconds)[0]]
+        return [
+            rank
+            for rank, child in self.children.items()
+            if not select.select([child], [], [], wait_seconds)[0]
+        ]
 
     def go_on(self, place):
         """The outcome after a resumption in one process."""
@@ -311,10 +371,14 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     status, out, err = ended(long.process, LIMIT_SECONDS)
     assert (status, out) == (3, "")
     said = [line for line in err.splitlines() if not line.startswith("epoch ")]
-    assert said.pop() == (
-        "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; a training goes on with --resume."
+    assert (
+        said.pop()
+        == "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; a training"
+        " goes on with --resume."
     )
-    assert all(re.match("widenet: process 0 of 2, .+: another process of the group was lost", line) for line in said)
+    assert all(
+        re.match("widenet: process 0 of 2, .+: another process of the group was lost", line) for line in said
+    )
     assert long.left(0) == []
     assert long.go_on(place) == outcome(place / "one-long")
 
@@ -330,7 +394,9 @@ def test_where_the_command_itself_is_killed_its_processes_save_and_end(how, plac
     assert long.go_on(place) == outcome(place / "one-long")
 
 
-def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_first_checkpoint_and_after_it(place):
+def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_first_checkpoint_and_after_it(
+    place,
+):
     long = Long(place, "again", before=TORCHRUN, more=[])
     signal.pidfd_send_signal(long.children[0], signal.SIGKILL)
     long.read(AGAIN, "epoch  31  ")
@@ -343,7 +409,10 @@ def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_f
         f"{AGAIN}; it begins anew, as there is no checkpoint yet.",
         f"{AGAIN}; it goes on from its newest checkpoint.",
         "Going on after epoch 30, step 0.",
-        "Next: widenet evaluate again --data data, or widenet predict again --data data --out recommendations.parquet",
+        (
+            "Next: widenet evaluate again --data data, or widenet predict again --data data --out"
+            " recommendations.parquet"
+        ),
     ]
     assert long.left(0) == []
     assert outcome(long.out) == (fingerprint, lines)

@@ -8,7 +8,15 @@ import pytest
 from widenet.cli.progress import Counter, IngestReport, TrainingReport
 from widenet.training.loop import LoopState
 
-RECORD = {"epoch": 1, "loss": 2.5, "seconds": 3.14, "examples_per_second": 1234.5, "recall@20": 0.25, "ndcg@20": 0.5, "recall@5": 0.1}
+RECORD = {
+    "epoch": 1,
+    "loss": 2.5,
+    "seconds": 3.14,
+    "examples_per_second": 1234.5,
+    "recall@20": 0.25,
+    "ndcg@20": 0.5,
+    "recall@5": 0.1,
+}
 LINE = "epoch   1  loss 2.5000  3.1 s  1,234 examples/s  recall@20 0.2500  ndcg@20 0.5000"
 
 
@@ -56,7 +64,8 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Going on after epoch 3, step 7.\n")]
+    ("state", "said"),
+    [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Going on after epoch 3, step 7.\n")],
 )
 def test_only_a_resumed_training_says_where_it_goes_on(state, said, capsys):
     TrainingReport().start(state, 9, 100)

@@ -31,7 +31,8 @@ def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line,
     assert report == f"Report: {line[-1]}/report.html"
     assert (
         following
-        == f"Next: widenet evaluate {line[-1]} --data data, or widenet predict {line[-1]} --data data --out recommendations.parquet"
+        == f"Next: widenet evaluate {line[-1]} --data data, or widenet predict {line[-1]} --data data --out"
+        " recommendations.parquet"
     )
     assert ended.out == f"{line[-1]}: trained. Fingerprint {Model.load(line[-1]).fingerprint()}\n"
 
@@ -45,10 +46,15 @@ def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_it_says_that_bfloat16_is_no_faster_on_a_cpu(precision, line, widenet, world, tmp_path):
     training = tmp_path / "training.json"
-    training.write_text(json.dumps(json.loads((world / "training.json").read_text()) | {"precision": precision}))
+    training.write_text(
+        json.dumps(json.loads((world / "training.json").read_text()) | {"precision": precision})
+    )
     ended = widenet(*[str(training) if word == "training.json" else word for word in line])
     assert ended.status == 0
-    said = "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32.\n" in ended.err
+    said = (
+        "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32.\n"
+        in ended.err
+    )
     assert said == (precision == "bfloat16")
 
 
@@ -90,27 +96,41 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
     assert (ended.status, ended.out, ended.err) == (
         130,
         "",
-        "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same command.\n",
+        (
+            "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same"
+            " command.\n"
+        ),
     )
 
 
 def test_a_run_keeps_its_documents_with_every_default_written_out(world):
     kept = json.loads((world / "run" / "training.json").read_text())
-    assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (2, 0.001, "validation")
+    assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (
+        2,
+        0.001,
+        "validation",
+    )
 
 
 @pytest.mark.usefixtures("inside")
 def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet, tmp_path):
     run = tmp_path / "run"
     ended = widenet("train", "--data", "data", "--out", run)
-    said = f"No network.json and no training.json was named: what is usual is taken; {run} keeps it once the training begins.\n"
+    said = (
+        f"No network.json and no training.json was named: what is usual is taken; {run} keeps it once the"
+        " training begins.\n"
+    )
     assert ended.status == 0
     assert ended.err.startswith(said)
     assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"
-    again = widenet("train", run / "network.json", run / "training.json", "--data", "data", "--out", tmp_path / "again")
+    again = widenet(
+        "train", run / "network.json", run / "training.json", "--data", "data", "--out", tmp_path / "again"
+    )
     assert again.out.split()[-1] == ended.out.split()[-1]
     assert "was named" not in again.err
-    assert widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third").err.startswith("No training.json was named:")
+    assert widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third").err.startswith(
+        "No training.json was named:"
+    )
 
 
 @pytest.mark.usefixtures("inside")
@@ -124,7 +144,9 @@ def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, worl
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_start_from_another_split_says_what_of_this_one_it_has_seen_and_so_does_its_evaluation(widenet, tmp_path):
+def test_a_start_from_another_split_says_what_of_this_one_it_has_seen_and_so_does_its_evaluation(
+    widenet, tmp_path
+):
     other, run, again = tmp_path / "other", tmp_path / "run", tmp_path / "again"
     shares = ["--heldout", 0.25, "--validation", 0.25, "--seed", 1]
     assert widenet("data", "split", "whole", "--out", other, *shares).status == 0
@@ -132,19 +154,44 @@ def test_a_start_from_another_split_says_what_of_this_one_it_has_seen_and_so_doe
     first, second = Dataset.open("data"), Dataset.open(other)
     seen = {part: trained_on(second, "items", part, first) for part in ("validation", "heldout")}
     held = second.fields["items"].num_entries
-    said = f"{other} does not hold the examples that {Path.cwd()}/run, with whose weights {run} began, was trained on: of the"
-    parts = f"{held['validation'] + held['heldout']} entries of its validation and heldout parts, {sum(seen.values())} were trained on."
+    said = (
+        f"{other} does not hold the examples that {Path.cwd()}/run, with whose weights {run} began, was"
+        " trained on: of the"
+    )
+    parts = (
+        f"{held['validation'] + held['heldout']} entries of its validation and heldout parts,"
+        f" {sum(seen.values())} were trained on."
+    )
     began = widenet(*line, run, "--from", "run")
     assert (began.status, began.err.splitlines()[0]) == (0, f"{said} {parts} Its metrics will be too good.")
     evaluated = widenet("evaluate", run, "--data", other, "--json").err
-    assert evaluated == f"{said} {held['heldout']} entries of its heldout part, {seen['heldout']} were trained on.\n"
-    assert "trained on" not in widenet("train", "network.json", "training.json", "--data", "data", "--out", again, "--from", "run").err
+    assert (
+        evaluated
+        == f"{said} {held['heldout']} entries of its heldout part, {seen['heldout']} were trained on.\n"
+    )
+    assert (
+        "trained on"
+        not in widenet(
+            "train", "network.json", "training.json", "--data", "data", "--out", again, "--from", "run"
+        ).err
+    )
     assert widenet("evaluate", again, "--data", "data", "--json").err == ""
 
 
 def test_standard_output_that_is_full_costs_the_exit_status_and_not_the_training(inside, tmp_path):
     run = tmp_path / "run"
-    line = [sys.executable, "-m", "widenet", "train", "network.json", "training.json", "--data", "data", "--out", str(run)]
+    line = [
+        sys.executable,
+        "-m",
+        "widenet",
+        "train",
+        "network.json",
+        "training.json",
+        "--data",
+        "data",
+        "--out",
+        str(run),
+    ]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     said = "widenet: standard output: No space left on device. Check the path and the disk."

@@ -34,7 +34,9 @@ def source(tmp_path):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A dataset directory as another program might write it: some columns and keys of the manifest differ, the checksums are right."""
+    """A dataset directory as another program might write it: some columns and keys of the manifest differ,
+    the checksums are right.
+    """
 
     def write(columns=None, **keys):
         folder = tmp_path / "foreign"
@@ -49,7 +51,9 @@ def foreign(tmp_path):
         path = folder / "examples-00000.arrow"
         table = pa.ipc.open_file(path.read_bytes()).read_all()
         for name, values in (columns or {}).items():
-            values = values if isinstance(values, pa.Array) else pa.array(values, table.schema.field(name).type)
+            values = (
+                values if isinstance(values, pa.Array) else pa.array(values, table.schema.field(name).type)
+            )
             table = table.set_column(table.schema.names.index(name), name, values)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.slice(0, 1))

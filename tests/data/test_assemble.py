@@ -12,7 +12,9 @@ HELDOUT = [(1, 7, 1.0), (4, 8, 1.0)]
 def entries(rows, size):
     """The rows as a stream of record batches of some size."""
     schema = pa.schema([("example", pa.int64()), ("feature", pa.uint32()), ("value", pa.float32())])
-    table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=schema.names).cast(schema)
+    table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=schema.names).cast(
+        schema
+    )
     return SortedEntries(table.to_batches(max_chunksize=size))
 
 

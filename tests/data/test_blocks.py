@@ -1,4 +1,6 @@
-"""Digests of blocks: every changed byte of a dataset is found before it is used, and no block is read twice for it."""
+"""Digests of blocks: every changed byte of a dataset is found before it is used, and no block is read
+twice for it.
+"""
 
 import json
 
@@ -25,7 +27,10 @@ def folder(tmp_path, monkeypatch):
     """A dataset of several files, record batches and blocks, with every kind of column."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", BLOCK)
     random = np.random.default_rng(3)
-    lists = [sorted(random.choice(50, size=size, replace=False).tolist()) for size in random.integers(0, 9, size=ROWS)]
+    lists = [
+        sorted(random.choice(50, size=size, replace=False).tolist())
+        for size in random.integers(0, 9, size=ROWS)
+    ]
     columns = {
         "id": pa.array([f"üser {row}" for row in range(ROWS)]),
         "weight": pa.array(np.ones(ROWS, dtype=np.float32)),
@@ -40,7 +45,13 @@ def folder(tmp_path, monkeypatch):
         name="divided",
         layouts=[FieldLayout("items", 50, has_values=True), FieldLayout("age", 3, kind="dense")],
         batches=[pa.RecordBatch.from_arrays(list(columns.values()), list(columns))],
-        vocabularies={"items": dataset_from_lists(tmp_path / "names", [[49]], titles=["Ä"] * 50).vocabulary("items").record_batches()},
+        vocabularies={
+            "items": (
+                dataset_from_lists(tmp_path / "names", [[49]], titles=["Ä"] * 50)
+                .vocabulary("items")
+                .record_batches()
+            )
+        },
         has_weights=True,
         source={},
         rows_per_batch=64,
@@ -54,9 +65,21 @@ def everything(folder):
     dataset = Dataset.open(folder)
     rows = np.random.default_rng(5).permutation(ROWS)
     entries = dataset.sparse("items", rows)
-    numbers = [entries.indptr, entries.indices, entries.values, dataset.dense("age", rows), dataset.weights(rows)]
+    numbers = [
+        entries.indptr,
+        entries.indices,
+        entries.values,
+        dataset.dense("age", rows),
+        dataset.weights(rows),
+    ]
     names = dataset.vocabulary("items")
-    return [*(each.tolist() for each in numbers), dataset.ids(rows), names.ids(range(50)), names.titles(range(50)), names.counts.tolist()]
+    return [
+        *(each.tolist() for each in numbers),
+        dataset.ids(rows),
+        names.ids(range(50)),
+        names.titles(range(50)),
+        names.counts.tolist(),
+    ]
 
 
 def test_every_kind_of_file_has_several_blocks_and_what_is_read_is_what_was_written(folder):
@@ -87,7 +110,10 @@ def test_a_changed_block_is_named_with_its_bytes_and_the_remedy_and_others_are_s
     first = place // BLOCK * BLOCK
     assert first > start
     assert dataset.dense("age", slice(0, 10)).shape == (10, 3)
-    message = rf"block {place // BLOCK} \(bytes {first:,} to {min(first + BLOCK, len(whole)) - 1:,}\) must have the SHA-256 of"
+    message = (
+        rf"block {place // BLOCK} \(bytes {first:,} to {min(first + BLOCK, len(whole)) - 1:,}\) must have the"
+        r" SHA-256 of"
+    )
     with pytest.raises(DataError, match=message):
         dataset.dense("age", slice(None))
     with pytest.raises(DataError, match=message):
@@ -98,7 +124,9 @@ def test_each_block_is_compared_once_however_often_and_in_whatever_order_rows_ar
     compared = []
     check = blocks.CheckedFile._check_block
     monkeypatch.setattr(
-        blocks.CheckedFile, "_check_block", lambda file, block, *more: (compared.append((file.path.name, block)), check(file, block, *more))
+        blocks.CheckedFile,
+        "_check_block",
+        lambda file, block, *more: (compared.append((file.path.name, block)), check(file, block, *more)),
     )
     dataset = Dataset.open(folder)
     assert compared == []
@@ -112,7 +140,11 @@ def test_each_block_is_compared_once_however_often_and_in_whatever_order_rows_ar
         dataset.ids(rows)
         list(dataset.record_batches())
     assert len(compared) == len(set(compared))
-    held = sum(len(file.blocks.sha256) for name, file in dataset.manifest.files.items() if name.startswith("examples-"))
+    held = sum(
+        len(file.blocks.sha256)
+        for name, file in dataset.manifest.files.items()
+        if name.startswith("examples-")
+    )
     assert len(compared) <= held
 
 
@@ -124,7 +156,9 @@ def test_a_dataset_of_format_1_is_read_and_its_files_are_compared_whole_when_it_
     for name in ("examples-00000.arrow", "examples-00001.arrow", "items.vocabulary.arrow"):
         for place, found in flips(folder / name, 2, 20, lambda: everything(folder)):
             assert isinstance(found, DataError), f"{place}: {found}"
-            assert "must have the SHA-256 of dataset.json; it changed" in str(found) or "its SHA-256 is not the recorded one" in str(found)
+            assert "must have the SHA-256 of dataset.json; it changed" in str(
+                found
+            ) or "its SHA-256 is not the recorded one" in str(found)
 
 
 def test_a_manifest_without_its_own_checksum_is_only_of_format_1(folder):
@@ -137,13 +171,20 @@ def test_a_manifest_without_its_own_checksum_is_only_of_format_1(folder):
     ):
         (folder / "dataset.json").write_text(json.dumps(changed))
         with pytest.raises(
-            DataError, match=r"dataset\.json: is damaged: its sha256 is not that of its contents\. Restore the file, or ingest again\."
+            DataError,
+            match=(
+                r"dataset\.json: is damaged: its sha256 is not that of its contents\. Restore the file, or"
+                r" ingest again\."
+            ),
         ):
             Manifest.read(folder)
 
 
 def test_the_digest_of_a_manifest_tells_datasets_apart_that_differ_in_names_alone(tmp_path):
-    one, other = (dataset_from_lists(tmp_path / name / "same", [[0, 1]], titles=[name, "b"]) for name in ("one", "other"))
+    one, other = (
+        dataset_from_lists(tmp_path / name / "same", [[0, 1]], titles=[name, "b"])
+        for name in ("one", "other")
+    )
     assert one.digest == other.digest
     assert one.manifest.digest != other.manifest.digest
     assert (

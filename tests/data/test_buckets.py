@@ -71,7 +71,11 @@ def test_keys_ascend_and_equal_ones_stay_as_they_were(rows):
 
 def test_rows_are_found_in_their_bucket_however_they_arrive(tmp_path):
     buckets = Buckets(tmp_path / "rows")
-    columns = [pa.array([2, 0, 2, 0], pa.uint16()), pa.array([9, 1, 8, 2], pa.uint64()), pa.array([1.0, 2.0, 3.0, 4.0])]
+    columns = [
+        pa.array([2, 0, 2, 0], pa.uint16()),
+        pa.array([9, 1, 8, 2], pa.uint64()),
+        pa.array([1.0, 2.0, 3.0, 4.0]),
+    ]
     batch = pa.RecordBatch.from_arrays(columns, ["bucket", "key", "value"])
     assert buckets.add([batch.slice(0, 1), batch.slice(1)]) == 4
     assert [buckets.rows(number).key.tolist() for number in range(3)] == [[1, 2], [], [9, 8]]

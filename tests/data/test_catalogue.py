@@ -12,7 +12,10 @@ def rows(path):
 
 
 def test_a_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
-    made = {name: write_catalogue_csv(tmp_path / name, 50, 40, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))}
+    made = {
+        name: write_catalogue_csv(tmp_path / name, 50, 40, seed)
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    }
     content = {name: [path.read_bytes() for path in paths] for name, paths in made.items()}
     assert content["a"] == content["b"]
     assert content["a"][0] != content["c"][0]

@@ -19,7 +19,10 @@ WIDTH = 50
 @pytest.fixture(scope="module")
 def lists():
     random = np.random.default_rng(1)
-    return [sorted(random.choice(WIDTH, size=size, replace=False).tolist()) for size in random.integers(0, 9, size=40)]
+    return [
+        sorted(random.choice(WIDTH, size=size, replace=False).tolist())
+        for size in random.integers(0, 9, size=40)
+    ]
 
 
 def divided(folder, lists, rows_per_batch, bytes_per_file):
@@ -46,8 +49,13 @@ def divided(folder, lists, rows_per_batch, bytes_per_file):
     return Dataset.open(folder)
 
 
-@pytest.mark.parametrize(("rows_per_batch", "bytes_per_file", "num_files"), [(100, 2**30, 1), (7, 2**30, 1), (7, 1, 6), (3, 4000, None)])
-def test_any_rows_in_any_order_equal_the_lists_however_the_files_are_divided(tmp_path, lists, rows_per_batch, bytes_per_file, num_files):
+@pytest.mark.parametrize(
+    ("rows_per_batch", "bytes_per_file", "num_files"),
+    [(100, 2**30, 1), (7, 2**30, 1), (7, 1, 6), (3, 4000, None)],
+)
+def test_any_rows_in_any_order_equal_the_lists_however_the_files_are_divided(
+    tmp_path, lists, rows_per_batch, bytes_per_file, num_files
+):
     dataset = divided(tmp_path / "ds", lists, rows_per_batch, bytes_per_file)
     assert num_files in (None, len(dataset.manifest.example_files))
     rows = np.random.default_rng(2).integers(0, len(lists), size=60)
@@ -88,7 +96,11 @@ def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path)
     with pytest.raises(DataError, match=r"field 'itens' does not exist\. Did you mean .items.\?"):
         dataset.rows("itens", slice(None))
     with pytest.raises(
-        FitError, match=r"no heldout part, only train\. Set one aside with `widenet data split .*ds --out DIR --heldout 0\.1`"
+        FitError,
+        match=(
+            r"no heldout part, only train\. Set one aside with `widenet data split .*ds --out DIR --heldout"
+            r" 0\.1`"
+        ),
     ):
         dataset.rows("items", slice(None), "heldout")
     named = dataset_from_lists(tmp_path / "named", [[0], [1]], field="labels")
@@ -115,7 +127,9 @@ def test_a_compressed_file_is_refused(tmp_path):
 
 
 def test_a_notebook_shows_fields_and_parts(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "<i>", [[0, 1], [2]], heldout=[[2], []], values=[[1, 5], [2]], width=3)
+    dataset = dataset_from_lists(
+        tmp_path / "<i>", [[0, 1], [2]], heldout=[[2], []], values=[[1, 5], [2]], width=3
+    )
     page = Page(dataset._repr_html_())
     assert page.texts["th"] == ["field", "kind", "width", "values", "train", "heldout"]
     assert page.texts["td"] == ["items", "sparse", "3", "1 to 5", "3", "1"]

@@ -38,7 +38,12 @@ def test_a_description_has_the_numbers_of_every_part(dataset):
         "max_value": 5.0,
     }
     train = items["parts"]["train"]
-    assert (train["entries"], train["density"], train["examples_with_entries"], train["features_with_entries"]) == (5, 0.25, 3, 3)
+    assert (
+        train["entries"],
+        train["density"],
+        train["examples_with_entries"],
+        train["features_with_entries"],
+    ) == (5, 0.25, 3, 3)
     assert train["activity"] == {
         "number": 4,
         "total": 5,

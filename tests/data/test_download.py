@@ -23,7 +23,10 @@ def web():
 def broken_off(web, tmp_path):
     """A folder with the first 3,000 bytes of the file."""
     web.breaks_after = 3000
-    with pytest.raises(DataError, match=r"it broke off after 3,000 of 10,240 bytes; 3,000 bytes are kept\. Run the command again"):
+    with pytest.raises(
+        DataError,
+        match=r"it broke off after 3,000 of 10,240 bytes; 3,000 bytes are kept\. Run the command again",
+    ):
         download(f"{web.address}/data.bin", tmp_path)
     web.breaks_after = None
     assert not (tmp_path / "data.bin").exists()
@@ -34,11 +37,15 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("checksum", [None, CHECKSUM, f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest()}"])
+@pytest.mark.parametrize(
+    "checksum", [None, CHECKSUM, f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest()}"]
+)
 def test_a_file_is_whole_told_of_and_read_once(web, tmp_path, checksum):
     told = []
     for _ in range(2):
-        path = download(f"{web.address}/data.bin", tmp_path / "cache", checksum, lambda *done: told.append(done))
+        path = download(
+            f"{web.address}/data.bin", tmp_path / "cache", checksum, lambda *done: told.append(done)
+        )
     assert path.read_bytes() == BODY
     assert (told[-1], web.asked) == ((10240, 10240), [("/data.bin", None)])
     assert names(tmp_path / "cache") == (["data.bin"] if checksum else ["data.bin", "data.bin.sha256"])
@@ -49,7 +56,10 @@ def test_a_kept_file_is_compared_with_what_is_known_or_was_recorded(web, tmp_pat
     path = download(f"{web.address}/data.bin", tmp_path, checksum)
     assert checksum or (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
     path.write_bytes(BODY[:-1])
-    with pytest.raises(DataError, match=f"must have the checksum {CHECKSUM}; got sha256:.*Remove it, and run the command again"):
+    with pytest.raises(
+        DataError,
+        match=f"must have the checksum {CHECKSUM}; got sha256:.*Remove it, and run the command again",
+    ):
         download(f"{web.address}/data.bin", tmp_path, checksum)
     assert path.exists()
 
@@ -98,7 +108,9 @@ def test_another_part_than_was_asked_for_is_not_believed(web, broken_off):
 
 def test_a_wrong_file_is_removed(web, tmp_path):
     web.files["/data.bin"] = b"<html>Log in"
-    with pytest.raises(DataError, match=f"must have the checksum {CHECKSUM}; got sha256:.*, which is another file"):
+    with pytest.raises(
+        DataError, match=f"must have the checksum {CHECKSUM}; got sha256:.*, which is another file"
+    ):
         download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
     assert not (tmp_path / "data.bin").exists()
     web.files["/data.bin"] = BODY
@@ -115,13 +127,17 @@ def test_a_refusal_is_one_sentence_with_the_place_where_the_file_may_be_put(stat
     web.status = status
     with pytest.raises(DataError) as caught:
         download(f"{web.address}/data.bin", tmp_path)
-    assert str(caught.value) == (
-        f"{web.address}/data.bin: the server answers {reason}. Try later, or put the file at {tmp_path / 'data.bin'}."
+    assert (
+        str(caught.value)
+        == f"{web.address}/data.bin: the server answers {reason}. Try later, or put the file at"
+        f" {tmp_path / 'data.bin'}."
     )
 
 
 def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
     with served() as web:
         address = web.address
-    with pytest.raises(DataError, match=r"data\.bin: cannot be read: .*refused.*\. Run the command again, or put the file at"):
+    with pytest.raises(
+        DataError, match=r"data\.bin: cannot be read: .*refused.*\. Run the command again, or put the file at"
+    ):
         download(f"{address}/data.bin", tmp_path)

@@ -1,4 +1,6 @@
-"""Published data by name: every entry of the table is whole, and each form of it becomes the dataset that it should."""
+"""Published data by name: every entry of the table is whole, and each form of it becomes the dataset that
+it should.
+"""
 
 import io
 import zipfile
@@ -88,7 +90,10 @@ def test_what_is_in_the_cache_is_not_read_again(web, tmp_path):
 DAMAGES = {
     "no archive": (b"<html>", "ml-1m.zip: must be a zip archive"),
     "another archive": (archive({"other": b""}), r"ml-1m\.zip: must hold ratings\.dat; it does not"),
-    "other titles": (archive({"ratings.dat": b"1::10::5::1\n", "movies.dat": b"one\n"}), r"movies\.dat: must have the columns 0 and 1"),
+    "other titles": (
+        archive({"ratings.dat": b"1::10::5::1\n", "movies.dat": b"one\n"}),
+        r"movies\.dat: must have the columns 0 and 1",
+    ),
 }
 
 

@@ -28,21 +28,59 @@ def refusal(path, tmp_path, **options):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (HEAD + "a,x,1\n" * 3 + "a,y,five\n", {}, 'r.csv: line 5: column "rating" must be a number; got "five". Fix or remove the row.'),
-        (HEAD + "a,x,1\na,y,\n", {}, 'r.csv: line 3: column "rating" must be a number. Fix or remove the row.'),
-        (HEAD + "a,x,nan\n", {}, 'r.csv: line 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
+        (
+            HEAD + "a,x,1\n" * 3 + "a,y,five\n",
+            {},
+            'r.csv: line 5: column "rating" must be a number; got "five". Fix or remove the row.',
+        ),
+        (
+            HEAD + "a,x,1\na,y,\n",
+            {},
+            'r.csv: line 3: column "rating" must be a number. Fix or remove the row.',
+        ),
+        (
+            HEAD + "a,x,nan\n",
+            {},
+            'r.csv: line 2: column "rating" must be a number; got "nan". Fix or remove the row.',
+        ),
         (
             HEAD + "a,x,1e39\n",
             {},
-            'r.csv: line 2: column "rating" must lie between -3.4e38 and 3.4e38, as a float32 does; got "1e39". '
-            "Scale the column down, or take its logarithm.",
+            (
+                'r.csv: line 2: column "rating" must lie between -3.4e38 and 3.4e38, as a float32 does; got'
+                ' "1e39". Scale the column down, or take its logarithm.'
+            ),
         ),
-        (HEAD + "a,x,1\n,y,2\n", {}, 'r.csv: line 3: column "user" must not be empty. Fix or remove the row.'),
-        (HEAD + 'a,x,1\nb,"",2\n', {}, 'r.csv: line 3: column "item" must not be empty. Fix or remove the row.'),
-        (HEAD + 'a,"x\ny",1\nb,y\n', {}, "r.csv: line 4: must have 3 columns; got 2. Quote text that holds the delimiter."),
-        (HEAD + "a,x,1\nb,y,z,2\n", {}, "r.csv: line 3: must have 3 columns; got 4. Quote text that holds the delimiter."),
-        (HEAD + 'a,x,1\nb,"y,2\nc,z,3\n', {}, "r.csv: line 3: must be CSV; unexpected end of data. Close the quotes, or remove them."),
-        (HEAD.encode() + b"a,\xff,1\n", {}, "r.csv: line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."),
+        (
+            HEAD + "a,x,1\n,y,2\n",
+            {},
+            'r.csv: line 3: column "user" must not be empty. Fix or remove the row.',
+        ),
+        (
+            HEAD + 'a,x,1\nb,"",2\n',
+            {},
+            'r.csv: line 3: column "item" must not be empty. Fix or remove the row.',
+        ),
+        (
+            HEAD + 'a,"x\ny",1\nb,y\n',
+            {},
+            "r.csv: line 4: must have 3 columns; got 2. Quote text that holds the delimiter.",
+        ),
+        (
+            HEAD + "a,x,1\nb,y,z,2\n",
+            {},
+            "r.csv: line 3: must have 3 columns; got 4. Quote text that holds the delimiter.",
+        ),
+        (
+            HEAD + 'a,x,1\nb,"y,2\nc,z,3\n',
+            {},
+            "r.csv: line 3: must be CSV; unexpected end of data. Close the quotes, or remove them.",
+        ),
+        (
+            HEAD.encode() + b"a,\xff,1\n",
+            {},
+            "r.csv: line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.",
+        ),
         (HEAD, {}, "r.csv: at least one interaction must be left; there is none. Check the file."),
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" stands twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),
@@ -50,12 +88,18 @@ def refusal(path, tmp_path, **options):
         (
             "who,what\na,b\n",
             {},
-            "r.csv: no column is obviously the user; it has who, what. Name one with --user, or say --no-header if line 1 is data.",
+            (
+                "r.csv: no column is obviously the user; it has who, what. Name one with --user, or say"
+                " --no-header if line 1 is data."
+            ),
         ),
         (
             HEAD + "a,x,1\n",
             {"item": "itm"},
-            'r.csv: column "itm" does not exist; it has user, item, rating. Did you mean "item"? Choose with --item.',
+            (
+                'r.csv: column "itm" does not exist; it has user, item, rating. Did you mean "item"? Choose'
+                " with --item."
+            ),
         ),
         (
             HEAD + "a,x,1\na,y,soon\n",
@@ -75,14 +119,26 @@ def refusal(path, tmp_path, **options):
     ],
 )
 def test_a_wrong_csv_is_refused_with_place_rule_and_value(tmp_path, source, text, options, message):
-    assert refusal(source("r.csv", text), tmp_path, **{"value": "rating" if "rating" in str(text) else None} | options) == message
+    assert (
+        refusal(
+            source("r.csv", text),
+            tmp_path,
+            **{"value": "rating" if "rating" in str(text) else None} | options,
+        )
+        == message
+    )
 
 
 def test_a_wrong_parquet_is_refused_by_its_row(tmp_path):
     path = tmp_path / "r.parquet"
     pq.write_table(pa.table({"user": ["a", "b", None], "item": [1, 2, 3], "rating": ["1", "x", "2"]}), path)
-    assert refusal(path, tmp_path, value="rating") == 'r.parquet: row 2: column "rating" must be a number; got "x". Fix or remove the row.'
-    assert refusal(path, tmp_path) == 'r.parquet: row 3: column "user" must not be empty. Fix or remove the row.'
+    assert (
+        refusal(path, tmp_path, value="rating")
+        == 'r.parquet: row 2: column "rating" must be a number; got "x". Fix or remove the row.'
+    )
+    assert (
+        refusal(path, tmp_path) == 'r.parquet: row 3: column "user" must not be empty. Fix or remove the row.'
+    )
     path.write_bytes(b"PAR1 and then nothing")
     assert "r.parquet: must be a Parquet file;" in refusal(path, tmp_path)
 
@@ -96,18 +152,33 @@ def test_a_wrong_adjacency_file_is_refused_by_its_line(tmp_path, source):
 def test_a_wrong_path_is_refused(tmp_path, source):
     assert refusal(tmp_path / "none.csv", tmp_path) == "none.csv: the file does not exist. Check the path."
     (tmp_path / "folder.csv").mkdir()
-    assert refusal(tmp_path / "folder.csv", tmp_path) == "folder.csv: must be a file; it is a directory. Name the files in it."
+    assert (
+        refusal(tmp_path / "folder.csv", tmp_path)
+        == "folder.csv: must be a file; it is a directory. Name the files in it."
+    )
     (tmp_path / "ds").mkdir()
-    assert "already exists, and a dataset is never overwritten" in refusal(source("r.csv", "user,item\na,x\n"), tmp_path)
+    assert "already exists, and a dataset is never overwritten" in refusal(
+        source("r.csv", "user,item\na,x\n"), tmp_path
+    )
 
 
 def test_titles_that_name_no_item_are_refused(tmp_path, source):
     interactions = source("r.csv", "user,item\na,x\n")
     books = source("books.csv", "isbn,id,title\nx,1,One\n")
-    expected = 'books.csv: column "id" must hold ids of items, such as "x"; none is one. Name the column with --title-id.'
+    expected = (
+        'books.csv: column "id" must hold ids of items, such as "x"; none is one. Name the column with'
+        " --title-id."
+    )
     assert refusal(interactions, tmp_path, titles=books) == expected
-    assert refusal(interactions, tmp_path, titles=source("t.csv", "id,name\nx\n")).startswith("t.csv: line 2: must have 2 columns; got 1.")
-    assert ingest([interactions], tmp_path / "ds", titles=books, title_id="isbn").manifest.source["items_with_title"] == 1
+    assert refusal(interactions, tmp_path, titles=source("t.csv", "id,name\nx\n")).startswith(
+        "t.csv: line 2: must have 2 columns; got 1."
+    )
+    assert (
+        ingest([interactions], tmp_path / "ds", titles=books, title_id="isbn").manifest.source[
+            "items_with_title"
+        ]
+        == 1
+    )
 
 
 def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
@@ -120,12 +191,26 @@ def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
     assert kind(source("a.txt", "1 2 3\n2 9\n")) == "Adjacency"
     assert kind(source("b.txt", "user,item\n1,2\n")) == "Csv"
     assert kind(source("c.txt", "user,item\n1,2\n"), format="adjacency") == "Adjacency"
-    assert kind(source("c.txt", "1 2\n"), delimiter=" ") == kind(source("c.txt", "1 2\n"), has_header=False) == "Csv"
+    assert (
+        kind(source("c.txt", "1 2\n"), delimiter=" ")
+        == kind(source("c.txt", "1 2\n"), has_header=False)
+        == "Csv"
+    )
     assert kind(tmp_path / "d") == "Parquet"
     assert kind((tmp_path / "e.npz").rename(tmp_path / "e")) == "NpzMatrix"
-    assert kind(source("f", '{"user": 1, "item": 2}\n')) == kind(source("g.ndjson.gz", '{"user": 1}\n')) == "JsonLines"
-    assert kind(source("h", "1\t2,1112486027:29,1112484676:32,11")) == kind(source("i", "a b\tx,1\n")) == "Dsstne"
-    assert kind(source("j.sessions", "1 2\n")) == kind(source("k.txt", "1 2\n"), format="sessions") == "Sessions"
+    assert (
+        kind(source("f", '{"user": 1, "item": 2}\n'))
+        == kind(source("g.ndjson.gz", '{"user": 1}\n'))
+        == "JsonLines"
+    )
+    assert (
+        kind(source("h", "1\t2,1112486027:29,1112484676:32,11"))
+        == kind(source("i", "a b\tx,1\n"))
+        == "Dsstne"
+    )
+    assert (
+        kind(source("j.sessions", "1 2\n")) == kind(source("k.txt", "1 2\n"), format="sessions") == "Sessions"
+    )
     zipped = source("a.csv.gz", gzip.compress(b"\xef\xbb\xbfuser,item\na,x\n"))
     assert ingest([zipped], tmp_path / "ds").num_examples == 1
 
@@ -138,7 +223,9 @@ def write_pair(path, suffix, user, item):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "adj"])
-@pytest.mark.parametrize(("name", "beside"), [("data[1]", "data1"), ("data*", "data-all"), ("data?", "data2"), ("da[t]a", "data")])
+@pytest.mark.parametrize(
+    ("name", "beside"), [("data[1]", "data1"), ("data*", "data-all"), ("data?", "data2"), ("da[t]a", "data")]
+)
 def test_a_path_with_signs_of_a_pattern_means_that_file_alone(tmp_path, suffix, name, beside):
     write_pair(tmp_path / f"{name}.{suffix}", suffix, "right", "x")
     write_pair(tmp_path / f"{beside}.{suffix}", suffix, "wrong", "y")
@@ -158,7 +245,9 @@ def test_the_names_of_folders_are_no_columns_and_no_patterns(tmp_path, suffix):
 def test_a_mistake_in_a_parquet_file_is_looked_for_in_that_file(tmp_path):
     pq.write_table(pa.table({"user": ["a", None], "item": ["x", "y"]}), tmp_path / "r[1].parquet")
     pq.write_table(pa.table({"user": ["a"], "item": ["x"]}), tmp_path / "r1.parquet")
-    assert refusal(tmp_path / "r[1].parquet", tmp_path).startswith('r[1].parquet: row 2: column "user" must not be empty')
+    assert refusal(tmp_path / "r[1].parquet", tmp_path).startswith(
+        'r[1].parquet: row 2: column "user" must not be empty'
+    )
 
 
 def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):
@@ -183,7 +272,10 @@ def test_a_first_line_of_another_format_is_refused_in_one_short_sentence(tmp_pat
 
 def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
     path = source("tags.txt", "user7\tspotify:track\n")
-    expected = "tags.txt: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or --format dsstne."
+    expected = (
+        "tags.txt: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or"
+        " --format dsstne."
+    )
     assert refusal(path, tmp_path) == expected
     assert ingest(path, tmp_path / "two", format="dsstne").fields["items"].width == 2
     assert ingest(path, tmp_path / "one", header=False).fields["items"].width == 1
@@ -192,9 +284,21 @@ def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.txt", "1 2 3\n2 5\n", "adjacency (the first word of a line is the user): user = user, item = item"),
-        ("b.csv", "u1,i1,stars\n1,2,3\n", "csv (commas, line 1 names the columns): user = u1, item = i1, value = stars"),
-        ("c.dat", "1::7::5::978300760\n1::8::3::978302109\n", "csv (double colons, no header): user = 1, item = 2, value = 3; not read: 4"),
+        (
+            "a.txt",
+            "1 2 3\n2 5\n",
+            "adjacency (the first word of a line is the user): user = user, item = item",
+        ),
+        (
+            "b.csv",
+            "u1,i1,stars\n1,2,3\n",
+            "csv (commas, line 1 names the columns): user = u1, item = i1, value = stars",
+        ),
+        (
+            "c.dat",
+            "1::7::5::978300760\n1::8::3::978302109\n",
+            "csv (double colons, no header): user = 1, item = 2, value = 3; not read: 4",
+        ),
         (
             "d.tsv",
             "user\titem\tprice, sum\na\tb\t1,50\n",
@@ -204,14 +308,23 @@ def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
 )
 def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
     said_aloud = []
-    options = {"user": "u1", "item": "i1", "value": "stars"} if name == "b.csv" else {"value": "3"} if name == "c.dat" else {}
+    options = (
+        {"user": "u1", "item": "i1", "value": "stars"}
+        if name == "b.csv"
+        else {"value": "3"}
+        if name == "c.dat"
+        else {}
+    )
     ingest([source(name, text)], tmp_path / "out", **options, on_progress=said_aloud.append)
     assert said_aloud[0] == f"reading {name} as {said}"
 
 
 def test_a_table_of_spaces_is_not_guessed(tmp_path, source):
     path = source("ratings.dat", "1 10 5\n1 11 3\n2 10 4\n")
-    doubt = "its lines may be a user, an item and numbers, or a user and its items. Say --delimiter space or --format adjacency."
+    doubt = (
+        "its lines may be a user, an item and numbers, or a user and its items. Say --delimiter space or"
+        " --format adjacency."
+    )
     assert refusal(path, tmp_path) == f"ratings.dat: {doubt}"
     assert ingest(path, tmp_path / "csv", delimiter="space", value="3").fields["items"].width == 2
     assert ingest(path, tmp_path / "adjacency", format="adjacency").fields["items"].width == 5
@@ -220,11 +333,16 @@ def test_a_table_of_spaces_is_not_guessed(tmp_path, source):
 @pytest.mark.parametrize("name", ["s.sessions", "s.adj"])
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, source, name):
     ingest(source(name, b"\xef\xbb\xbfa b\nc a\n"), tmp_path / "ds")
-    assert all(name in "abc" for name in Dataset.open(tmp_path / "ds").vocabulary("items").all_ids().to_pylist())
+    assert all(
+        name in "abc" for name in Dataset.open(tmp_path / "ds").vocabulary("items").all_ids().to_pylist()
+    )
 
 
 def test_columns_that_differ_in_case_alone_are_refused(tmp_path, source):
-    expected = 'r.csv: line 1: column names must differ; "User" stands twice, but for the case of letters. Rename one.'
+    expected = (
+        'r.csv: line 1: column names must differ; "User" stands twice, but for the case of letters. Rename'
+        " one."
+    )
     assert refusal(source("r.csv", "User,user,item\n1,a,x\n"), tmp_path) == expected
 
 
@@ -278,12 +396,32 @@ FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", 
     ("row", "item", "rule"),
     [
         ({"item": ["a"]}, "item", '"item" must be one value, as in the first lines. Fix or remove the line.'),
-        ({"item": {"id": "x"}}, "item", '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.'),
+        (
+            {"item": {"id": "x"}},
+            "item",
+            '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.',
+        ),
         ({"item": None}, "item", 'column "item" must not be empty. Fix or remove the row.'),
-        ({"items": ["a", None], "times": [1, 2]}, "items", 'column "items" must not be empty. Fix or remove the row.'),
-        ({"items": ["a", ""], "times": [1, 2]}, "items", 'column "items" must not be empty. Fix or remove the row.'),
-        ({"items": ["a", {}], "times": [1, 2]}, "items", '"items" must hold texts or numbers; got {}. Fix or remove the line.'),
-        ({"items": ["a"], "times": [1, 2]}, "items", "the lists items, times must be of one length. Fix or remove the line."),
+        (
+            {"items": ["a", None], "times": [1, 2]},
+            "items",
+            'column "items" must not be empty. Fix or remove the row.',
+        ),
+        (
+            {"items": ["a", ""], "times": [1, 2]},
+            "items",
+            'column "items" must not be empty. Fix or remove the row.',
+        ),
+        (
+            {"items": ["a", {}], "times": [1, 2]},
+            "items",
+            '"items" must hold texts or numbers; got {}. Fix or remove the line.',
+        ),
+        (
+            {"items": ["a"], "times": [1, 2]},
+            "items",
+            "the lists items, times must be of one length. Fix or remove the line.",
+        ),
     ],
 )
 def test_a_json_line_that_holds_no_item_is_refused_wherever_it_is(tmp_path, source, row, item, rule):
@@ -306,20 +444,28 @@ def test_a_matrix_of_other_than_numbers_is_refused(kind, tmp_path):
 
 
 def test_indices_with_fractions_are_refused(tmp_path):
-    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0.0, 1.5], data=[1.0, 2.0])
+    np.savez(
+        tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0.0, 1.5], data=[1.0, 2.0]
+    )
     assert "its indices are of the type float64" in refusal(tmp_path / "m.npz", tmp_path)
 
 
 @pytest.mark.parametrize("kind", [">f8", ">i4", "float16", "bool"])
 def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
-    arrays = {"indptr": np.array([0, 1, 2], ">i4"), "indices": np.array([0, 1], ">i4"), "data": np.ones(2, kind)}
+    arrays = {
+        "indptr": np.array([0, 1, 2], ">i4"),
+        "indices": np.array([0, 1], ">i4"),
+        "data": np.ones(2, kind),
+    }
     np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), **arrays)
     assert ingest(tmp_path / "m.npz", tmp_path / "data").num_examples == 2
 
 
 def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(tmp_path / "pipe.csv", tmp_path)
+    assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(
+        tmp_path / "pipe.csv", tmp_path
+    )
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])

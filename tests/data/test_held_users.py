@@ -13,7 +13,10 @@ from widenet.errors import DataError, OptionError
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     random = np.random.default_rng(3)
-    lists = [sorted(random.choice(30, size=size, replace=False).tolist()) for size in [0, 1, 1, *random.integers(2, 20, size=100)]]
+    lists = [
+        sorted(random.choice(30, size=size, replace=False).tolist())
+        for size in [0, 1, 1, *random.integers(2, 20, size=100)]
+    ]
     return dataset_from_lists(
         tmp_path_factory.mktemp("users") / "whole",
         lists,
@@ -31,7 +34,15 @@ def rows_of(dataset, part="train"):
 
 @pytest.mark.parametrize("validation", [0.0, 0.25])
 def test_users_are_in_one_dataset_and_have_all_that_they_had(tmp_path, whole, validation):
-    split_users(whole.path, tmp_path / "others", tmp_path / "held", users=0.3, heldout=0.2, validation=validation, seed=4)
+    split_users(
+        whole.path,
+        tmp_path / "others",
+        tmp_path / "held",
+        users=0.3,
+        heldout=0.2,
+        validation=validation,
+        seed=4,
+    )
     others, held = Dataset.open(tmp_path / "others"), Dataset.open(tmp_path / "held")
     had, train, fold_in, asked = rows_of(whole), rows_of(others), rows_of(held), rows_of(held, "heldout")
     assert len(held.ids(slice(None))) == 30
@@ -47,7 +58,11 @@ def test_users_are_in_one_dataset_and_have_all_that_they_had(tmp_path, whole, va
         assert dataset.vocabulary("items").counts.tolist() == dataset.counts("items").tolist()
         assert dataset.vocabulary("land").counts.sum() == dataset.num_examples
         numbers = [float(name) for name in dataset.ids(slice(None))]
-        assert dataset.weights(slice(None)).tolist() == numbers == dataset.dense("age", slice(None))[:, 0].tolist()
+        assert (
+            dataset.weights(slice(None)).tolist()
+            == numbers
+            == dataset.dense("age", slice(None))[:, 0].tolist()
+        )
         dataset.manifest.verify(dataset.path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["held", "others"]
 
@@ -56,7 +71,9 @@ def test_the_seed_decides_who_is_set_aside(tmp_path, whole):
     digests = []
     for number, seed in enumerate((1, 1, 2)):
         split_users(whole.path, tmp_path / f"a{number}", tmp_path / f"b{number}", users=0.3, seed=seed)
-        digests.append((Dataset.open(tmp_path / f"a{number}").digest, Dataset.open(tmp_path / f"b{number}").digest))
+        digests.append(
+            (Dataset.open(tmp_path / f"a{number}").digest, Dataset.open(tmp_path / f"b{number}").digest)
+        )
     assert digests[0] == digests[1]
     assert digests[0] != digests[2]
 
@@ -65,7 +82,10 @@ def test_the_seed_decides_who_is_set_aside(tmp_path, whole):
     ("options", "message"),
     [
         ({"users": 0}, "--heldout-users must be a share above 0 and below 1; got 0."),
-        ({"users": 0.5, "heldout": 0}, "--heldout must be a share above 0 and below 1 of the held-out users' items; got 0."),
+        (
+            {"users": 0.5, "heldout": 0},
+            "--heldout must be a share above 0 and below 1 of the held-out users' items; got 0.",
+        ),
         ({"users": 0.5, "validation": 1}, "--validation must be a share in [0, 1); got 1."),
         ({"users": 0.5, "seed": -1}, "--seed must be 0 to 9,223,372,036,854,775,807; got -1."),
     ],
@@ -79,14 +99,20 @@ def test_a_wrong_option_is_refused(tmp_path, whole, options, message):
 def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
     with pytest.raises(DataError, match="a: --out and --users-out must be two directories that do not exist"):
         split_users(whole.path, tmp_path / "a", tmp_path / "a", users=0.5)
-    with pytest.raises(DataError, match=r"--heldout-users 0\.001 of 100 users with two items is 0\. Give another share\."):
+    with pytest.raises(
+        DataError, match=r"--heldout-users 0\.001 of 100 users with two items is 0\. Give another share\."
+    ):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.001)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("shares", "option"), [({"heldout": 0.01}, "heldout"), ({"validation": 0.01}, "validation")])
+@pytest.mark.parametrize(
+    ("shares", "option"), [({"heldout": 0.01}, "heldout"), ({"validation": 0.01}, "validation")]
+)
 def test_parts_that_would_be_empty_are_refused_before_anything_is_written(tmp_path, whole, shares, option):
-    with pytest.raises(DataError, match=rf"--{option} 0\.01 must set something aside; it takes none of 1\d entries, the most"):
+    with pytest.raises(
+        DataError, match=rf"--{option} 0\.01 must set something aside; it takes none of 1\d entries, the most"
+    ):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.3, **shares)
     assert list(tmp_path.iterdir()) == []
 

@@ -20,14 +20,19 @@ def rows_of(dataset, part="train"):
     result = {}
     for row, user in enumerate(dataset.ids(slice(None))):
         batch = dataset.sparse("items", slice(row, row + 1), part)
-        result[user] = dict(zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True))
+        result[user] = dict(
+            zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True)
+        )
     return result
 
 
 @pytest.fixture
 def ratings():
     draw = random.Random(5)
-    return [(draw.randrange(-3, 40), f"i{draw.randrange(60)}", draw.randrange(1, 11) / 2, draw.randrange(1000)) for _ in range(1500)]
+    return [
+        (draw.randrange(-3, 40), f"i{draw.randrange(60)}", draw.randrange(1, 11) / 2, draw.randrange(1000))
+        for _ in range(1500)
+    ]
 
 
 def text_of(ratings):
@@ -59,11 +64,18 @@ def test_a_dataset_equals_plain_dictionaries(tmp_path, source, ratings, suffix):
     counts = Counter(item for _, item in expected)
     order = sorted(counts, key=lambda item: (-counts[item], item))
     assert dataset.vocabulary("items").ids(range(len(order))) == order
-    assert dataset.vocabulary("items").counts.tolist() == [counts[item] for item in order] == dataset.counts("items").tolist()
+    assert (
+        dataset.vocabulary("items").counts.tolist()
+        == [counts[item] for item in order]
+        == dataset.counts("items").tolist()
+    )
     assert dataset.sparse("items", slice(None)).checked(len(order)).num_entries == len(expected)
     assert manifest.source["train_rows_read"] == 1500
     assert manifest.source["train_duplicates_merged"] == 1500 - len(expected)
-    assert (manifest.fields["items"].min_value, manifest.fields["items"].max_value) == (min(expected.values()), max(expected.values()))
+    assert (manifest.fields["items"].min_value, manifest.fields["items"].max_value) == (
+        min(expected.values()),
+        max(expected.values()),
+    )
 
 
 def test_without_a_time_the_largest_value_counts(tmp_path, source):
@@ -75,7 +87,9 @@ def test_without_a_time_the_largest_value_counts(tmp_path, source):
 def test_of_values_at_one_time_the_largest_counts(tmp_path, source):
     lines = [f"a,x,{value},7\n" for value in (2, 5, 3)]
     for number, order in enumerate(([0, 1, 2], [1, 0, 2], [2, 0, 1])):
-        path = source(f"r{number}.csv", "user,item,rating,time\na,x,9,6\n" + "".join(lines[line] for line in order))
+        path = source(
+            f"r{number}.csv", "user,item,rating,time\na,x,9,6\n" + "".join(lines[line] for line in order)
+        )
         ingest([path], tmp_path / str(number), value="rating", time="time")
         assert rows_of(Dataset.open(tmp_path / str(number))) == {"a": {"x": 5.0}}
 
@@ -107,7 +121,11 @@ def test_numbers_sort_by_value_and_text_by_bytes(tmp_path, source):
 def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_path, source):
     path = source("train.adj", "0 5 3\n2\n1 4\n0  3 9 \r\n\n")
     manifest = ingest([path], tmp_path / "ds").manifest
-    assert rows_of(Dataset.open(tmp_path / "ds")) == {"0": {"5": 1.0, "3": 1.0, "9": 1.0}, "1": {"4": 1.0}, "2": {}}
+    assert rows_of(Dataset.open(tmp_path / "ds")) == {
+        "0": {"5": 1.0, "3": 1.0, "9": 1.0},
+        "1": {"4": 1.0},
+        "2": {},
+    }
     assert manifest.source["train_duplicates_merged"] == 1
 
 
@@ -149,19 +167,35 @@ def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, so
     path = source("ratings.csv", text_of(ratings * 3))
     shuffled = source("ratings2.csv", text_of(random.Random(1).sample(ratings, len(ratings)) + ratings * 2))
     ingest([path], tmp_path / "one", value="rating", time="time", threads=2, name="x")
-    ingest([shuffled], tmp_path / "two", value="rating", time="time", threads=threads, memory="500MB", name="x")
+    ingest(
+        [shuffled], tmp_path / "two", value="rating", time="time", threads=threads, memory="500MB", name="x"
+    )
     files = [path.name for path in sorted((tmp_path / "one").iterdir()) if path.suffix == ".arrow"]
     assert files == ["examples-00000.arrow", "items.vocabulary.arrow"]
-    assert [(tmp_path / "one" / name).read_bytes() for name in files] == [(tmp_path / "two" / name).read_bytes() for name in files]
+    assert [(tmp_path / "one" / name).read_bytes() for name in files] == [
+        (tmp_path / "two" / name).read_bytes() for name in files
+    ]
     ingest([path], tmp_path / "three", value="rating", time="time", threads=threads, name="x")
-    assert (tmp_path / "three" / "dataset.json").read_bytes() == (tmp_path / "one" / "dataset.json").read_bytes()
+    assert (tmp_path / "three" / "dataset.json").read_bytes() == (
+        tmp_path / "one" / "dataset.json"
+    ).read_bytes()
 
 
 def test_progress_names_each_phase(tmp_path, source):
     phases = []
-    ingest([source("a.adj", "1 2\n")], tmp_path / "ds", heldout=source("b.adj", "1 3\n"), on_progress=phases.append)
+    ingest(
+        [source("a.adj", "1 2\n")],
+        tmp_path / "ds",
+        heldout=source("b.adj", "1 3\n"),
+        on_progress=phases.append,
+    )
     how = "as adjacency (the first word of a line is the user): user = user, item = item"
-    assert phases == [f"reading a.adj {how}", f"reading b.adj {how}", "numbering examples and features", "writing"]
+    assert phases == [
+        f"reading a.adj {how}",
+        f"reading b.adj {how}",
+        "numbering examples and features",
+        "writing",
+    ]
 
 
 @pytest.mark.parametrize("names", ["", "u"])
@@ -184,14 +218,20 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
     for options, message in (
         ({"keep_values": True}, "--keep-values needs --value"),
         ({"skip_bad_lines": -1}, "--skip-bad-lines must be at least 0; got -1."),
-        ({"delimiter": '"'}, "--delimiter must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got"),
+        (
+            {"delimiter": '"'},
+            "--delimiter must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got",
+        ),
         ({"memory": "lots"}, '--memory must be an amount of bytes above 0, such as 141GB; got "lots".'),
         ({"threads": 0}, "threads must be at least 1; got 0."),
         ({"min_value": float("nan")}, "--min-value must be a finite number; got nan"),
         ({"min_value": float("-inf")}, "--min-value must be a finite number; got -inf"),
         (
             {"format": "cvs"},
-            '--format must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; got "cvs". Did you mean "csv"?',
+            (
+                '--format must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; got "cvs".'
+                ' Did you mean "csv"?'
+            ),
         ),
     ):
         with pytest.raises(OptionError) as caught:
@@ -199,7 +239,9 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
         assert str(caught.value).startswith(message)
     with pytest.raises(OptionError, match="SOURCE must be at least one file"):
         ingest([], tmp_path / "ds")
-    with pytest.raises(OptionError, match=r"SOURCE must be a path, a pandas, Polars or Arrow table, .*; got int"):
+    with pytest.raises(
+        OptionError, match=r"SOURCE must be a path, a pandas, Polars or Arrow table, .*; got int"
+    ):
         ingest([3], tmp_path / "ds")
 
 
@@ -214,7 +256,9 @@ def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):
         batch = dataset.sparse("items", slice(None), part).checked(40_981)
         pieces = np.split(names[batch.indices.numpy()], batch.indptr[1:-1].numpy())
         actual = {user: set(items) for user, items in zip(dataset.ids(slice(None)), pieces, strict=True)}
-        assert actual == {words[0]: set(words[1:]) for words in map(str.split, (folder / name).read_text().splitlines())}
+        assert actual == {
+            words[0]: set(words[1:]) for words in map(str.split, (folder / name).read_text().splitlines())
+        }
 
 
 def test_goodbooks_has_its_counts_and_titles(tmp_path, real_data):
@@ -223,7 +267,11 @@ def test_goodbooks_has_its_counts_and_titles(tmp_path, real_data):
     assert (manifest.num_examples, manifest.fields["items"].width) == (48_871, 9_986)
     assert manifest.fields["items"].num_entries == {"train": 912_705}
     dataset = Dataset.open(tmp_path / "ds")
-    counts = Counter(row["book_id"] for row in csv.DictReader((folder / "to_read.csv").read_text().splitlines()))
+    counts = Counter(
+        row["book_id"] for row in csv.DictReader((folder / "to_read.csv").read_text().splitlines())
+    )
     vocabulary = dataset.vocabulary("items")
     assert dict(zip(vocabulary.ids(range(9_986)), dataset.counts("items").tolist(), strict=True)) == counts
-    assert vocabulary.titles(vocabulary.find("the hunger games (the hunger games, #1)")) == ["The Hunger Games (The Hunger Games, #1)"]
+    assert vocabulary.titles(vocabulary.find("the hunger games (the hunger games, #1)")) == [
+        "The Hunger Games (The Hunger Games, #1)"
+    ]

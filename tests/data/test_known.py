@@ -15,7 +15,9 @@ AFTER = "user,item\nd,z\nd,new\ne,rare\nd,w\nf,w\nf,z\n"
 
 def named(dataset, field="items"):
     names = dataset.vocabulary(field)
-    return list(zip(names.ids(range(len(names))), names.titles(range(len(names))), names.counts.tolist(), strict=True))
+    return list(
+        zip(names.ids(range(len(names))), names.titles(range(len(names))), names.counts.tolist(), strict=True)
+    )
 
 
 @pytest.fixture(params=["text", "numbers"])
@@ -32,7 +34,11 @@ def after(tmp_path, source, ids):
         pairs = (line.split(",") for line in lines)
         return source(name, f"{header}\n" + "".join(f"{user},{ids[item]}\n" for user, item in pairs))
 
-    ingest(written("before.csv", BEFORE), tmp_path / "before", titles=source("titles.csv", f"id,title\n{ids['z']},The Z\n"))
+    ingest(
+        written("before.csv", BEFORE),
+        tmp_path / "before",
+        titles=source("titles.csv", f"id,title\n{ids['z']},The Z\n"),
+    )
     return written("after.csv", AFTER)
 
 
@@ -47,7 +53,9 @@ def test_known_features_stay_at_their_indices_and_unknown_ones_are_left_out_and_
 
 def test_new_features_are_appended_by_falling_count(after, ids, tmp_path, source):
     titles = source("more.csv", f"id,title\n{ids['w']},The W\n")
-    manifest = ingest(after, tmp_path / "after", vocabulary=tmp_path / "before", grow=True, titles=titles).manifest
+    manifest = ingest(
+        after, tmp_path / "after", vocabulary=tmp_path / "before", grow=True, titles=titles
+    ).manifest
     dataset = Dataset.open(tmp_path / "after")
     ordered = [("z", 2), ("x", 0), ("y", 0), ("w", 2), ("new", 1), ("rare", 1)]
     shown = {ids["z"]: "The Z", ids["w"]: "The W"}
@@ -59,10 +67,14 @@ def test_new_features_are_appended_by_falling_count(after, ids, tmp_path, source
 
 def test_a_run_keeps_its_vocabulary_in_a_folder(after, tmp_path):
     (tmp_path / "run" / "vocabulary").mkdir(parents=True)
-    shutil.copy(tmp_path / "before" / "items.vocabulary.arrow", tmp_path / "run" / "vocabulary" / "items.arrow")
+    shutil.copy(
+        tmp_path / "before" / "items.vocabulary.arrow", tmp_path / "run" / "vocabulary" / "items.arrow"
+    )
     ingest(after, tmp_path / "one", vocabulary=tmp_path / "run", name="data")
     ingest(after, tmp_path / "two", vocabulary=tmp_path / "before", name="data")
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
+    one, two = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two")
+    )
     assert one == two
 
 
@@ -73,12 +85,16 @@ def test_minimums_count_known_items_alone(after, ids, tmp_path):
     assert [name for name, *_ in named(Dataset.open(tmp_path / "grown"))] == [ids[name] for name in "zxyw"]
 
 
-@pytest.mark.parametrize(("grow", "countries"), [(False, [("be", 0), ("at", 1)]), (True, [("be", 0), ("at", 1), ("ch", 2)])])
+@pytest.mark.parametrize(
+    ("grow", "countries"), [(False, [("be", 0), ("at", 1)]), (True, [("be", 0), ("at", 1), ("ch", 2)])]
+)
 def test_further_fields_keep_their_features_too(tmp_path, source, grow, countries):
     before = source("before.csv", "user,item,country\na,x,be\nb,x,be\nb,x,at\n")
     after = source("after.csv", "user,item,country\nc,x,ch\nd,x,ch\nd,x,at\n")
     ingest(before, tmp_path / "before", sparse={"country": "country"})
-    manifest = ingest(after, tmp_path / "after", sparse={"country": "country"}, vocabulary=tmp_path / "before", grow=grow).manifest
+    manifest = ingest(
+        after, tmp_path / "after", sparse={"country": "country"}, vocabulary=tmp_path / "before", grow=grow
+    ).manifest
     dataset = Dataset.open(tmp_path / "after")
     assert named(dataset, "country") == [(name, name, count) for name, count in countries]
     assert manifest.source.get("country_not_in_vocabulary") == (None if grow else 1)
@@ -86,10 +102,14 @@ def test_further_fields_keep_their_features_too(tmp_path, source, grow, countrie
 
 
 def test_what_cannot_be_kept_is_refused(after, tmp_path, source):
-    with pytest.raises(DataError, match='must be a run or a dataset with a vocabulary of "books"; it has none'):
+    with pytest.raises(
+        DataError, match='must be a run or a dataset with a vocabulary of "books"; it has none'
+    ):
         ingest(after, tmp_path / "after", vocabulary=tmp_path / "before", field="books")
     with pytest.raises(OptionError, match="--grow needs --vocabulary"):
         ingest(after, tmp_path / "after", grow=True)
     with pytest.raises(DataError, match="--vocabulary has none of their items"):
-        ingest(source("others.csv", "user,item\na,other\n"), tmp_path / "after", vocabulary=tmp_path / "before")
+        ingest(
+            source("others.csv", "user,item\na,other\n"), tmp_path / "after", vocabulary=tmp_path / "before"
+        )
     assert not (tmp_path / "after").exists()

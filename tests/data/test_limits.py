@@ -1,4 +1,6 @@
-"""Memory divided: DuckDB, buckets and batches together take what was said, and fewer threads where it is short."""
+"""Memory divided: DuckDB, buckets and batches together take what was said, and fewer threads where it is
+short.
+"""
 
 import subprocess
 import sys
@@ -15,7 +17,9 @@ from widenet.errors import OptionError
 def test_the_parts_are_no_more_than_the_whole(memory, threads):
     found = Limits.within(memory, 16)
     assert found.threads == threads
-    assert found.database + found.threads * BYTES_PER_BUCKET + 200_000_000 == int(memory[:-2]) * (10**9 if memory.endswith("GB") else 10**6)
+    assert found.database + found.threads * BYTES_PER_BUCKET + 200_000_000 == int(memory[:-2]) * (
+        10**9 if memory.endswith("GB") else 10**6
+    )
     assert found.database >= 125_000_000 * threads
 
 

@@ -23,7 +23,11 @@ def refusal(folder):
 
 
 def test_columns_are_named_as_the_contract_says():
-    assert [column("items"), column("items", "validation"), column("items", "heldout")] == ["items", "items.validation", "items.heldout"]
+    assert [column("items"), column("items", "validation"), column("items", "heldout")] == [
+        "items",
+        "items.validation",
+        "items.heldout",
+    ]
     assert value_column("items", "heldout") == "items.heldout.value"
 
 
@@ -76,6 +80,9 @@ def test_verify_finds_a_flipped_bit(folder):
     manifest = Manifest.read(folder)
     with pytest.raises(
         DataError,
-        match=r"examples-00000.arrow: all that describes its rows \(schema, headers, footer\) must have the SHA-256",
+        match=(
+            r"examples-00000.arrow: all that describes its rows \(schema, headers, footer\) must have the"
+            r" SHA-256"
+        ),
     ):
         manifest.verify(folder)

@@ -1,4 +1,6 @@
-"""Merging: any number of buckets gives the same dataset, and the order of examples is that of those who stay."""
+"""Merging: any number of buckets gives the same dataset, and the order of examples is that of those who
+stay.
+"""
 
 import random
 
@@ -20,9 +22,13 @@ def files_of(folder):
 @pytest.mark.parametrize("options", [{"value": "rating"}, {"min_value": 3, "time": "time"}])
 def test_any_number_of_buckets_gives_the_same_bytes(tmp_path, source, monkeypatch, names, options):
     draw = random.Random(3)
-    lines = [f"{names}{draw.randrange(70)},{draw.randrange(40)},{draw.randrange(6)},{draw.randrange(5)}\n" for _ in range(900)]
+    lines = [
+        f"{names}{draw.randrange(70)},{draw.randrange(40)},{draw.randrange(6)},{draw.randrange(5)}\n"
+        for _ in range(900)
+    ]
     train, heldout = (
-        source(name, "user,item,rating,time\n" + "".join(part)) for name, part in (("a.csv", lines[:700]), ("b.csv", lines[700:]))
+        source(name, "user,item,rating,time\n" + "".join(part))
+        for name, part in (("a.csv", lines[:700]), ("b.csv", lines[700:]))
     )
     ingest([train], tmp_path / "one", heldout=heldout, **options)
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 5)

@@ -23,7 +23,15 @@ def test_what_goes_takes_others_with_it(tmp_path):
 
 def test_of_sequences_rows_count_for_users_and_users_for_items(tmp_path):
     buckets = Buckets(tmp_path / "rows")
-    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 0), (0, 0), (1, 1), (1, 2), (2, 1)]], np.uint64)))
+    buckets.replace(
+        0,
+        Rows(
+            np.array(
+                [user << 32 | item for user, item in [(0, 0), (0, 0), (0, 0), (1, 1), (1, 2), (2, 1)]],
+                np.uint64,
+            )
+        ),
+    )
     given = np.ones(3, dtype=bool), np.ones(3, dtype=bool)
     users, _ = large_enough(buckets, 1, *given, Selection(min_user_items=2, sequence=True))
     assert users.tolist() == [True, True, False]
@@ -33,6 +41,10 @@ def test_of_sequences_rows_count_for_users_and_users_for_items(tmp_path):
 
 def test_what_is_not_given_does_not_count(tmp_path):
     buckets = Buckets(tmp_path / "rows")
-    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 1), (1, 0), (1, 2)]], np.uint64)))
-    users, items = large_enough(buckets, 1, np.ones(2, dtype=bool), np.array([True, True, False]), Selection(min_user_items=2))
+    buckets.replace(
+        0, Rows(np.array([user << 32 | item for user, item in [(0, 0), (0, 1), (1, 0), (1, 2)]], np.uint64))
+    )
+    users, items = large_enough(
+        buckets, 1, np.ones(2, dtype=bool), np.array([True, True, False]), Selection(min_user_items=2)
+    )
     assert (users.tolist(), items.tolist()) == ([True, False], [True, True, False])

@@ -10,7 +10,9 @@ from widenet.data.lists import dataset_from_lists
 @pytest.mark.parametrize("rows_at_once", [1, 2, 16_384])
 def test_entries_count_where_user_and_item_are_trained_on(rows_at_once, monkeypatch, tmp_path):
     monkeypatch.setattr(overlap, "_ROWS_AT_ONCE", rows_at_once)
-    training = dataset_from_lists(tmp_path / "training", [[0, 1, 2], [3], [0, 4]], ids=["a", "b", "c"], width=5)
+    training = dataset_from_lists(
+        tmp_path / "training", [[0, 1, 2], [3], [0, 4]], ids=["a", "b", "c"], width=5
+    )
     data = dataset_from_lists(
         tmp_path / "data",
         [[3], [0], [0], [2]],
@@ -28,7 +30,11 @@ def test_the_table_of_ids_is_made_once(monkeypatch, tmp_path):
     monkeypatch.setattr(overlap, "_ROWS_AT_ONCE", 1)
     tables = []
     search = overlap.pc.index_in
-    monkeypatch.setattr(overlap.pc, "index_in", lambda ids, value_set: tables.append(type(value_set)) or search(ids, value_set=value_set))
+    monkeypatch.setattr(
+        overlap.pc,
+        "index_in",
+        lambda ids, value_set: tables.append(type(value_set)) or search(ids, value_set=value_set),
+    )
     rows = [[0], [1], [2], [0]]
     data = dataset_from_lists(tmp_path / "data", rows, heldout=rows, width=3)
     assert overlap.trained_on(data, "items", "heldout", data) == 4
@@ -36,8 +42,14 @@ def test_the_table_of_ids_is_made_once(monkeypatch, tmp_path):
 
 
 def test_features_are_known_by_their_names(tmp_path):
-    training = dataset_from_lists(tmp_path / "training", [[0, 1], [2]], ids=["a", "b"], item_ids=["x", "y", "z"])
+    training = dataset_from_lists(
+        tmp_path / "training", [[0, 1], [2]], ids=["a", "b"], item_ids=["x", "y", "z"]
+    )
     data = dataset_from_lists(
-        tmp_path / "data", [[], []], heldout=[[0, 1, 4], [2, 3]], ids=["a", "b"], item_ids=["new", "x", "y", "z", "y2"]
+        tmp_path / "data",
+        [[], []],
+        heldout=[[0, 1, 4], [2, 3]],
+        ids=["a", "b"],
+        item_ids=["new", "x", "y", "z", "y2"],
     )
     assert overlap.trained_on(data, "items", "heldout", training) == 2

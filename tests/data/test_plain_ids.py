@@ -11,12 +11,30 @@ from widenet.data.ingest import ingest
 from widenet.data.plain_ids import LARGEST_ID, plain_id
 
 HEAD = "user,item,rating,time\n"
-OTHER = ["1e2", "007", "+5", " 5", "5 ", "0x10", "-0", "-3", "5.0", "1_000", "", "a", "٣", str(LARGEST_ID + 1), str(2**70)]
+OTHER = [
+    "1e2",
+    "007",
+    "+5",
+    " 5",
+    "5 ",
+    "0x10",
+    "-0",
+    "-3",
+    "5.0",
+    "1_000",
+    "",
+    "a",
+    "٣",
+    str(LARGEST_ID + 1),
+    str(2**70),
+]
 
 
 @pytest.mark.parametrize("text", ["0", "7", "100", str(LARGEST_ID)])
 def test_a_number_as_it_is_written_is_a_plain_id(text):
-    assert duckdb.execute(f"SELECT {plain_id('id')} FROM (SELECT ? AS id)", [text]).fetchall() == [(int(text),)]
+    assert duckdb.execute(f"SELECT {plain_id('id')} FROM (SELECT ? AS id)", [text]).fetchall() == [
+        (int(text),)
+    ]
 
 
 @pytest.mark.parametrize("text", OTHER)
@@ -24,12 +42,18 @@ def test_every_other_text_is_none(text):
     assert duckdb.execute(f"SELECT {plain_id('id')} FROM (SELECT ? AS id)", [text]).fetchall() == [(None,)]
 
 
-@pytest.mark.parametrize("options", [{"value": "rating"}, {"min_value": 3, "time": "time"}, {"value": "rating", "time": "time"}])
+@pytest.mark.parametrize(
+    "options", [{"value": "rating"}, {"min_value": 3, "time": "time"}, {"value": "rating", "time": "time"}]
+)
 def test_plain_ids_give_the_dataset_that_names_give(tmp_path, source, monkeypatch, options):
     draw = random.Random(2)
-    lines = [f"{draw.randrange(50)},{draw.randrange(30) * 9},{draw.randrange(6)},{draw.randrange(5)}\n" for _ in range(900)]
+    lines = [
+        f"{draw.randrange(50)},{draw.randrange(30) * 9},{draw.randrange(6)},{draw.randrange(5)}\n"
+        for _ in range(900)
+    ]
     train, heldout = (
-        source(name, "user,item,rating,time\n" + "".join(part)) for name, part in (("a.csv", lines[:700]), ("b.csv", lines[700:]))
+        source(name, "user,item,rating,time\n" + "".join(part))
+        for name, part in (("a.csv", lines[:700]), ("b.csv", lines[700:]))
     )
     ingest([train], tmp_path / "plain", heldout=heldout, **options)
     monkeypatch.setattr(plain_ids, "LARGEST_ID", -1)
@@ -59,4 +83,6 @@ def test_ids_that_are_far_apart_are_read_as_names(tmp_path, source, monkeypatch)
     monkeypatch.setattr(plain_ids, "_sum", lambda *_: counted.append(None))
     ingest([source("b.csv", "user,item\n" + lines)], tmp_path / "names")
     assert counted == []
-    assert Dataset.open(tmp_path / "plain").ids(slice(None)) == Dataset.open(tmp_path / "names").ids(slice(None))
+    assert Dataset.open(tmp_path / "plain").ids(slice(None)) == Dataset.open(tmp_path / "names").ids(
+        slice(None)
+    )

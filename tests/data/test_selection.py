@@ -1,4 +1,6 @@
-"""Which interactions an ingest keeps and sets aside: equal to plain dictionaries, and every wrong option in a sentence."""
+"""Which interactions an ingest keeps and sets aside: equal to plain dictionaries, and every wrong option
+in a sentence.
+"""
 
 import random
 from collections import defaultdict
@@ -21,7 +23,9 @@ def rows_of(folder, part="train"):
     for row, user in enumerate(dataset.ids(slice(None))):
         batch = dataset.sparse("items", slice(row, row + 1), part)
         if batch.num_entries:
-            result[user] = dict(zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True))
+            result[user] = dict(
+                zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True)
+            )
     return result
 
 
@@ -29,7 +33,12 @@ def rows_of(folder, part="train"):
 def log(source):
     draw = random.Random(8)
     rows = [
-        (f"u{int(draw.random() ** 2 * 30)}", f"i{int(draw.random() ** 2 * 40)}", draw.randrange(1, 6), draw.randrange(500))
+        (
+            f"u{int(draw.random() ** 2 * 30)}",
+            f"i{int(draw.random() ** 2 * 40)}",
+            draw.randrange(1, 6),
+            draw.randrange(500),
+        )
         for _ in range(400)
     ]
     return source("log.csv", HEAD + "".join("{},{},{},{}\n".format(*row) for row in rows)), rows
@@ -46,14 +55,25 @@ def last_of(rows):
 
 
 def values_of(by_user):
-    return {user: {item: float(value) for item, (_, value) in row.items()} for user, row in by_user.items() if row}
+    return {
+        user: {item: float(value) for item, (_, value) in row.items()} for user, row in by_user.items() if row
+    }
 
 
 @pytest.mark.parametrize("rows_per_bucket", [7, 2**19])
 def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch, rows_per_bucket):
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", rows_per_bucket)
     path, rows = log
-    manifest = ingest(path, tmp_path / "ds", value="value", time="time", since=50, until=450, min_user_items=4, min_item_users=3).manifest
+    manifest = ingest(
+        path,
+        tmp_path / "ds",
+        value="value",
+        time="time",
+        since=50,
+        until=450,
+        min_user_items=4,
+        min_item_users=3,
+    ).manifest
     inside = [row for row in rows if 50 <= row[3] < 450]
     left = last_of(inside)
     num_users, num_items = len(left), len({item for row in left.values() for item in row})
@@ -62,7 +82,11 @@ def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch
         for row in left.values():
             for item in row:
                 counts[item] += 1
-        smaller = {user: {item: found for item, found in row.items() if counts[item] >= 3} for user, row in left.items() if len(row) >= 4}
+        smaller = {
+            user: {item: found for item, found in row.items() if counts[item] >= 3}
+            for user, row in left.items()
+            if len(row) >= 4
+        }
         if smaller == left:
             break
         left = smaller
@@ -71,17 +95,33 @@ def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch
     facts = manifest.source
     assert facts["train_outside_since_and_until"] == 400 - len(inside)
     assert facts["users_below_min_user_items"] == num_users - len(left) > 0
-    assert facts["items_below_min_item_users"] == num_items - len({item for row in left.values() for item in row}) > 0
+    assert (
+        facts["items_below_min_item_users"]
+        == num_items - len({item for row in left.values() for item in row})
+        > 0
+    )
     num_left = sum(len(row) for row in left.values())
-    assert facts["train_interactions_below_minimums"] == sum(len(row) for row in last_of(inside).values()) - num_left > 0
+    assert (
+        facts["train_interactions_below_minimums"]
+        == sum(len(row) for row in last_of(inside).values()) - num_left
+        > 0
+    )
 
 
-@pytest.mark.parametrize("further", [{}, {"heldout_last": 1, "time": "time"}, {"sequence": True, "time": "time"}])
+@pytest.mark.parametrize(
+    "further", [{}, {"heldout_last": 1, "time": "time"}, {"sequence": True, "time": "time"}]
+)
 def test_the_interactions_users_and_items_that_minimums_drop_are_told(tmp_path, source, further):
     rows = "a,x,5,1\na,y,5,2\nb,x,5,3\nb,y,5,4\nb,z,5,5\nc,w,1,6\nc,x,1,7\nd,x,5,8\n"
     path = source("a.csv", f"user,item,rating,time\n{rows}")
-    facts = ingest(path, tmp_path / "ds", min_value=2, min_user_items=2, min_item_users=2, **further).manifest.source
-    assert (facts["train_below_min_value"], facts["users_below_min_value"], facts["items_below_min_value"]) == (2, 1, 1)
+    facts = ingest(
+        path, tmp_path / "ds", min_value=2, min_user_items=2, min_item_users=2, **further
+    ).manifest.source
+    assert (
+        facts["train_below_min_value"],
+        facts["users_below_min_value"],
+        facts["items_below_min_value"],
+    ) == (2, 1, 1)
     assert facts["train_interactions_below_minimums"] == 2  # b's z and d's x
     assert (facts["users_below_min_user_items"], facts["items_below_min_item_users"]) == (1, 1)
 
@@ -99,17 +139,31 @@ def test_the_last_items_are_set_aside_and_one_stays(tmp_path, log, monkeypatch, 
         assert (len(times["heldout"]), len(times["validation"])) == (held, min(1, len(row) - held - 1))
         assert max(times["train"]) <= min(times["validation"] + times["heldout"], default=500)
         assert max(times["validation"], default=0) <= min(times["heldout"], default=500)
-        assert {item: value for found in parts.values() for item, value in found.get(user, {}).items()} == values_of({user: row})[user]
-    assert Dataset.open(tmp_path / "ds").vocabulary("items").counts.sum() == sum(map(len, parts["train"].values()))
+        assert {
+            item: value for found in parts.values() for item, value in found.get(user, {}).items()
+        } == values_of({user: row})[user]
+    assert Dataset.open(tmp_path / "ds").vocabulary("items").counts.sum() == sum(
+        map(len, parts["train"].values())
+    )
 
 
 def test_times_from_a_date_on_are_set_aside(tmp_path, source):
     rows = "a,x,1,2024-05-01\na,y,1,2024-05-02T12:00\nb,y,1,2024-05-03\nb,x,1,2024-04-01\na,z,1,2024-05-03T00:00:01\n"
-    ingest(source("r.csv", HEAD + rows), tmp_path / "ds", time="time", heldout_since="2024-05-03", validation_since="2024-05-02")
+    ingest(
+        source("r.csv", HEAD + rows),
+        tmp_path / "ds",
+        time="time",
+        heldout_since="2024-05-03",
+        validation_since="2024-05-02",
+    )
     assert rows_of(tmp_path / "ds") == {"a": {"x": 1.0}, "b": {"x": 1.0}}
     assert rows_of(tmp_path / "ds", "validation") == {"a": {"y": 1.0}}
     assert rows_of(tmp_path / "ds", "heldout") == {"a": {"z": 1.0}, "b": {"y": 1.0}}
-    assert list(Dataset.open(tmp_path / "ds").field("items").num_entries) == ["train", "validation", "heldout"]
+    assert list(Dataset.open(tmp_path / "ds").field("items").num_entries) == [
+        "train",
+        "validation",
+        "heldout",
+    ]
 
 
 def test_the_last_items_for_validation_are_those_of_what_a_date_leaves(tmp_path, source):
@@ -133,23 +187,35 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "ds", duplicates="error")
     rule = "a user must have an item once with --duplicates error"
-    assert str(raised.value) == f"{path}: {rule}; 'b' has 'x' several times. Remove the rows, or choose another rule."
+    assert (
+        str(raised.value)
+        == f"{path}: {rule}; 'b' has 'x' several times. Remove the rows, or choose another rule."
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"duplicates": "lsat"}, "--duplicates must be one of last, first, max, sum, error; got 'lsat'. Did you mean \"last\"?"),
+        (
+            {"duplicates": "lsat"},
+            "--duplicates must be one of last, first, max, sum, error; got 'lsat'. Did you mean \"last\"?",
+        ),
         ({"duplicates": "last"}, "--duplicates last needs --time. Name the time's column."),
         ({"since": "2024-05-01"}, "--since needs --time. Name the time's column."),
         ({"heldout_last": 1}, "--heldout-last needs --time. Name the time's column."),
         (
             {"since": "May", "time": "time"},
-            "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'May'.",
+            (
+                "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
+                " got 'May'."
+            ),
         ),
         (
             {"since": "nan", "time": "time"},
-            "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'nan'.",
+            (
+                "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
+                " got 'nan'."
+            ),
         ),
         ({"since": 3, "until": 3, "time": "time"}, "--since must be before --until; got 3 and 3."),
         (
@@ -162,11 +228,17 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
         ),
         (
             {"heldout_last": "30d", "validation_last": "30 days", "time": "time"},
-            "--validation-last must be longer than --heldout-last, because both count back from the newest time; got 30 days and 30d.",
+            (
+                "--validation-last must be longer than --heldout-last, because both count back from the"
+                " newest time; got 30 days and 30d."
+            ),
         ),
         (
             {"heldout_since": "inf", "time": "time"},
-            "--heldout-since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'inf'.",
+            (
+                "--heldout-since must be a number, a date or time such as 2024-05-01, or a duration such as"
+                " '7 days'; got 'inf'."
+            ),
         ),
         ({"min_user_items": -1}, "--min-user-items must be at least 0; got -1."),
         ({"heldout_last": -1, "time": "time"}, "--heldout-last must be at least 0; got -1."),
@@ -189,7 +261,10 @@ def test_a_wrong_option_is_refused(tmp_path, log, options, message):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"since": 1000, "time": "time"}, "of 400 none is left by --since, --until and the minimums. Widen them."),
+        (
+            {"since": 1000, "time": "time"},
+            "of 400 none is left by --since, --until and the minimums. Widen them.",
+        ),
         ({"min_user_items": 1000}, "the minimums or the parts set aside take all. Lower them."),
         ({"heldout_since": 0, "time": "time"}, "the minimums or the parts set aside take all. Lower them."),
     ],
@@ -211,16 +286,27 @@ def test_a_date_beside_milliseconds_is_refused(tmp_path, source, option):
     path = source("r.csv", HEAD + "a,x,1,1700000000000\na,y,1,1600000000000\n")
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "ds", time="time", **{option: "2021-01-01"})
-    rule = f"times must be seconds since 1970 where --{option.replace('_', '-')} is a date or a duration; got 1700000000000, which is none"
-    assert str(raised.value) == f"{path}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
-    assert ingest(path, tmp_path / "ds", time="time", until=1650000000000).fields["items"].num_entries == {"train": 1}
+    rule = (
+        f"times must be seconds since 1970 where --{option.replace('_', '-')} is a date or a duration; got"
+        " 1700000000000, which is none"
+    )
+    assert (
+        str(raised.value)
+        == f"{path}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds, or"
+        " 20240501."
+    )
+    assert ingest(path, tmp_path / "ds", time="time", until=1650000000000).fields["items"].num_entries == {
+        "train": 1
+    }
 
 
 def test_a_date_beside_days_in_digits_is_refused(tmp_path, source):
     path = source("r.csv", HEAD + "a,x,1,20240501\na,y,1,20240601\n")
     with pytest.raises(DataError, match="where --until is a date or a duration; got 20240601, which is none"):
         ingest(path, tmp_path / "ds", time="time", until="2024-05-15")
-    assert ingest(path, tmp_path / "ds", time="time", until=20240515).fields["items"].num_entries == {"train": 1}
+    assert ingest(path, tmp_path / "ds", time="time", until=20240515).fields["items"].num_entries == {
+        "train": 1
+    }
 
 
 def test_names_of_titles_need_titles(tmp_path, source):

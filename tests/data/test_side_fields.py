@@ -35,7 +35,11 @@ def names_of(dataset, field):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memory):
     given = pd.read_csv(users, dtype={"tag": "string"}) if in_memory else users
-    options = {"sparse": {"country": "country", "tag": "tag"}, "dense": {"profile": ["age", "income"]}, "weight": "counts"}
+    options = {
+        "sparse": {"country": "country", "tag": "tag"},
+        "dense": {"profile": ["age", "income"]},
+        "weight": "counts",
+    }
     manifest = ingest(log, tmp_path / "whole", users=given, **options).manifest
     for folder in (tmp_path / "whole", tmp_path / "parts"):
         if folder.name == "parts":
@@ -62,7 +66,10 @@ def test_a_column_of_the_interactions_gives_each_user_what_it_held(tmp_path, log
 
 @pytest.mark.parametrize("users", ["ab", "12"], ids=["names", "numbers"])
 def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source, users):
-    good, bad = ("{},7,caf\u00e9\n{},8,bar\n".format(*users).encode(), f"{users[0]},9,Caf\u00e9\n".encode("latin-1"))
+    good, bad = (
+        "{},7,caf\u00e9\n{},8,bar\n".format(*users).encode(),
+        f"{users[0]},9,Caf\u00e9\n".encode("latin-1"),
+    )
     log = source("log.csv", b"user,item,desk\n" + good + bad * 2)
     rule = f"{log}: line 4: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
     with pytest.raises(DataError) as raised:
@@ -87,11 +94,21 @@ def told(run):
 def test_a_column_that_is_not_there_or_holds_texts_is_told_before_the_rows_are_read(tmp_path, log, source):
     users = source("users.csv", "id,band,age\nq,,x\na,young,3\nb,old,4\n")
     for options, message in (
-        ({"sparse": {"x": "where"}}, f'{log}: column "where" does not exist; it has user, item, shop. Correct its name.'),
-        ({"users": users, "dense": {"x": ["band"]}}, f"{users}: column \"band\" must be a number; user 'a' has young. Fix the row."),
+        (
+            {"sparse": {"x": "where"}},
+            f'{log}: column "where" does not exist; it has user, item, shop. Correct its name.',
+        ),
+        (
+            {"users": users, "dense": {"x": ["band"]}},
+            f"{users}: column \"band\" must be a number; user 'a' has young. Fix the row.",
+        ),
     ):
-        assert told(lambda say, options=options: ingest(log, tmp_path / "ds", on_progress=say, **options)) == (message, [])
-    assert ingest(log, tmp_path / "ds", users=users, dense={"x": ["age"]}).dense("x", slice(0, 2)).tolist() == [[3], [4]]
+        assert told(
+            lambda say, options=options: ingest(log, tmp_path / "ds", on_progress=say, **options)
+        ) == (message, [])
+    assert ingest(log, tmp_path / "ds", users=users, dense={"x": ["age"]}).dense(
+        "x", slice(0, 2)
+    ).tolist() == [[3], [4]]
 
 
 def test_columns_may_have_any_name(tmp_path, source, log):
@@ -99,7 +116,11 @@ def test_columns_may_have_any_name(tmp_path, source, log):
     options = {"sparse": {"n": "name", "e": "example"}, "dense": {"q": ['a "q"', "example"]}}
     ingest(log, tmp_path / "ds", users=users, **options)
     dataset = Dataset.open(tmp_path / "ds")
-    assert (names_of(dataset, "n")[0], names_of(dataset, "e")[0], dataset.dense("q", slice(0, 1)).tolist()) == (["x"], ["1"], [[7, 1]])
+    assert (
+        names_of(dataset, "n")[0],
+        names_of(dataset, "e")[0],
+        dataset.dense("q", slice(0, 1)).tolist(),
+    ) == (["x"], ["1"], [[7, 1]])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +130,12 @@ def test_columns_may_have_any_name(tmp_path, source, log):
         (
             "u.dat",
             "a~at\nb~de\n",
-            {"sparse": {"land": "land"}, "users_delimiter": "~", "users_columns": ["id", "land"], "users_format": "csv"},
+            {
+                "sparse": {"land": "land"},
+                "users_delimiter": "~",
+                "users_columns": ["id", "land"],
+                "users_format": "csv",
+            },
         ),
         ("u.dat", "who|land\na|at\nb|de\n", {"sparse": {"land": "land"}, "users_id": "who"}),
         ("u.csv", "land,id\na,at\nb,de\n", {"sparse": {"land": "2"}, "users_header": False}),
@@ -129,14 +155,46 @@ def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (USERS, {"dense": {"x": ["agee"]}}, 'users.csv: column "agee" does not exist; it has id, country, tag, age, income, counts.'),
-        (USERS, {"sparse": {"x": "where"}}, 'log.csv: column "where" does not exist; it has user, item, shop. Correct its name.'),
-        (USERS, {"users_id": "country", "weight": "counts"}, 'users.csv: column "country" must hold ids of users; none is one.'),
-        (USERS, {"dense": {"x": ["country"]}}, "users.csv: column \"country\" must be a number; user 'a' has at. Fix the row."),
-        (USERS, {"dense": {"x": ["tag"]}}, "users.csv: column \"tag\" must be a number; user 'c' has nothing. Fix the row."),
-        (USERS, {"weight": "income"}, "users.csv: column \"income\" must be a number of at least 0; user 'b' has -2. Fix the row."),
-        (USERS + "b,at,1,1,1,1\n", {"weight": "counts"}, "users.csv: a user must have one row where --dense or --weight is asked for; 'b'"),
-        ("id,country\na,\n", {"sparse": {"x": "country"}}, 'column "country" must hold a category for somebody; it is empty.'),
+        (
+            USERS,
+            {"dense": {"x": ["agee"]}},
+            'users.csv: column "agee" does not exist; it has id, country, tag, age, income, counts.',
+        ),
+        (
+            USERS,
+            {"sparse": {"x": "where"}},
+            'log.csv: column "where" does not exist; it has user, item, shop. Correct its name.',
+        ),
+        (
+            USERS,
+            {"users_id": "country", "weight": "counts"},
+            'users.csv: column "country" must hold ids of users; none is one.',
+        ),
+        (
+            USERS,
+            {"dense": {"x": ["country"]}},
+            "users.csv: column \"country\" must be a number; user 'a' has at. Fix the row.",
+        ),
+        (
+            USERS,
+            {"dense": {"x": ["tag"]}},
+            "users.csv: column \"tag\" must be a number; user 'c' has nothing. Fix the row.",
+        ),
+        (
+            USERS,
+            {"weight": "income"},
+            "users.csv: column \"income\" must be a number of at least 0; user 'b' has -2. Fix the row.",
+        ),
+        (
+            USERS + "b,at,1,1,1,1\n",
+            {"weight": "counts"},
+            "users.csv: a user must have one row where --dense or --weight is asked for; 'b'",
+        ),
+        (
+            "id,country\na,\n",
+            {"sparse": {"x": "country"}},
+            'column "country" must hold a category for somebody; it is empty.',
+        ),
         ("id,country\na\n", {"sparse": {"x": "country"}}, "users.csv: line 2: must have 2 columns; got 1."),
     ],
 )
@@ -150,13 +208,22 @@ def test_wrong_users_are_refused(tmp_path, log, source, text, options, message):
     ("options", "message"),
     [
         ({"dense": {"x": ["age"]}}, "--dense needs --users. Name the file of users."),
-        ({"sparse": {"items": "shop"}}, FIELD_TWICE.format("--sparse", "items", "the interactions (--field)")),
-        ({"sparse": {"a": "shop"}, "dense": {"a": ["day"]}, "users": "u.csv"}, FIELD_TWICE.format("--dense", "a", "--sparse")),
+        (
+            {"sparse": {"items": "shop"}},
+            FIELD_TWICE.format("--sparse", "items", "the interactions (--field)"),
+        ),
+        (
+            {"sparse": {"a": "shop"}, "dense": {"a": ["day"]}, "users": "u.csv"},
+            FIELD_TWICE.format("--dense", "a", "--sparse"),
+        ),
         ({"weight": "w"}, "--weight needs --users. Name the file of users."),
         ({"users_header": True}, "--users-header needs --users. Name the file of users."),
         (
             {"sparse": {"shop": "shop"}, "time": "day", "until": 30},
-            "--sparse shop is of the interactions, and would also tell of those that --until leaves out. Give it in a file of --users.",
+            (
+                "--sparse shop is of the interactions, and would also tell of those that --until leaves out."
+                " Give it in a file of --users."
+            ),
         ),
     ],
 )

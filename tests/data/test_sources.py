@@ -1,4 +1,6 @@
-"""Sources: the same interactions give the same dataset, whatever they are written in and wherever they come from."""
+"""Sources: the same interactions give the same dataset, whatever they are written in and wherever they
+come from.
+"""
 
 import gzip
 import io
@@ -27,7 +29,11 @@ BY_USER = {user: [row for row in ROWS if row[0] == user] for user in ("0", "1", 
 
 
 def frame():
-    return {"user": [row[0] for row in ROWS], "item": [row[1] for row in ROWS], "value": [row[2] for row in ROWS]}
+    return {
+        "user": [row[0] for row in ROWS],
+        "item": [row[1] for row in ROWS],
+        "value": [row[2] for row in ROWS],
+    }
 
 
 def matrix():
@@ -65,11 +71,18 @@ def parquet(_=None):
     return stream.getvalue()
 
 
-JSON = "".join(json.dumps({"user": int(user), "item": item, "value": value, "other": None}) + "\n" for user, item, value in ROWS)
-LISTS = "".join(
-    json.dumps({"user": user, "item": [r[1] for r in rows], "value": [r[2] for r in rows]}) + "\n" for user, rows in BY_USER.items()
+JSON = "".join(
+    json.dumps({"user": int(user), "item": item, "value": value, "other": None}) + "\n"
+    for user, item, value in ROWS
 )
-DSSTNE = "".join(f"{user}\t" + ":".join(f"{item},{value}" for _, item, value in rows) + "\n" for user, rows in BY_USER.items())
+LISTS = "".join(
+    json.dumps({"user": user, "item": [r[1] for r in rows], "value": [r[2] for r in rows]}) + "\n"
+    for user, rows in BY_USER.items()
+)
+DSSTNE = "".join(
+    f"{user}\t" + ":".join(f"{item},{value}" for _, item, value in rows) + "\n"
+    for user, rows in BY_USER.items()
+)
 
 FILES = {
     "a.tsv": (CSV.replace(",", "\t"), {}),
@@ -84,7 +97,10 @@ FILES = {
         {"user": " user ", "value": "value, or so"},
     ),
     "i.csv": ("\ufeff" + "," + CSV.replace("\n", "\r\n7,").removesuffix("7,"), {}),
-    "j.csv.gz": (gzip.compress(BARE[:20].encode(), mtime=0) + gzip.compress(BARE[20:].encode(), mtime=0), {"value": "3"}),
+    "j.csv.gz": (
+        gzip.compress(BARE[:20].encode(), mtime=0) + gzip.compress(BARE[20:].encode(), mtime=0),
+        {"value": "3"},
+    ),
     "k.tsv.zst": (zstd(CSV.replace(",", "\t")), {}),
     "l.csv": (zstd(CSV), {}),
     "m.jsonl": (JSON, {}),
@@ -174,13 +190,26 @@ def test_files_patterns_and_tables_are_one_pile(tmp_path, source, digest):
     rest = pd.DataFrame(frame())[4:]
     ingest([tmp_path / "part-*.csv", rest], tmp_path / "ds", value="value")
     assert contents(tmp_path / "ds") == digest
-    with pytest.raises(DataError, match=r"none-\*\.csv: the pattern means no file\. Check it, or name the files\."):
+    with pytest.raises(
+        DataError, match=r"none-\*\.csv: the pattern means no file\. Check it, or name the files\."
+    ):
         ingest([tmp_path / "none-*.csv"], tmp_path / "other")
 
 
 @pytest.mark.parametrize("given", [CSV.encode(), zstd(CSV), parquet()])
 def test_standard_input_is_a_source(tmp_path, digest, given):
-    command = [sys.executable, "-m", "widenet", "data", "ingest", "-", "--value", "value", "--out", tmp_path / "ds"]
+    command = [
+        sys.executable,
+        "-m",
+        "widenet",
+        "data",
+        "ingest",
+        "-",
+        "--value",
+        "value",
+        "--out",
+        tmp_path / "ds",
+    ]
     ended = subprocess.run(command, input=given, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.startswith(b"reading standard input as ")
@@ -190,7 +219,9 @@ def test_standard_input_is_a_source(tmp_path, digest, given):
 
 def test_standard_input_is_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
-    with pytest.raises(OptionError, match=r'"-" is standard input, which can be read once; got it twice\. Name it once\.'):
+    with pytest.raises(
+        OptionError, match=r'"-" is standard input, which can be read once; got it twice\. Name it once\.'
+    ):
         ingest(["-", "-"], tmp_path / "ds")
 
 
@@ -204,19 +235,70 @@ def refused(tmp_path, given, **options):
     ("name", "text", "message"),
     [
         ("a.jsonl", JSON + "{broken\n", "a.jsonl: line 7: must be a JSON object; Expecting property name"),
-        ("a.jsonl", "[1, 2]\n", "a.jsonl: object 1: must be a JSON object with a user and an item; got 1. Convert the file."),
-        ("a.jsonl", "1\n2\n", "a.jsonl: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
+        (
+            "a.jsonl",
+            "[1, 2]\n",
+            "a.jsonl: object 1: must be a JSON object with a user and an item; got 1. Convert the file.",
+        ),
+        (
+            "a.jsonl",
+            "1\n2\n",
+            (
+                "a.jsonl: line 1: must be a JSON object, one a line. Convert the file, for example with `jq"
+                " -c '.[]'`."
+            ),
+        ),
         ("a.jsonl", JSON + "[1]\n", "a.jsonl: line 7: must be a JSON object. Fix or remove the line."),
-        ("a.jsonl", JSON + '{"user": 1, "value": 2}\n', 'a.jsonl: line 7: column "item" must not be empty. Fix or remove the row.'),
-        ("a.jsonl", JSON + '{"user": 1, "item": [2]}\n', 'a.jsonl: line 7: "item" must be one value, as in the first lines.'),
-        ("a.jsonl", LISTS + '{"user": 1, "item": [2], "value": []}\n', "a.jsonl: line 4: the lists item, value must be of one length."),
-        ("a.dsstne", "a\tx,1\nb x\n", "a.dsstne: line 2: must be a name, a tab and features; it has no tab. Fix or remove the line."),
-        ("a.dsstne", "a\tx,1:,2\n", 'a.dsstne: line 1: column "item" must not be empty. Fix or remove the row.'),
-        ("a.dsstne", "a\tx,1:y\n", 'a.dsstne: line 1: column "value" must be a number. Fix or remove the row.'),
-        ("a.sessions", b"x\n\xff\n", 'a.sessions: column "value" does not exist; it has user, item. Choose with --value.'),
-        ("a.csv", "user;item;value\na;b;x\n", 'a.csv: line 2: column "value" must be a number; got "x". Fix or remove the row.'),
-        ("a.npz", unknown_compression(), "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; "),
-        ("a.npz", "PK no archive", "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; "),
+        (
+            "a.jsonl",
+            JSON + '{"user": 1, "value": 2}\n',
+            'a.jsonl: line 7: column "item" must not be empty. Fix or remove the row.',
+        ),
+        (
+            "a.jsonl",
+            JSON + '{"user": 1, "item": [2]}\n',
+            'a.jsonl: line 7: "item" must be one value, as in the first lines.',
+        ),
+        (
+            "a.jsonl",
+            LISTS + '{"user": 1, "item": [2], "value": []}\n',
+            "a.jsonl: line 4: the lists item, value must be of one length.",
+        ),
+        (
+            "a.dsstne",
+            "a\tx,1\nb x\n",
+            "a.dsstne: line 2: must be a name, a tab and features; it has no tab. Fix or remove the line.",
+        ),
+        (
+            "a.dsstne",
+            "a\tx,1:,2\n",
+            'a.dsstne: line 1: column "item" must not be empty. Fix or remove the row.',
+        ),
+        (
+            "a.dsstne",
+            "a\tx,1:y\n",
+            'a.dsstne: line 1: column "value" must be a number. Fix or remove the row.',
+        ),
+        (
+            "a.sessions",
+            b"x\n\xff\n",
+            'a.sessions: column "value" does not exist; it has user, item. Choose with --value.',
+        ),
+        (
+            "a.csv",
+            "user;item;value\na;b;x\n",
+            'a.csv: line 2: column "value" must be a number; got "x". Fix or remove the row.',
+        ),
+        (
+            "a.npz",
+            unknown_compression(),
+            "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; ",
+        ),
+        (
+            "a.npz",
+            "PK no archive",
+            "a.npz: must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; ",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_place_rule_and_value(tmp_path, source, name, text, message):
@@ -224,27 +306,50 @@ def test_a_wrong_file_is_refused_with_place_rule_and_value(tmp_path, source, nam
 
 
 def test_a_session_that_is_no_text_is_refused(tmp_path, source):
-    assert refused(tmp_path, source("a.sessions", b"x\n\xff\n")).startswith("a.sessions: line 2: must be UTF-8 text.")
+    assert refused(tmp_path, source("a.sessions", b"x\n\xff\n")).startswith(
+        "a.sessions: line 2: must be UTF-8 text."
+    )
 
 
 def test_a_pickled_array_is_not_loaded(tmp_path):
-    np.savez(tmp_path / "a.npz", format=b"csr", shape=(1, 1), data=np.array([print], dtype=object), indices=[0], indptr=[0, 1])
+    np.savez(
+        tmp_path / "a.npz",
+        format=b"csr",
+        shape=(1, 1),
+        data=np.array([print], dtype=object),
+        indices=[0],
+        indptr=[0, 1],
+    )
     assert "allow_pickle=False" in refused(tmp_path, tmp_path / "a.npz")
 
 
 def test_a_wrong_table_is_refused_by_its_row(tmp_path):
     table = pa.table({"user": ["a", "b", None], "item": [1, 2, 3], "rating": ["1", "x", "2"]})
-    assert refused(tmp_path, table, value="rating") == 'the table: row 2: column "rating" must be a number; got "x". Fix or remove the row.'
-    assert refused(tmp_path, [table]) == 'the table: row 3: column "user" must not be empty. Fix or remove the row.'
-    assert refused(tmp_path, pd.DataFrame({"user": [1, "a"], "item": [1, 2]})).startswith("the table: every column must be of one type")
-    assert refused(tmp_path, (np.zeros(2), np.zeros(3))).startswith("the table: arrays must be users, items, and perhaps values and times")
+    assert (
+        refused(tmp_path, table, value="rating")
+        == 'the table: row 2: column "rating" must be a number; got "x". Fix or remove the row.'
+    )
+    assert (
+        refused(tmp_path, [table])
+        == 'the table: row 3: column "user" must not be empty. Fix or remove the row.'
+    )
+    assert refused(tmp_path, pd.DataFrame({"user": [1, "a"], "item": [1, 2]})).startswith(
+        "the table: every column must be of one type"
+    )
+    assert refused(tmp_path, (np.zeros(2), np.zeros(3))).startswith(
+        "the table: arrays must be users, items, and perhaps values and times"
+    )
 
 
 def test_a_header_is_not_taken_for_data_nor_data_for_a_header(tmp_path, source):
-    assert refused(tmp_path, source("a.csv", "alice,matrix\nbob,matrix\n")) == (
-        "a.csv: no column is obviously the user; it has alice, matrix. Name one with --user, or say --no-header if line 1 is data."
+    assert (
+        refused(tmp_path, source("a.csv", "alice,matrix\nbob,matrix\n"))
+        == "a.csv: no column is obviously the user; it has alice, matrix. Name one with --user, or say"
+        " --no-header if line 1 is data."
     )
-    assert ingest(source("b.csv", "alice,matrix\nbob,matrix\n"), tmp_path / "b", header=False).num_examples == 2
+    assert (
+        ingest(source("b.csv", "alice,matrix\nbob,matrix\n"), tmp_path / "b", header=False).num_examples == 2
+    )
     assert ingest(source("c.csv", "user,item,2024\na,x,1\n"), tmp_path / "c").num_examples == 1
     expected = "d.csv: line 1: must have the columns user, item, value; got 2. Correct --columns."
     assert refused(tmp_path, source("d.csv", "1,2\n"), columns=["user", "item", "value"]) == expected
@@ -255,7 +360,10 @@ def test_bad_lines_cannot_be_skipped_where_there_are_no_lines(tmp_path, form):
     table = pd.DataFrame({"user": ["a", "b"], "item": ["x", None]})
     table.to_parquet(tmp_path / "t.parquet")
     given = tmp_path / "t.parquet" if form == "Parquet" else table
-    rule = f"--skip-bad-lines is for lines of text; what is read is {form}. Remove it, and drop such rows in the source."
+    rule = (
+        f"--skip-bad-lines is for lines of text; what is read is {form}. Remove it, and drop such rows in the"
+        " source."
+    )
     with pytest.raises(OptionError) as raised:
         ingest(given, tmp_path / "ds", skip_bad_lines=1)
     assert str(raised.value) == rule
@@ -267,7 +375,9 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     bad = ['9,"open,1\n', "9,x\n", "9,x,five\n", ",x,1\n"]
     text = "user,item,value\n" + "".join([bad[0], *lines[:3], *bad[1:], *lines[3:]])
     path, said = source("r.csv", text), []
-    manifest = ingest(path, tmp_path / "ds", value="value", skip_bad_lines=4, on_progress=said.append).manifest
+    manifest = ingest(
+        path, tmp_path / "ds", value="value", skip_bad_lines=4, on_progress=said.append
+    ).manifest
     first = f"{path}: line 2: must be CSV; unexpected end of data. Close the quotes, or remove them."
     assert f"skipped 4 bad lines; the first: {first}" in said
     assert manifest.source["train_lines_skipped"] == 4
@@ -291,7 +401,9 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
 def test_bad_lines_are_skipped_in_every_kind_of_text(tmp_path, source, digest, name, text, bad, pack):
     lines = text.splitlines(keepends=True)
     path = source(name, pack("".join([lines[0], bad[0], *lines[1:], bad[1]])))
-    manifest = ingest(path, tmp_path / "ds", value="3" if name == "d.dat" else "value", skip_bad_lines=2).manifest
+    manifest = ingest(
+        path, tmp_path / "ds", value="3" if name == "d.dat" else "value", skip_bad_lines=2
+    ).manifest
     assert manifest.source["train_lines_skipped"] == 2
     assert contents(tmp_path / "ds") == digest
 
@@ -301,10 +413,18 @@ def test_a_bad_line_of_sessions_does_not_rename_the_others(tmp_path, source):
     assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("option", [{"decimal": ","}, {"delimiter": ";"}, {"header": False}, {"columns": ["user", "item", "value"]}])
+@pytest.mark.parametrize(
+    "option",
+    [{"decimal": ","}, {"delimiter": ";"}, {"header": False}, {"columns": ["user", "item", "value"]}],
+)
 def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     (tmp_path / "lines.jsonl").write_text(JSON)
-    with pytest.raises(OptionError, match=f"--{next(iter(option))} is for CSV; what is read is JSON lines. Remove it, or say --format csv"):
+    with pytest.raises(
+        OptionError,
+        match=(
+            f"--{next(iter(option))} is for CSV; what is read is JSON lines. Remove it, or say --format csv"
+        ),
+    ):
         ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)
     assert not (tmp_path / "data").exists()
 
@@ -312,5 +432,11 @@ def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
 def test_what_is_said_of_csv_holds_for_the_csv_among_other_sources(tmp_path):
     (tmp_path / "table.parquet").write_bytes(parquet())
     (tmp_path / "rows.csv").write_text("user;item;value\n7;1;2,5\n")
-    made = ingest(tmp_path / "table.parquet", tmp_path / "data", heldout=tmp_path / "rows.csv", value="value", decimal=",")
+    made = ingest(
+        tmp_path / "table.parquet",
+        tmp_path / "data",
+        heldout=tmp_path / "rows.csv",
+        value="value",
+        decimal=",",
+    )
     assert made.num_examples == len(BY_USER) + 1

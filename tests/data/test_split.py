@@ -14,7 +14,10 @@ WIDTH = 40
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     random = np.random.default_rng(3)
-    lists = [sorted(random.choice(WIDTH, size=size, replace=False).tolist()) for size in [0, 1, 2, 3, *random.integers(0, 30, size=200)]]
+    lists = [
+        sorted(random.choice(WIDTH, size=size, replace=False).tolist())
+        for size in [0, 1, 2, 3, *random.integers(0, 30, size=200)]
+    ]
     return dataset_from_lists(
         tmp_path_factory.mktemp("split") / "whole",
         lists,
@@ -30,7 +33,9 @@ def lists_of(dataset, part="train"):
     return [row.tolist() for row in np.split(batch.indices.numpy(), batch.indptr[1:-1].numpy())]
 
 
-@pytest.mark.parametrize(("heldout", "validation"), [(0.2, 0.0), (0.0, 0.3), (0.2, 0.1), (0.6, 0.39), (0.94, 0.05)])
+@pytest.mark.parametrize(
+    ("heldout", "validation"), [(0.2, 0.0), (0.0, 0.3), (0.2, 0.1), (0.6, 0.39), (0.94, 0.05)]
+)
 def test_each_row_gives_its_share_and_keeps_at_least_one(tmp_path, whole, heldout, validation):
     split(whole.path, tmp_path / "ds", heldout=heldout, validation=validation, seed=1)
     dataset = Dataset.open(tmp_path / "ds")
@@ -59,8 +64,17 @@ def test_values_and_other_columns_stay_with_their_entries(tmp_path, whole):
     assert dataset.ids(slice(None)) == whole.ids(slice(None))
     assert dataset.dense("age", slice(None)).equal(whole.dense("age", slice(None)))
     assert dataset.vocabulary("items").titles(range(WIDTH)) == whole.vocabulary("items").titles(range(WIDTH))
-    assert dataset.vocabulary("items").counts.tolist() == dataset.counts("items").tolist() != whole.counts("items").tolist()
-    assert dataset.manifest.source["split"] == {"field": "items", "seed": 0, "heldout": 0.4, "validation": 0.0}
+    assert (
+        dataset.vocabulary("items").counts.tolist()
+        == dataset.counts("items").tolist()
+        != whole.counts("items").tolist()
+    )
+    assert dataset.manifest.source["split"] == {
+        "field": "items",
+        "seed": 0,
+        "heldout": 0.4,
+        "validation": 0.0,
+    }
 
 
 def test_one_seed_gives_one_split_and_another_seed_another(tmp_path, whole):
@@ -76,7 +90,10 @@ def test_what_moves_does_not_depend_on_the_examples_beside_it(tmp_path):
     dataset_from_lists(tmp_path / "many", rows + [list(range(7))] * 20_000)
     split(tmp_path / "three", tmp_path / "a", heldout=0.5)
     split(tmp_path / "many", tmp_path / "b", heldout=0.5)
-    few, many = lists_of(Dataset.open(tmp_path / "a"), "heldout"), lists_of(Dataset.open(tmp_path / "b"), "heldout")
+    few, many = (
+        lists_of(Dataset.open(tmp_path / "a"), "heldout"),
+        lists_of(Dataset.open(tmp_path / "b"), "heldout"),
+    )
     assert many[:3] == few
     assert few[0] != few[1]
     assert any(later != first for first, later in zip(many[3:], many[16_387:], strict=False))
@@ -88,7 +105,9 @@ def test_a_part_is_split_off_once(tmp_path, whole):
     split(whole.path, tmp_path / "held", heldout=0.2)
     split(tmp_path / "held", tmp_path / "both", validation=0.1)
     assert Dataset.open(tmp_path / "both").fields["items"].parts == ("train", "validation", "heldout")
-    assert lists_of(Dataset.open(tmp_path / "both"), "heldout") == lists_of(Dataset.open(tmp_path / "held"), "heldout")
+    assert lists_of(Dataset.open(tmp_path / "both"), "heldout") == lists_of(
+        Dataset.open(tmp_path / "held"), "heldout"
+    )
     with pytest.raises(DataError, match="field 'items' has a heldout part already"):
         split(tmp_path / "held", tmp_path / "again", heldout=0.1)
 
@@ -119,7 +138,10 @@ def test_a_part_that_would_be_empty_is_refused(tmp_path, shares, option):
     few = dataset_from_lists(tmp_path / "few", [[0, 1, 2, 3], [1], []])
     with pytest.raises(DataError) as raised:
         split(few, tmp_path / "ds", **shares)
-    rule = f"{few.path}: {option} must set something aside; it takes none of 4 entries, the most that an example has, of which one stays."
+    rule = (
+        f"{few.path}: {option} must set something aside; it takes none of 4 entries, the most that an example"
+        " has, of which one stays."
+    )
     assert str(raised.value) == f"{rule} Give a larger share, or leave it out."
     assert not (tmp_path / "ds").exists()
     assert split(few, tmp_path / "ds", heldout=0.25).counts("items", "heldout").sum() == 1
@@ -132,7 +154,10 @@ def test_a_wrong_seed_is_refused(tmp_path, whole, seed):
 
 
 def test_the_largest_seed_is_right(tmp_path, whole):
-    assert split(whole.path, tmp_path / "ds", heldout=0.1, seed=2**63 - 1).manifest.source["split"]["seed"] == 2**63 - 1
+    assert (
+        split(whole.path, tmp_path / "ds", heldout=0.1, seed=2**63 - 1).manifest.source["split"]["seed"]
+        == 2**63 - 1
+    )
 
 
 def test_a_dense_field_cannot_be_split(tmp_path, whole):

@@ -1,4 +1,6 @@
-"""Kept times: a split by time equals the ingest that sets the same aside, and durations count back from the newest interaction."""
+"""Kept times: a split by time equals the ingest that sets the same aside, and durations count back from
+the newest interaction.
+"""
 
 import random
 from datetime import UTC, datetime
@@ -25,7 +27,13 @@ def log(request, source):
     draw = random.Random(4)
     times = iter(draw.sample(range(30 * DAY), 300))
     rows = [
-        (f"{request.param}{draw.randrange(12)}", draw.randrange(30), draw.randrange(1, 6), int(NEWEST) - next(times)) for _ in range(300)
+        (
+            f"{request.param}{draw.randrange(12)}",
+            draw.randrange(30),
+            draw.randrange(1, 6),
+            int(NEWEST) - next(times),
+        )
+        for _ in range(300)
     ]
     return source(
         "log.csv",
@@ -44,8 +52,13 @@ def rows_of(path):
     for part in dataset.fields["items"].parts:
         for row, user in enumerate(dataset.ids(slice(None))):
             batch = dataset.sparse("items", slice(row, row + 1), part)
-            entries = [(names[index], value) for index, value in zip(batch.indices.tolist(), batch.values_or_ones().tolist(), strict=True)]
-            found.setdefault(part, {})[user] = entries if dataset.fields["items"].kind == "sequence" else sorted(entries)
+            entries = [
+                (names[index], value)
+                for index, value in zip(batch.indices.tolist(), batch.values_or_ones().tolist(), strict=True)
+            ]
+            found.setdefault(part, {})[user] = (
+                entries if dataset.fields["items"].kind == "sequence" else sorted(entries)
+            )
     return found
 
 
@@ -61,7 +74,9 @@ def rows_of(path):
     ],
 )
 @pytest.mark.parametrize("sequence", [False, True])
-def test_a_split_by_time_equals_the_ingest_that_sets_the_same_aside(tmp_path, log, monkeypatch, options, sequence):
+def test_a_split_by_time_equals_the_ingest_that_sets_the_same_aside(
+    tmp_path, log, monkeypatch, options, sequence
+):
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 50)
     monkeypatch.setattr(splitting, "_ROWS_AT_ONCE", 3)
     common = {"time": "at", "sequence": sequence, **({} if sequence else {"value": "rating"})}
@@ -71,7 +86,9 @@ def test_a_split_by_time_equals_the_ingest_that_sets_the_same_aside(tmp_path, lo
     assert rows_of(tmp_path / "split") == rows_of(tmp_path / "direct")
 
 
-@pytest.mark.parametrize("further", [{}, {"min_user_items": 2, "min_item_users": 2}, {"min_value": 2}, {"heldout_last": 1}])
+@pytest.mark.parametrize(
+    "further", [{}, {"min_user_items": 2, "min_item_users": 2}, {"min_value": 2}, {"heldout_last": 1}]
+)
 def test_times_stand_beside_their_items(tmp_path, log, further):
     dataset = ingest(log, tmp_path / "ds", time="at", value="rating", keep_times=True, **further)
     names = dataset.vocabulary("items").all_ids().to_pylist()
@@ -82,7 +99,9 @@ def test_times_stand_beside_their_items(tmp_path, log, further):
     table = pa.Table.from_batches(list(dataset.record_batches()))
     for part in dataset.fields["items"].parts:
         column = "items" if part == "train" else f"items.{part}"
-        for user, items, times in zip(*(table.column(name).to_pylist() for name in ("id", column, f"{column}.time")), strict=True):
+        for user, items, times in zip(
+            *(table.column(name).to_pylist() for name in ("id", column, f"{column}.time")), strict=True
+        ):
             assert [expected[user, names[item]][0] for item in items] == times
     assert dataset.manifest.fields["items"].has_times
 
@@ -98,7 +117,12 @@ def test_times_are_kept_where_a_bucket_has_no_row_of_a_part(tmp_path, log, sourc
 
 
 def test_of_equal_times_the_rarer_item_is_the_later(tmp_path, source):
-    ingest(source("a.csv", "user,item,at\nu,x,1\nu,y,1\nv,x,1\nv,y,1\nw,y,1\n"), tmp_path / "ds", time="at", keep_times=True)
+    ingest(
+        source("a.csv", "user,item,at\nu,x,1\nu,y,1\nv,x,1\nv,y,1\nw,y,1\n"),
+        tmp_path / "ds",
+        time="at",
+        keep_times=True,
+    )
     split(tmp_path / "ds", tmp_path / "split", heldout_last=1)
     assert rows_of(tmp_path / "split")["heldout"] == {"u": [("x", 1.0)], "v": [("x", 1.0)], "w": []}
 
@@ -125,9 +149,15 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"heldout_since": "2025-01-01"}, "--heldout-since 2025-01-01 must set something aside; nothing that is left is so late"),
+        (
+            {"heldout_since": "2025-01-01"},
+            "--heldout-since 2025-01-01 must set something aside; nothing that is left is so late",
+        ),
         ({"heldout_since": 0}, "at least one interaction must be left for training"),
-        ({"heldout_last": 40, "validation_last": 1}, r"--validation-last 1 must set something aside; it takes none of \d+ entries"),
+        (
+            {"heldout_last": 40, "validation_last": 1},
+            r"--validation-last 1 must set something aside; it takes none of \d+ entries",
+        ),
     ],
 )
 def test_a_part_by_time_is_not_empty(tmp_path, log, options, said):
@@ -145,19 +175,35 @@ def test_dates_and_durations_need_seconds(tmp_path, source):
     ingest(path, tmp_path / "ds", time="at", keep_times=True)
     with pytest.raises(DataError, match="times must be seconds since 1970 where --heldout-since is a date"):
         split(tmp_path / "ds", tmp_path / "split", heldout_since="7d")
-    assert split(tmp_path / "ds", tmp_path / "split", heldout_last=1).fields["items"].num_entries == {"train": 1, "heldout": 1}
+    assert split(tmp_path / "ds", tmp_path / "split", heldout_last=1).fields["items"].num_entries == {
+        "train": 1,
+        "heldout": 1,
+    }
 
 
 def test_a_dataset_without_times_says_so(tmp_path, log):
     dataset = ingest(log, tmp_path / "ds", time="at")
     assert not dataset.fields["items"].has_times
     assert "items.time" not in next(dataset.record_batches()).schema.names
-    with pytest.raises(DataError, match=r"--heldout-since needs times; field 'items' has none\. Ingest with --time and --keep-times"):
+    with pytest.raises(
+        DataError,
+        match=r"--heldout-since needs times; field 'items' has none\. Ingest with --time and --keep-times",
+    ):
         split(dataset, tmp_path / "split", heldout_since=5)
 
 
 @pytest.mark.parametrize("name", ["items.time", "items.heldout.time"])
 def test_a_field_with_the_name_of_a_column_of_times_is_refused(tmp_path, log, name):
     users = {"id": ["x"], "group": ["a"]}
-    with pytest.raises(DataError, match=f"no field may be called '{name}': it is the column of the times of 'items'"):
-        ingest(log, tmp_path / "ds", time="at", keep_times=True, heldout_last=1, users=users, sparse={name: "group"})
+    with pytest.raises(
+        DataError, match=f"no field may be called '{name}': it is the column of the times of 'items'"
+    ):
+        ingest(
+            log,
+            tmp_path / "ds",
+            time="at",
+            keep_times=True,
+            heldout_last=1,
+            users=users,
+            sparse={name: "group"},
+        )

@@ -46,14 +46,21 @@ def test_a_batch_carries_the_fields_and_weights_of_its_rows(dataset):
 
 def test_batches_come_on_the_device_that_is_asked_for(dataset):
     batch = next(Stream(dataset, ["items", "age"], 5, seed=3).batches(0, device="meta"))
-    tensors = [batch.fields["items"].indptr, batch.fields["items"].indices, batch.fields["age"], batch.weights]
+    tensors = [
+        batch.fields["items"].indptr,
+        batch.fields["items"].indices,
+        batch.fields["age"],
+        batch.weights,
+    ]
     assert [tensor.device.type for tensor in tensors] == ["meta"] * 4
     assert len(batch.rows) == 5
 
 
 def test_epochs_and_seeds_have_orders_of_their_own(dataset):
     def order(seed, epoch):
-        return np.concatenate([batch.rows for batch in Stream(dataset, [], 4, seed=seed).batches(epoch)]).tolist()
+        return np.concatenate(
+            [batch.rows for batch in Stream(dataset, [], 4, seed=seed).batches(epoch)]
+        ).tolist()
 
     assert order(1, 0) == order(1, 0)
     assert len({tuple(order(seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
@@ -116,7 +123,9 @@ def test_batches_are_prepared_a_bounded_way_ahead(dataset, monkeypatch):
     stream = Stream(dataset, ["items"], 1, seed=0)
     prepared = []
     whole = stream.batch
-    monkeypatch.setattr(stream, "batch", lambda epoch, step, device: prepared.append(step) or whole(epoch, step, device))
+    monkeypatch.setattr(
+        stream, "batch", lambda epoch, step, device: prepared.append(step) or whole(epoch, step, device)
+    )
     batches = stream.batches(0)
     next(batches)
     batches.close()

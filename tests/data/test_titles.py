@@ -40,13 +40,18 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
 def test_the_columns_of_titles_are_said(tmp_path, source, log):
     said = []
     ingest(
-        log, tmp_path / "ds", titles=source("t.csv", "work_id,id,original_title,title\n7,1,Uno,One\n8,2,Due,Two\n"), on_progress=said.append
+        log,
+        tmp_path / "ds",
+        titles=source("t.csv", "work_id,id,original_title,title\n7,1,Uno,One\n8,2,Due,Two\n"),
+        on_progress=said.append,
     )
     assert "reading titles in t.csv: title-id = id, title = title" in said
 
 
 def test_titles_may_be_a_table_in_memory(tmp_path, log):
-    manifest = ingest(log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})).manifest
+    manifest = ingest(
+        log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})
+    ).manifest
     assert titles_of(tmp_path / "ds") == ["One", "2"]
     assert manifest.source["items_with_title"] == 1
 
@@ -68,7 +73,9 @@ def test_what_is_said_of_titles_needs_titles(tmp_path, log, options, message):
 def test_mistakes_name_the_option_of_titles(tmp_path, source, log):
     with pytest.raises(DataError, match=r"Correct --titles-columns\."):
         ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_columns=["id"])
-    with pytest.raises(OptionError, match=r'--titles-format must be one of csv, .*; got "cvs"\. Did you mean "csv"\?'):
+    with pytest.raises(
+        OptionError, match=r'--titles-format must be one of csv, .*; got "cvs"\. Did you mean "csv"\?'
+    ):
         ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_format="cvs")
     with pytest.raises(OptionError, match="--titles-delimiter must be 1 to 4 bytes"):
         ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_delimiter="")
@@ -90,7 +97,9 @@ def test_a_pattern_that_means_several_files_is_no_source_of_titles(tmp_path, sou
         ({"users": "t.csv", "dense": {"size": ["what"]}}, 'column "what" does not exist'),
     ],
 )
-def test_mistakes_in_further_files_are_told_before_the_interactions_are_read(tmp_path, source, options, message, monkeypatch):
+def test_mistakes_in_further_files_are_told_before_the_interactions_are_read(
+    tmp_path, source, options, message, monkeypatch
+):
     source("t.csv", "id,title\n1,One\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=message):

@@ -79,13 +79,17 @@ def written(path, ids, counts=(1, 2, 3), titles=None):
     """A file of Arrow that only looks like a vocabulary."""
     titles = pa.nulls(len(ids), pa.string()) if titles is None else titles
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays([ids, titles, pa.array(counts)], schema=VOCABULARY_SCHEMA))
+        writer.write_batch(
+            pa.RecordBatch.from_arrays([ids, titles, pa.array(counts)], schema=VOCABULARY_SCHEMA)
+        )
     return path
 
 
 def test_a_vocabulary_without_a_recorded_digest_is_checked_whole_before_its_names_are_used(tmp_path):
     def text(offsets, data):
-        return pa.StringArray.from_buffers(3, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(data))
+        return pa.StringArray.from_buffers(
+            3, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(data)
+        )
 
     for ids, message in (
         (text([0, 1, 2, 4], b"ab\xff\xfe"), "Invalid UTF8"),
@@ -98,11 +102,18 @@ def test_a_vocabulary_without_a_recorded_digest_is_checked_whole_before_its_name
 
 
 def test_no_changed_bytes_of_a_vocabulary_without_a_digest_end_a_process(tmp_path):
-    path = written(tmp_path / "items.arrow", pa.array(["one", "two", "thrée"]), titles=pa.array(["A", None, "Č"]))
+    path = written(
+        tmp_path / "items.arrow", pa.array(["one", "two", "thrée"]), titles=pa.array(["A", None, "Č"])
+    )
 
     def read():
         names = Vocabulary.open(path)
-        return names.ids(range(len(names))), names.titles(range(len(names))), names.counts.tolist(), names.places_of(["two"]).tolist()
+        return (
+            names.ids(range(len(names))),
+            names.titles(range(len(names))),
+            names.counts.tolist(),
+            names.places_of(["two"]).tolist(),
+        )
 
     for place, found in flips(path, 5, 1000, read):
         assert isinstance(found, DataError | tuple), f"{place}: {found}"
@@ -113,4 +124,7 @@ def test_a_changed_byte_is_found_by_the_recorded_digest_before_arrow_reads(tmp_p
     recorded = sha256_of(path)
     for place, found in flips(path, 6, 200, lambda: Vocabulary.open(path, recorded)):
         assert isinstance(found, DataError), f"{place}: {found}"
-        assert "the vocabulary is damaged: its SHA-256 is not the recorded one. Copy it from the dataset again" in str(found)
+        assert (
+            "the vocabulary is damaged: its SHA-256 is not the recorded one. Copy it from the dataset again"
+            in str(found)
+        )

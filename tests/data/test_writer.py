@@ -13,7 +13,10 @@ from widenet.errors import DataError
 
 
 def batch(rows, values=None):
-    columns = {"id": pa.array([str(row) for row in range(len(rows))]), "items": pa.array(rows, pa.list_(pa.uint32()))}
+    columns = {
+        "id": pa.array([str(row) for row in range(len(rows))]),
+        "items": pa.array(rows, pa.list_(pa.uint32())),
+    }
     if values is not None:
         columns["items.value"] = pa.array(values, pa.list_(pa.float32()))
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
@@ -44,8 +47,16 @@ def test_rows_that_break_a_rule_are_refused(tmp_path, rows, values, message):
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
 def test_a_weight_that_is_no_finite_number_of_at_least_zero_is_refused(tmp_path, weight):
     rows = batch([[0], [1]]).append_column("weight", pa.array([0.0, weight], pa.float32()))
-    with pytest.raises(DataError, match="an example's weight must be a finite number of at least 0; example '1' has"):
-        write_dataset(tmp_path / "ds", layouts=[FieldLayout("items", 5)], batches=[rows], vocabularies={}, has_weights=True)
+    with pytest.raises(
+        DataError, match="an example's weight must be a finite number of at least 0; example '1' has"
+    ):
+        write_dataset(
+            tmp_path / "ds",
+            layouts=[FieldLayout("items", 5)],
+            batches=[rows],
+            vocabularies={},
+            has_weights=True,
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,7 +82,9 @@ def test_an_existing_dataset_is_kept_unless_overwriting_was_asked(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0]])
     with pytest.raises(DataError, match="already exists, and a dataset is never overwritten"):
         dataset_from_lists(tmp_path / "ds", [[1]])
-    assert dataset_from_lists(tmp_path / "ds", [[1]], overwrite=True).sparse("items", slice(None)).indices.tolist() == [1]
+    assert dataset_from_lists(tmp_path / "ds", [[1]], overwrite=True).sparse(
+        "items", slice(None)
+    ).indices.tolist() == [1]
     assert [path.name for path in tmp_path.iterdir()] == ["ds"]
 
 
@@ -86,7 +99,10 @@ def test_the_files_do_not_depend_on_how_the_source_was_divided(tmp_path):
 
 def test_rebatching_keeps_every_row_in_order():
     schema = pa.schema([("x", pa.int64())])
-    pieces = [pa.record_batch([pa.array(range(start, stop))], schema=schema) for start, stop in ((0, 1), (1, 1), (1, 9), (9, 12))]
+    pieces = [
+        pa.record_batch([pa.array(range(start, stop))], schema=schema)
+        for start, stop in ((0, 1), (1, 1), (1, 9), (9, 12))
+    ]
     again = list(rebatched(pieces, schema, 4))
     assert [piece.num_rows for piece in again] == [4, 4, 4]
     assert [x for piece in again for x in piece.column(0).to_pylist()] == list(range(12))
@@ -97,15 +113,28 @@ def test_a_batch_has_lists_of_so_many_entries_unless_it_is_one_row(size):
     rows = batch([[0], [0, 1], [0], [0, 1, 2, 3], [], [1]])
     pieces = pa.Table.from_batches([rows]).to_batches(max_chunksize=size)
     again = list(rebatched(pieces, rows.schema, 4, 3))
-    assert [each.column("items").to_pylist() for each in again] == [[[0], [0, 1]], [[0]], [[0, 1, 2, 3]], [[], [1]]]
+    assert [each.column("items").to_pylist() for each in again] == [
+        [[0], [0, 1]],
+        [[0]],
+        [[0, 1, 2, 3]],
+        [[], [1]],
+    ]
 
 
 def test_a_vocabulary_is_cut_into_blocks_and_names_features_by_index_where_nobody_named_them(monkeypatch):
     monkeypatch.setattr(writer, "VOCABULARY_ROWS_PER_BATCH", 2)
     plain = list(writer.vocabulary_rows(5))
     assert [each.num_rows for each in plain] == [2, 2, 1]
-    assert pa.Table.from_batches(plain).to_pydict() == {"id": list("01234"), "title": [None] * 5, "count": [0] * 5}
+    assert pa.Table.from_batches(plain).to_pydict() == {
+        "id": list("01234"),
+        "title": [None] * 5,
+        "count": [0] * 5,
+    }
     counts = np.zeros(3, np.int64)
     rows = writer.vocabulary_rows(3, list("abc"), ["A", None, "C"], counts)
     counts[2] = 7  # counted before they are asked for
-    assert pa.Table.from_batches(list(rows)).to_pydict() == {"id": list("abc"), "title": ["A", None, "C"], "count": [0, 0, 7]}
+    assert pa.Table.from_batches(list(rows)).to_pydict() == {
+        "id": list("abc"),
+        "title": ["A", None, "C"],
+        "count": [0, 0, 7],
+    }

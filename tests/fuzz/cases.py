@@ -1,4 +1,6 @@
-"""The cases of the fuzzer: each a changed world and a command line over it, which follow from a number alone."""
+"""The cases of the fuzzer: each a changed world and a command line over it, which follow from a number
+alone.
+"""
 
 import re
 import shutil
@@ -12,7 +14,12 @@ from tests.fuzz.forks import PROCESSOR_SECONDS, Ended, Forks
 from tests.fuzz.mutations import changed_bytes, changed_json, changed_text, changed_words
 
 _INGEST = "data ingest {} --out out --memory 1GB"
-_READERS = ("data describe data", "data verify data", "data split data --out out --heldout 0.2", "evaluate run --data data --device cpu")
+_READERS = (
+    "data describe data",
+    "data verify data",
+    "data split data --out out --heldout 0.2",
+    "evaluate run --data data --device cpu",
+)
 _RUN_READERS = (
     "fingerprint run",
     "evaluate run --data data --device cpu",
@@ -38,13 +45,21 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "likes.json": (_INGEST,),
     "sessions.txt": (_INGEST + " --format sessions", _INGEST + " --format sessions --sequence"),
     "lists.txt": (_INGEST, _INGEST + " --format adjacency"),
-    "likes.dsstne": (_INGEST + " --format dsstne", "dsstne generateNetCDF -d gl -i {} -o out.nc -f out.f -s out.s -c"),
+    "likes.dsstne": (
+        _INGEST + " --format dsstne",
+        "dsstne generateNetCDF -d gl -i {} -o out.nc -f out.f -s out.s -c",
+    ),
     "titles.csv": ("data ingest likes.csv --out out --titles {}",),
-    "users.csv": ("data ingest likes.csv --out out --users {} --sparse country=country --dense age=age --weight weight",),
+    "users.csv": (
+        "data ingest likes.csv --out out --users {} --sparse country=country --dense age=age --weight weight",
+    ),
     "never.txt": ("predict run --data data --out out.csv -k 3 --device cpu --never {}",),
     "never-for.csv": ("predict run --data data --out out.jsonl -k 3 --device cpu --never-for {}",),
     "weights.csv": ("predict run --data data --out out.csv -k 3 --device cpu --weights {}",),
-    "vectors.txt": ("knn search {} --queries vectors.txt --out out", "knn search vectors.txt --queries {} --out out"),
+    "vectors.txt": (
+        "knn search {} --queries vectors.txt --out out",
+        "knn search vectors.txt --queries {} --out out",
+    ),
 }
 """Texts, and the commands that read them."""
 
@@ -61,25 +76,63 @@ BINARIES: dict[str, tuple[str, ...]] = {
 """Other files, and the commands that read them."""
 
 DOCUMENTS: dict[str, tuple[str, ...]] = {
-    "network.json": ("plan {} training.json --data data", "plan {} training.json --width items=1000 --device cpu"),
+    "network.json": (
+        "plan {} training.json --data data",
+        "plan {} training.json --width items=1000 --device cpu",
+    ),
     "training.json": ("plan network.json {} --data data",),
-    "config.json": ("dsstne translate {} --out out", "plan {} training.json --width gl_input=9 --width gl_output=9 --device cpu"),
+    "config.json": (
+        "dsstne translate {} --out out",
+        "plan {} training.json --width gl_input=9 --width gl_output=9 --device cpu",
+    ),
 }
 TRAININGS = ("train {network} {training} --data data --out out --quiet --device cpu",)
 LINES = (
-    *(_INGEST.format("likes.csv"), "data split data --out out --heldout 0.2 --seed 1", "data describe data --json", "data verify data"),
-    *("data ingest likes.csv --out out --user user --item item --value rating --time time --duplicates last --min-user-items 2",),
-    *("data ingest likes.csv --out out --no-header --columns user,item,rating,time", "schema network", "report run", "fingerprint run"),
-    *("plan network.json training.json --width items=1000 --processes 2 --device-memory 1GB", "evaluate run --data data -k 3 --json"),
-    *("recommend run --items 1 2 -k 3 --json", "recommend run --user u1 --data data", "knn like run 1 -k 2", "export run --out out.onnx"),
-    *("predict run --data data --out out.csv -k 3 --part heldout", "knn search vectors.txt --queries vectors.txt -k 2 --measure l2"),
+    *(
+        _INGEST.format("likes.csv"),
+        "data split data --out out --heldout 0.2 --seed 1",
+        "data describe data --json",
+        "data verify data",
+    ),
+    *(
+        (
+            "data ingest likes.csv --out out --user user --item item --value rating --time time --duplicates"
+            " last --min-user-items 2"
+        ),
+    ),
+    *(
+        "data ingest likes.csv --out out --no-header --columns user,item,rating,time",
+        "schema network",
+        "report run",
+        "fingerprint run",
+    ),
+    *(
+        "plan network.json training.json --width items=1000 --processes 2 --device-memory 1GB",
+        "evaluate run --data data -k 3 --json",
+    ),
+    *(
+        "recommend run --items 1 2 -k 3 --json",
+        "recommend run --user u1 --data data",
+        "knn like run 1 -k 2",
+        "export run --out out.onnx",
+    ),
+    *(
+        "predict run --data data --out out.csv -k 3 --part heldout",
+        "knn search vectors.txt --queries vectors.txt -k 2 --measure l2",
+    ),
     *(
         "import run.onnx --out out --data data",
         "import run.nc --out out",
         "dsstne translate config.json",
         "data ingest likes.npz --out out",
     ),
-    *("new out", "dsstne predict -d gl -n run.nc -i features.txt -o features.txt -r likes.dsstne -f likes.dsstne -s out -k 2"),
+    *(
+        "new out",
+        (
+            "dsstne predict -d gl -n run.nc -i features.txt -o features.txt -r likes.dsstne -f likes.dsstne"
+            " -s out -k 2"
+        ),
+    ),
 )
 """Command lines that succeed, for their words to be changed."""
 
@@ -151,9 +204,17 @@ def _run(kind: str, random: Random, world: Path) -> Case:
 
 def _of_folder(kind: str, random: Random, world: Path, folder: str, lines: Iterable[str]) -> Case:
     """A folder with one file changed, or gone."""
-    path = random.choice(sorted(path for path in (world / folder).rglob("*") if path.is_file() and "tensorboard" not in path.parts))
+    path = random.choice(
+        sorted(
+            path for path in (world / folder).rglob("*") if path.is_file() and "tensorboard" not in path.parts
+        )
+    )
     content = path.read_bytes()
-    changed = changed_json(random, content.decode()) if path.suffix == ".json" and random.random() < 0.7 else changed_bytes(random, content)
+    changed = (
+        changed_json(random, content.decode())
+        if path.suffix == ".json" and random.random() < 0.7
+        else changed_bytes(random, content)
+    )
     return Case(kind, random.choice(list(lines)).split(), {str(path.relative_to(world)): changed})
 
 
@@ -165,7 +226,9 @@ def _words(kind: str, random: Random, world: Path) -> Case:
 def _place(kind: str, random: Random, world: Path) -> Case:
     del world
     place = random.choice(PLACES)
-    name, lines = random.choice([*SOURCES.items(), *BINARIES.items(), *DOCUMENTS.items(), ("data", _READERS), ("run", _RUN_READERS)])
+    name, lines = random.choice(
+        [*SOURCES.items(), *BINARIES.items(), *DOCUMENTS.items(), ("data", _READERS), ("run", _RUN_READERS)]
+    )
     words = random.choice(lines).format(place).split()
     return Case(kind, [place if word == name else word for word in words], {})
 
@@ -215,7 +278,13 @@ def broken_rules(found: Case, ended: Ended, before: dict[str, object], folder: P
         yield f"it takes {ended.processor_seconds:.0f} seconds of the processor"
     if ended.status < 0:
         yield f"signal {-ended.status}"
-    for sign in ("Traceback (most recent call last)", "Warning: ", "HDF5-DIAG", "terminate called", "Exception ignored"):
+    for sign in (
+        "Traceback (most recent call last)",
+        "Warning: ",
+        "HDF5-DIAG",
+        "terminate called",
+        "Exception ignored",
+    ):
         if sign in ended.err:
             yield f"{sign!r} on standard error"
     allowed = (0, 1, 2) if "plan" in found.words else (0, 2)
@@ -238,8 +307,12 @@ _BESIDE = re.compile(r"\..+\.(old|[0-9a-f]+|[0-9a-f]+\.partial)")
 
 
 def _began(found: Case, folder: Path) -> bool:
-    """Whether the command was a training that had begun: its run then stays, to be gone on with or begun again."""
-    return "train" in found.words and ((folder / "out" / "network.json").is_file() or "--resume" in found.words)
+    """Whether the command was a training that had begun: its run then stays, to be gone on with or begun
+    again.
+    """
+    return "train" in found.words and (
+        (folder / "out" / "network.json").is_file() or "--resume" in found.words
+    )
 
 
 def _listing(folder: Path) -> dict[str, object]:

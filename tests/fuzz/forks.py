@@ -1,4 +1,6 @@
-"""Command lines run one after the other, each in a process forked from one that has loaded every module and run nothing."""
+"""Command lines run one after the other, each in a process forked from one that has loaded every module
+and run nothing.
+"""
 
 import contextlib
 import gc
@@ -17,7 +19,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 HANG_SECONDS = 120
-"""How long a command may take by the clock, on however busy a machine, before it is killed as one that hangs."""
+"""How long a command may take by the clock, on however busy a machine, before it is killed as one that
+hangs.
+"""
 PROCESSOR_SECONDS = 20
 """Processor time of one command."""
 MEMORY_BYTES = 4 * 2**30
@@ -45,9 +49,17 @@ class Forks:
     """The process that forks, as seen from outside."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "WIDENET_THREADS": "1", "OMP_NUM_THREADS": "1", "WIDENET_DEBUG": ""}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "WIDENET_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "WIDENET_DEBUG": "",
+        }
         command = [sys.executable, "-m", "tests.fuzz.forks"]
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def run(self, words: list[str], folder: Path) -> Ended:
         """Run a command line in a folder, and tell how it ended."""
@@ -74,7 +86,9 @@ def serve() -> None:
 
 
 def _load() -> None:
-    """Load what commands load, and build what they build at every start, so that a fork begins with its work."""
+    """Load what commands load, and build what they build at every start, so that a fork begins with its
+    work.
+    """
     import typer.main
     from numba.core.registry import cpu_target
 
@@ -84,7 +98,17 @@ def _load() -> None:
     for module in pkgutil.walk_packages(widenet.__path__, "widenet."):
         if "triton" not in module.name and module.name != "widenet.__main__":
             importlib.import_module(module.name)
-    for name in ("duckdb", "fastparquet", "h5py", "netCDF4", "onnx", "pandas", "polars", "pyarrow.dataset", "scipy.sparse"):
+    for name in (
+        "duckdb",
+        "fastparquet",
+        "h5py",
+        "netCDF4",
+        "onnx",
+        "pandas",
+        "polars",
+        "pyarrow.dataset",
+        "scipy.sparse",
+    ):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
     cpu_target.typing_context.refresh()

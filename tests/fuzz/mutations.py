@@ -9,13 +9,98 @@ from typing import Any
 
 _NUMBERS = [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1]
 _CELLS = [
-    *("", " ", '"', '""', "'", "\\", "\0", "\ufeff", "\u00e9", "\u202e", "\U0001f600", "NA", "null", "None", "true"),
-    *("0", "-1", "-0", "1.0", "1e39", "-1e400", "nan", "inf", "1,000", "1.000,5", "0x10", "00", "1_000", "9" * 40, "1e-400"),
-    *("2024-02-30", "31/12/2024", "1700000000", "1700000000000", "12:61", "a,b", "a:1", "a,1:b,2", "{}", "[1,2]", "x" * 70_000),
+    *(
+        "",
+        " ",
+        '"',
+        '""',
+        "'",
+        "\\",
+        "\0",
+        "\ufeff",
+        "\u00e9",
+        "\u202e",
+        "\U0001f600",
+        "NA",
+        "null",
+        "None",
+        "true",
+    ),
+    *(
+        "0",
+        "-1",
+        "-0",
+        "1.0",
+        "1e39",
+        "-1e400",
+        "nan",
+        "inf",
+        "1,000",
+        "1.000,5",
+        "0x10",
+        "00",
+        "1_000",
+        "9" * 40,
+        "1e-400",
+    ),
+    *(
+        "2024-02-30",
+        "31/12/2024",
+        "1700000000",
+        "1700000000000",
+        "12:61",
+        "a,b",
+        "a:1",
+        "a,1:b,2",
+        "{}",
+        "[1,2]",
+        "x" * 70_000,
+    ),
 ]
-_MARKS = [",", ";", "\t", "|", "::", " ", "  ", "\n", "\r\n", "\r", "\n\n", ":", '"', "\\", "\x00", "\x1a", "\x0b", "\u2028"]
+_MARKS = [
+    ",",
+    ";",
+    "\t",
+    "|",
+    "::",
+    " ",
+    "  ",
+    "\n",
+    "\r\n",
+    "\r",
+    "\n\n",
+    ":",
+    '"',
+    "\\",
+    "\x00",
+    "\x1a",
+    "\x0b",
+    "\u2028",
+]
 _VALUES: list[Any] = [
-    *(None, True, False, 0, 1, -1, 3, 0.5, -0.0, 1e308, 1e-320, 2**31, 2**53 + 1, 2**63, 10**30, "", "x", "auto", "items", "next", "taste"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        3,
+        0.5,
+        -0.0,
+        1e308,
+        1e-320,
+        2**31,
+        2**53 + 1,
+        2**63,
+        10**30,
+        "",
+        "x",
+        "auto",
+        "items",
+        "next",
+        "taste",
+    ),
     *([], {}, [[]], {"kind": "x"}, ["history"], "softmax", "\0", "\u00e9", float("nan"), float("inf")),
 ]
 WORDS = [
@@ -39,7 +124,23 @@ WORDS = [
         "a=b=c",
         "x" * 5_000,
     ),
-    *("\u00e9", "\udcff", "%s", "*", "?", "[", "a b", ".", "..", "nowhere/x", "likes.csv", "likes.csv/x", "data", "run", "network.json"),
+    *(
+        "\u00e9",
+        "\udcff",
+        "%s",
+        "*",
+        "?",
+        "[",
+        "a b",
+        ".",
+        "..",
+        "nowhere/x",
+        "likes.csv",
+        "likes.csv/x",
+        "data",
+        "run",
+        "network.json",
+    ),
     *(
         "training.json",
         "1KB",
@@ -78,7 +179,9 @@ def _flip(random: Random, found: bytearray) -> None:
 
 def _set(random: Random, found: bytearray) -> None:
     if found:
-        found[random.randrange(len(found))] = random.choice((0, 1, 10, 34, 44, 127, 128, 255, random.randrange(256)))
+        found[random.randrange(len(found))] = random.choice(
+            (0, 1, 10, 34, 44, 127, 128, 255, random.randrange(256))
+        )
 
 
 def _set_number(random: Random, found: bytearray) -> None:
@@ -100,7 +203,9 @@ def _repeat(random: Random, found: bytearray) -> None:
 
 def _insert(random: Random, found: bytearray) -> None:
     start, _ = _span(random, found)
-    found[start:start] = random.choice((b"\0", b"\xff", b"\n", b'"', random.randbytes(random.randrange(1, 9)), b"\0" * 300))
+    found[start:start] = random.choice(
+        (b"\0", b"\xff", b"\n", b'"', random.randbytes(random.randrange(1, 9)), b"\0" * 300)
+    )
 
 
 def _exchange(random: Random, found: bytearray) -> None:
@@ -129,7 +234,9 @@ _BYTE_CHANGES: list[Callable[[Random, bytearray], None]] = [
 
 
 def changed_text(random: Random, text: str) -> bytes:
-    """One to four changes of cells, delimiters and lines; sometimes another encoding, other line ends, or changed bytes."""
+    """One to four changes of cells, delimiters and lines; sometimes another encoding, other line ends, or
+    changed bytes.
+    """
     for _ in range(random.choice((1, 1, 2, 4))):
         text = _changed_line(random, text)
     if random.random() < 0.1:
@@ -164,7 +271,9 @@ def _changed_line(random: Random, text: str) -> str:
 
 
 def changed_json(random: Random, text: str) -> bytes:
-    """A JSON document with one to three values replaced, removed, repeated or added; sometimes changed as a text."""
+    """A JSON document with one to three values replaced, removed, repeated or added; sometimes changed as
+    a text.
+    """
     if random.random() < 0.15:
         return changed_text(random, text)
     whole: list[Any] = [json.loads(text)]
@@ -191,7 +300,9 @@ def _change_value(random: Random, owner: Any, last: Any, whole: list[Any]) -> No
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         yield from _places(inner, (*path, key))
 
 

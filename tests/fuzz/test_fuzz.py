@@ -1,4 +1,6 @@
-"""Whatever stands in a file or a command line: every command succeeds, or refuses in one sentence and leaves all as it was."""
+"""Whatever stands in a file or a command line: every command succeeds, or refuses in one sentence and
+leaves all as it was.
+"""
 
 import shutil
 

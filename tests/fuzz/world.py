@@ -1,4 +1,6 @@
-"""A folder of small whole files of every kind that commands read, made by the commands and by other libraries."""
+"""A folder of small whole files of every kind that commands read, made by the commands and by other
+libraries.
+"""
 
 import gzip
 import json
@@ -14,7 +16,12 @@ import scipy.sparse
 from tests.fuzz.forks import Forks
 
 USERS, ITEMS = 12, 9
-LIKES = [(user, item) for user in range(USERS) for item in range(ITEMS) if (user + item) % 2 == 0 or item == user % ITEMS]
+LIKES = [
+    (user, item)
+    for user in range(USERS)
+    for item in range(ITEMS)
+    if (user + item) % 2 == 0 or item == user % ITEMS
+]
 NETWORK = {
     "layers": [
         {"name": "history", "kind": "input", "field": "items"},
@@ -31,7 +38,15 @@ DSSTNE = {
     "ErrorFunction": "ScaledMarginalCrossEntropy",
     "Layers": [
         {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
-        {"Name": "H", "Kind": "Hidden", "Type": "FullyConnected", "N": 4, "Activation": "Sigmoid", "Source": "In", "pDropout": 0.5},
+        {
+            "Name": "H",
+            "Kind": "Hidden",
+            "Type": "FullyConnected",
+            "N": 4,
+            "Activation": "Sigmoid",
+            "Source": "In",
+            "pDropout": 0.5,
+        },
         {
             "Name": "Out",
             "Kind": "Output",
@@ -66,7 +81,10 @@ def make(folder: Path, forks: Forks) -> None:
 
 def _write_sources(folder: Path) -> None:
     """The same interactions in every format that ingest reads."""
-    header, rows = "user,item,rating,time\n", [f"u{user},{item},{item % 5 + 1},{1_600_000_000 + item * 977}" for user, item in LIKES]
+    header, rows = (
+        "user,item,rating,time\n",
+        [f"u{user},{item},{item % 5 + 1},{1_600_000_000 + item * 977}" for user, item in LIKES],
+    )
     text = header + "\n".join(rows) + "\n"
     histories = {user: [item for who, item in LIKES if who == user] for user in range(USERS)}
     (folder / "likes.csv").write_text(text)
@@ -74,21 +92,32 @@ def _write_sources(folder: Path) -> None:
     (folder / "spaces.txt").write_text(text.replace(",", " "))
     (folder / "likes.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     (folder / "likes.csv.zst").write_bytes(pa.compress(text.encode(), "zstd", asbytes=True))
-    objects = [{"user": f"u{user}", "item": item, "rating": item % 5 + 1, "time": item} for user, item in LIKES]
+    objects = [
+        {"user": f"u{user}", "item": item, "rating": item % 5 + 1, "time": item} for user, item in LIKES
+    ]
     (folder / "likes.jsonl").write_text("".join(json.dumps(each) + "\n" for each in objects))
     (folder / "likes.json").write_text(json.dumps(objects))
-    (folder / "sessions.txt").write_text("".join(" ".join(f"i{item}" for item in items * 2) + "\n" for items in histories.values()))
-    (folder / "lists.txt").write_text("".join(f"{user} {' '.join(map(str, items))}\n" for user, items in histories.items()))
+    (folder / "sessions.txt").write_text(
+        "".join(" ".join(f"i{item}" for item in items * 2) + "\n" for items in histories.values())
+    )
+    (folder / "lists.txt").write_text(
+        "".join(f"{user} {' '.join(map(str, items))}\n" for user, items in histories.items())
+    )
     (folder / "likes.dsstne").write_text(
         "".join(f"u{user}\t{':'.join(f'i{item},1' for item in items)}\n" for user, items in histories.items())
     )
     table = pa.csv.read_csv(folder / "likes.csv")
     pa.parquet.write_table(table, folder / "likes.parquet")
     users, items = np.array(LIKES).T
-    scipy.sparse.save_npz(folder / "likes.npz", scipy.sparse.csr_matrix((np.ones(len(LIKES)), (users, items))))
-    (folder / "titles.csv").write_text("item,title\n" + "".join(f"{item},The {item}th Hobbit\n" for item in range(ITEMS)))
+    scipy.sparse.save_npz(
+        folder / "likes.npz", scipy.sparse.csr_matrix((np.ones(len(LIKES)), (users, items)))
+    )
+    (folder / "titles.csv").write_text(
+        "item,title\n" + "".join(f"{item},The {item}th Hobbit\n" for item in range(ITEMS))
+    )
     (folder / "users.csv").write_text(
-        "user,country,age,weight\n" + "".join(f"u{user},{'NL' if user % 2 else 'DE'},{user},1.5\n" for user in range(USERS))
+        "user,country,age,weight\n"
+        + "".join(f"u{user},{'NL' if user % 2 else 'DE'},{user},1.5\n" for user in range(USERS))
     )
 
 

@@ -15,7 +15,20 @@ from widenet.training.run_directory import RunDirectory
 
 ITEMS, TAGS, PROFILE = 23, 7, 5
 ROWS = [[0, 3, 5], [], [1], [2, 3, 7, 11, 22], [4, 9]]
-ACTIVATIONS = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
+ACTIVATIONS = [
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "linear",
+    "gelu",
+    "silu",
+    "softmax",
+    "relu_max",
+    "linear_max",
+]
 ACTIVATIONS += [{"kind": "leaky_relu", "slope": slope} for slope in (0.2, 2.0)]
 ACTIVATIONS += [{"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
 WIDE = {"kind": "uniform", "limit": 0.7}
@@ -23,17 +36,46 @@ WIDE = {"kind": "uniform", "limit": 0.7}
 NORMAL = {"batch_normalization": {"epsilon": 0.01}}
 SPATIAL = [
     {"name": "image", "kind": "input", "field": "profile", "shape": [2, 4, 5]},
-    {"name": "edges", "kind": "convolution", "filters": 3, "kernel": [3, 2], "stride": [1, 2], "activation": "tanh", **NORMAL},
-    {"name": "same", "kind": "convolution", "filters": 3, "kernel": 3, "padding": 1, "activation": "relu", "skip": "edges"},
+    {
+        "name": "edges",
+        "kind": "convolution",
+        "filters": 3,
+        "kernel": [3, 2],
+        "stride": [1, 2],
+        "activation": "tanh",
+        **NORMAL,
+    },
+    {
+        "name": "same",
+        "kind": "convolution",
+        "filters": 3,
+        "kernel": 3,
+        "padding": 1,
+        "activation": "relu",
+        "skip": "edges",
+    },
     {"name": "bright", "kind": "pooling", "function": {"kind": "lrn", "alpha": 0.5, "n": 3}},
     {"name": "largest", "kind": "pooling", "function": "max", "kernel": 3, "stride": 2},
-    {"name": "means", "kind": "pooling", "function": "average", "kernel": [2, 3], "stride": 1, "source": "same"},
+    {
+        "name": "means",
+        "kind": "pooling",
+        "function": "average",
+        "kernel": [2, 3],
+        "stride": 1,
+        "source": "same",
+    },
     {"name": "code", "units": 6, "source": ["largest", "means"], "activation": "elu", **NORMAL},
     {"name": "other", "units": 6, "source": "means", "activation": "tanh", "skip": "code", "bias": False},
     {"name": "more", "kind": "pooling", "function": "maxout", "source": ["code", "other"]},
     {"name": "alike", "kind": "pooling", "function": "cosine", "source": ["code", "other", "more"]},
     {"name": "dots", "kind": "pooling", "function": "dot_product", "source": ["code", "other"]},
-    {"name": "next", "kind": "output", "field": "items", "source": ["more", "alike", "dots"], "initializer": WIDE},
+    {
+        "name": "next",
+        "kind": "output",
+        "field": "items",
+        "source": ["more", "alike", "dots"],
+        "initializer": WIDE,
+    },
 ]
 
 
@@ -68,22 +110,55 @@ def model_of(layers, data, path, seed=0):
 
 
 def random_layers(seed):
-    """A network document's layers: one to three inputs, some hidden layers of several sources, one or two outputs."""
+    """A network document's layers: one to three inputs, some hidden layers of several sources, one or two
+    outputs.
+    """
     random = np.random.default_rng(seed)
 
     def pick(*choices):
         return choices[random.integers(len(choices))]
 
     items = {"values": pick("use", "ignore"), "popularity_damping": pick(0.0, 0.5), "denoise": 0.3}
-    inputs = [{"name": "items in", "kind": "input", "field": "items", "scale": pick("none", "mean", "rsqrt", "unit"), **items}]
+    inputs = [
+        {
+            "name": "items in",
+            "kind": "input",
+            "field": "items",
+            "scale": pick("none", "mean", "rsqrt", "unit"),
+            **items,
+        }
+    ]
     if random.random() < 0.6:
-        inputs.append({"name": "tags in", "kind": "input", "field": "tags", "scale": pick("none", "unit"), "units": pick("auto", TAGS + 4)})
+        inputs.append(
+            {
+                "name": "tags in",
+                "kind": "input",
+                "field": "tags",
+                "scale": pick("none", "unit"),
+                "units": pick("auto", TAGS + 4),
+            }
+        )
     if random.random() < 0.6:
-        inputs.append({"name": "profile in", "kind": "input", "field": "profile", "scale": pick("none", "mean", "rsqrt", "unit")})
+        inputs.append(
+            {
+                "name": "profile in",
+                "kind": "input",
+                "field": "profile",
+                "scale": pick("none", "mean", "rsqrt", "unit"),
+            }
+        )
     names = [layer["name"] for layer in inputs]
     first = {"name": "first", "source": names, "units": 6, "dropout": 0.2, "initializer": WIDE}
-    second = {"name": "second", "source": pick(["first"], ["first", names[-1]]), "units": 6, "initializer": WIDE}
-    hidden = [{**layer, "activation": pick(*ACTIVATIONS), "bias": bool(random.integers(2))} for layer in (first, second)]
+    second = {
+        "name": "second",
+        "source": pick(["first"], ["first", names[-1]]),
+        "units": 6,
+        "initializer": WIDE,
+    }
+    hidden = [
+        {**layer, "activation": pick(*ACTIVATIONS), "bias": bool(random.integers(2))}
+        for layer in (first, second)
+    ]
     if random.random() < 0.3:
         hidden[1] = {**hidden[1], "source": "first", "weights": {"layer": "third", "transposed": True}}
         hidden.append({"name": "third", "source": "second", "units": 6, "initializer": WIDE})
@@ -95,19 +170,28 @@ def random_layers(seed):
     if random.random() < 0.5:
         outputs[0]["cosine"] = {"temperature": 0.3}
     if random.random() < 0.4:
-        outputs.append({"name": "tag", "kind": "output", "field": "tags", "source": "first", "activation": "softmax"})
+        outputs.append(
+            {"name": "tag", "kind": "output", "field": "tags", "source": "first", "activation": "softmax"}
+        )
     return [*inputs, *hidden, *outputs]
 
 
 def random_fields(seed, num_examples=9):
     """A batch: empty rows, features that stand twice, values of both signs."""
     random = np.random.default_rng(seed)
-    rows = [random.integers(0, ITEMS, random.integers(0, 8)).tolist() * (1 + row % 2) for row in range(num_examples)]
+    rows = [
+        random.integers(0, ITEMS, random.integers(0, 8)).tolist() * (1 + row % 2)
+        for row in range(num_examples)
+    ]
     rows[0] = []
     values = [random.normal(size=len(row)).tolist() for row in rows]
     tags = [random.integers(0, TAGS, random.integers(0, 3)).tolist() for _ in rows]
     profile = torch.from_numpy(random.normal(size=(num_examples, PROFILE)).astype(np.float32))
-    return {"items": SparseBatch.from_lists(rows, values), "tags": SparseBatch.from_lists(tags), "profile": profile}
+    return {
+        "items": SparseBatch.from_lists(rows, values),
+        "tags": SparseBatch.from_lists(tags),
+        "profile": profile,
+    }
 
 
 def scores(model, fields, output):

@@ -54,7 +54,11 @@ def truth():
 
 def trained(path, blobs=BLOBS, net=None):
     """A .caffemodel; net: the layers in full, otherwise their names and weights alone."""
-    found = message("NetParameter")() if net is None else text_format.Parse(net, message("NetParameter")(), allow_unknown_field=True)
+    found = (
+        message("NetParameter")()
+        if net is None
+        else text_format.Parse(net, message("NetParameter")(), allow_unknown_field=True)
+    )
     layers = {layer.name: layer for layer in found.layer}
     for name, arrays in blobs.items():
         layer = layers[name] if name in layers else found.layer.add(name=name)
@@ -111,24 +115,43 @@ layers { name: "loss" type: SOFTMAX_LOSS bottom: "ip3" bottom: "label" top: "los
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_networks_of_the_first_format_are_read_too(alone, tmp_path):
-    net, (w1, b1, w2, w3, b3) = tmp_path / "net.prototxt", (numbers(4, 5), numbers(4), numbers(7, 5), numbers(2, 11), numbers(2))
+    net, (w1, b1, w2, w3, b3) = (
+        tmp_path / "net.prototxt",
+        (
+            numbers(4, 5),
+            numbers(4),
+            numbers(7, 5),
+            numbers(2, 11),
+            numbers(2),
+        ),
+    )
     found = text_format.Parse(FIRST_FORMAT, message("NetParameter")(), allow_unknown_field=True)
     layers = {layer.name: layer for layer in found.layers}
     for name, arrays in {"ip1": [w1, b1], "ip2": [w2], "ip3": [w3, b3]}.items():
         for array in arrays:
             height = len(array) if array.ndim > 1 else 1
-            layers[name].blobs.add(num=1, channels=1, height=height, width=array.shape[-1], data=array.reshape(-1).tolist())
+            layers[name].blobs.add(
+                num=1, channels=1, height=height, width=array.shape[-1], data=array.reshape(-1).tolist()
+            )
     (tmp_path / "net.caffemodel").write_bytes(found.SerializeToString())
     weights = tmp_path / "net.caffemodel"
-    model = import_network(weights if alone else written(net, FIRST_FORMAT), tmp_path / "run", weights=None if alone else weights)
+    model = import_network(
+        weights if alone else written(net, FIRST_FORMAT), tmp_path / "run", weights=None if alone else weights
+    )
     first = X @ w1.T + b1
     both = np.concatenate([np.where(first > 0, first, 0.25 * first), np.tanh(X @ w2.T)], axis=1)
-    assert np.allclose(scored(model, data=X)["ip3"], torch.softmax(torch.from_numpy(both @ w3.T + b3), dim=1).numpy(), atol=1e-5)
+    assert np.allclose(
+        scored(model, data=X)["ip3"],
+        torch.softmax(torch.from_numpy(both @ w3.T + b3), dim=1).numpy(),
+        atol=1e-5,
+    )
 
 
 def test_the_form_before_the_first_release_is_refused(tmp_path):
     old = written(tmp_path / "old.prototxt", 'layers { layer { name: "x" } }')
-    with pytest.raises(DataError, match=r"before its first release. Convert it by Caffe's upgrade_net_proto_binary and"):
+    with pytest.raises(
+        DataError, match=r"before its first release. Convert it by Caffe's upgrade_net_proto_binary and"
+    ):
         import_network(old, tmp_path / "run", weights=trained(tmp_path / "net.caffemodel"))
 
 
@@ -141,8 +164,14 @@ def test_packed_numbers_have_the_published_layout(tmp_path):
 
 def test_everything_that_has_no_counterpart_is_named(tmp_path):
     text = NET.replace('"TanH"', '"Python"').replace('"Concat"', '"Crop"')
-    with pytest.raises(DataError, match=r'2 layers have no counterpart: "tanh" \(Python\), "both" \(Crop\)\.'):
-        import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=trained(tmp_path / "net.caffemodel"))
+    with pytest.raises(
+        DataError, match=r'2 layers have no counterpart: "tanh" \(Python\), "both" \(Crop\)\.'
+    ):
+        import_network(
+            written(tmp_path / "net.prototxt", text),
+            tmp_path / "run",
+            weights=trained(tmp_path / "net.caffemodel"),
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -155,10 +184,18 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
             import_network(net, tmp_path / "run", weights=cut)
     with pytest.raises(DataError, match=r"wrong\.prototxt is no \.prototxt of a network"):
         import_network(written(tmp_path / "wrong.prototxt", "layer {"), tmp_path / "run", weights=weights)
-    with pytest.raises(DataError, match=r"deep\.prototxt is no \.prototxt of a network: maximum recursion depth"):
-        import_network(written(tmp_path / "deep.prototxt", "a {" * 5000 + "}" * 5000), tmp_path / "run", weights=weights)
+    with pytest.raises(
+        DataError, match=r"deep\.prototxt is no \.prototxt of a network: maximum recursion depth"
+    ):
+        import_network(
+            written(tmp_path / "deep.prototxt", "a {" * 5000 + "}" * 5000), tmp_path / "run", weights=weights
+        )
     with pytest.raises(DataError, match='"ip3" must have 2 blobs of weights; got 0'):
-        import_network(net, tmp_path / "run", weights=trained(weights, {name: blobs for name, blobs in BLOBS.items() if name != "ip3"}))
+        import_network(
+            net,
+            tmp_path / "run",
+            weights=trained(weights, {name: blobs for name, blobs in BLOBS.items() if name != "ip3"}),
+        )
     with pytest.raises(OptionError, match=r"holds no weights\. Name the \.caffemodel with --weights"):
         import_network(net, tmp_path / "run")
 
@@ -174,7 +211,9 @@ def test_convolutions_in_groups_and_with_dilations_score_as_torch_computes_them(
     path = trained(tmp_path / "net.caffemodel", {"c": [kernel, bias], "ip": [weight, more]})
     model = import_network(written(tmp_path / "net.prototxt", text), tmp_path / "run", weights=path)
     images = torch.from_numpy(numbers(5, 4, 7, 6))
-    value = functional.conv2d(images, torch.from_numpy(kernel), torch.from_numpy(bias), padding=1, dilation=(3, 2), groups=2)
+    value = functional.conv2d(
+        images, torch.from_numpy(kernel), torch.from_numpy(bias), padding=1, dilation=(3, 2), groups=2
+    )
     wanted = value.flatten(1) @ torch.from_numpy(weight).T + torch.from_numpy(more)
     assert np.allclose(scored(model, data=images.flatten(1).numpy())["ip"], wanted.numpy(), atol=1e-4)
 
@@ -209,15 +248,21 @@ layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_p
 
 
 def pooled_by_caffe(images, function, kernel, stride, rounding):
-    """Caffe's windows without padding: their number is rounded up or down, and each ends where its source does."""
+    """Caffe's windows without padding: their number is rounded up or down, and each ends where its source
+    does.
+    """
     count = int(rounding((images.shape[2] - kernel) / stride)) + 1
     starts = [stride * place for place in range(count)]
-    found = [[function(images[:, :, a : a + kernel, b : b + kernel], axis=(2, 3)) for b in starts] for a in starts]
+    found = [
+        [function(images[:, :, a : a + kernel, b : b + kernel], axis=(2, 3)) for b in starts] for a in starts
+    ]
     return np.moveaxis(np.array(found), (0, 1), (2, 3)).reshape(len(images), -1)
 
 
 @pytest.mark.parametrize(("pool", "function"), [("MAX", np.max), ("AVE", np.mean)])
-@pytest.mark.parametrize(("mode", "rounding"), [("", np.ceil), ("round_mode: CEIL", np.ceil), ("round_mode: FLOOR", np.floor)])
+@pytest.mark.parametrize(
+    ("mode", "rounding"), [("", np.ceil), ("round_mode: CEIL", np.ceil), ("round_mode: FLOOR", np.floor)]
+)
 def test_the_number_of_windows_is_rounded_as_caffe_rounds_it(pool, function, mode, rounding, tmp_path):
     images = numbers(5, 2, 6, 6)
     value = pooled_by_caffe(images, function, 3, 2, rounding)
@@ -244,11 +289,16 @@ def test_a_softmax_over_the_channels_of_several_places_is_refused(kernel, tmp_pa
     layer {{ name: "prob" type: "Softmax" bottom: "c" top: "prob" }}
     """
     filters, images = numbers(3, 2, kernel, kernel), numbers(4, 2, 5, 5)
-    net, weights = written(tmp_path / "net.prototxt", text), trained(tmp_path / "net.caffemodel", {"c": [filters]})
+    net, weights = (
+        written(tmp_path / "net.prototxt", text),
+        trained(tmp_path / "net.caffemodel", {"c": [filters]}),
+    )
     if kernel == 2:
         with pytest.raises(DataError, match="a softmax over the channels of each place"):
             import_network(net, tmp_path / "run", weights=weights)
         return
     found = scored(import_network(net, tmp_path / "run", weights=weights), data=images.reshape(4, -1))
-    wanted = functional.conv2d(torch.from_numpy(images), torch.from_numpy(filters)).flatten(1).softmax(1).numpy()
+    wanted = (
+        functional.conv2d(torch.from_numpy(images), torch.from_numpy(filters)).flatten(1).softmax(1).numpy()
+    )
     assert np.allclose(next(iter(found.values())), wanted, atol=1e-5)

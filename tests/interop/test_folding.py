@@ -26,7 +26,9 @@ def test_a_maximum_with_0_is_a_rectifier(tmp_path):
 
 def test_the_logarithm_of_a_softmax_ranks_as_the_softmax_does(tmp_path):
     written = Written()
-    path = written.save(tmp_path / "model.onnx", y=written.op("LogSoftmax", written.op("Gemm", "x", numbers(5, 9)), axis=1))
+    path = written.save(
+        tmp_path / "model.onnx", y=written.op("LogSoftmax", written.op("Gemm", "x", numbers(5, 9)), axis=1)
+    )
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"x": X})
     model = import_network(path, tmp_path / "run")
     assert np.allclose(scored(model, x=X)["y"], np.exp(wanted), rtol=1e-5, atol=1e-6)
@@ -39,7 +41,10 @@ NO_COUNTERPARTS = [
         lambda w, v: w.op("LayerNormalization", v, numbers(4), numbers(4), axis=-1, epsilon=1e-5),
         "LayerNormalization by the mean and variance of an example's own units, which no layer here computes",
     ),
-    (lambda w, v: w.op("LogSoftmax", v, axis=1), "the logarithm of a softmax, which only an output can do without"),
+    (
+        lambda w, v: w.op("LogSoftmax", v, axis=1),
+        "the logarithm of a softmax, which only an output can do without",
+    ),
     (lambda w, v: w.op("Clip", v, np.float32(0), np.float32(6)), "Clip with other bounds than 0 from below"),
     (lambda w, v: w.op("Max", v, np.float32([0.5])), "Max with other bounds than 0 from below"),
 ]
@@ -57,10 +62,18 @@ def test_what_no_layer_here_computes_is_refused_with_the_reason(build, why, tmp_
 
 
 def test_the_loop_of_an_embedding_bag_names_what_to_export_instead(tmp_path):
-    """The loop that torch.onnx.export(dynamo=False) writes for nn.EmbeddingBag with include_last_offset=True."""
+    """The loop that torch.onnx.export(dynamo=False) writes for nn.EmbeddingBag with
+    include_last_offset=True.
+    """
     written = Written(())
-    written.inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [name]) for name in ("items", "ends")]
-    matrix, axis, go_on = written.constant(numbers(9, 5)), written.constant(np.array([0])), written.constant(np.array(True))
+    written.inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, [name]) for name in ("items", "ends")
+    ]
+    matrix, axis, go_on = (
+        written.constant(numbers(9, 5)),
+        written.constant(np.array([0])),
+        written.constant(np.array(True)),
+    )
     stops = written.op("Slice", "ends", np.array([1]), np.array([2**62]), axis)
     body = [
         helper.make_node("Gather", ["ends", "example"], ["start"]),
@@ -72,12 +85,21 @@ def test_the_loop_of_an_embedding_bag_names_what_to_export_instead(tmp_path):
         helper.make_node("ReduceSum", ["rows", axis], ["sum"], keepdims=0),
         helper.make_node("Cast", [go_on], ["still"], to=TensorProto.BOOL),
     ]
-    takes = [helper.make_tensor_value_info("example", TensorProto.INT64, []), helper.make_tensor_value_info("before", TensorProto.BOOL, [])]
-    gives = [helper.make_tensor_value_info("still", TensorProto.BOOL, []), helper.make_tensor_value_info("sum", TensorProto.FLOAT, [None])]
+    takes = [
+        helper.make_tensor_value_info("example", TensorProto.INT64, []),
+        helper.make_tensor_value_info("before", TensorProto.BOOL, []),
+    ]
+    gives = [
+        helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("sum", TensorProto.FLOAT, [None]),
+    ]
     count = written.op("Gather", written.op("Shape", stops), np.array(0))
     bags = written.op("Loop", count, go_on, body=helper.make_graph(body, "bag", takes, gives))
     path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", bags, numbers(5, 2)))
     onnxruntime.InferenceSession(path)
-    with pytest.raises(DataError, match=r"Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis"):
+    with pytest.raises(
+        DataError,
+        match=r"Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis",
+    ):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()

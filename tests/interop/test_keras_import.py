@@ -27,9 +27,18 @@ def numbers(*shape):
 
 def layer(kind, name, sources=None, **config):
     """A layer as config.json has it; sources: the layers it is called on, in a functional model."""
-    found = {"module": "keras.layers", "class_name": kind, "config": {"name": name, **config}, "registered_name": None, "name": name}
+    found = {
+        "module": "keras.layers",
+        "class_name": kind,
+        "config": {"name": name, **config},
+        "registered_name": None,
+        "name": name,
+    }
     if sources is not None:
-        tensors = [{"class_name": "__keras_tensor__", "config": {"keras_history": [source, 0, 0]}} for source in sources]
+        tensors = [
+            {"class_name": "__keras_tensor__", "config": {"keras_history": [source, 0, 0]}}
+            for source in sources
+        ]
         args = [tensors if kind in ("Concatenate", "Add") else tensors[0]] if tensors else []
         found["inbound_nodes"] = [{"args": args, "kwargs": {}}] if tensors else []
     return found
@@ -40,10 +49,15 @@ def dense(name, sources=None, activation="linear", use_bias=True):
 
 
 def save(path, kind, config, weights, names=True):
-    """weights: for each group, the layer's name and its arrays. names: as Keras 3.5 and later writes them beside."""
+    """weights: for each group, the layer's name and its arrays. names: as Keras 3.5 and later writes them
+    beside.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("metadata.json", json.dumps({"keras_version": "3.15.1"}))
-        archive.writestr("config.json", json.dumps({"module": "keras", "class_name": kind, "config": {"name": "model", **config}}))
+        archive.writestr(
+            "config.json",
+            json.dumps({"module": "keras", "class_name": kind, "config": {"name": "model", **config}}),
+        )
         packed = io.BytesIO()
         with h5py.File(packed, "w") as file:
             file.create_group("layers")
@@ -65,7 +79,9 @@ def save_h5(path, kind, config, weights):
         file.attrs["model_config"] = json.dumps({"class_name": kind, "config": config})
         for name in [each["config"]["name"] for each in config["layers"]]:
             group, arrays = file.create_group(f"model_weights/{name}"), weights.get(name, [])
-            group.attrs["weight_names"] = [f"{name}/{name}/weight_{place}:0".encode() for place in range(len(arrays))]
+            group.attrs["weight_names"] = [
+                f"{name}/{name}/weight_{place}:0".encode() for place in range(len(arrays))
+            ]
             for place, array in enumerate(arrays):
                 group[f"{name}/{name}/weight_{place}:0"] = array
     return path
@@ -73,7 +89,12 @@ def save_h5(path, kind, config, weights):
 
 def before_keras_3(kind, name, sources, **config):
     """A layer of a functional model, as older files have it."""
-    return {"class_name": kind, "config": {"name": name, **config}, "name": name, "inbound_nodes": [[[each, 0, 0, {}] for each in sources]]}
+    return {
+        "class_name": kind,
+        "config": {"name": name, **config},
+        "name": name,
+        "inbound_nodes": [[[each, 0, 0, {}] for each in sources]],
+    }
 
 
 def test_a_sequential_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
@@ -90,9 +111,16 @@ def test_a_sequential_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
 def test_a_probability_over_counts_asks_whether_there_are_any(tmp_path):
     layers = [dense("first", use_bias=False), dense("last", use_bias=False, activation="sigmoid")]
     layers[0]["config"]["batch_input_shape"] = [None, 5]
-    path = save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, {"first": [numbers(5, 4)], "last": [numbers(4, 5)]})
+    path = save_h5(
+        tmp_path / "m.h5",
+        "Sequential",
+        {"layers": layers},
+        {"first": [numbers(5, 4)], "last": [numbers(4, 5)]},
+    )
     data = dataset_from_lists(tmp_path / "data", [[0, 3], [4]], values=[[2.0, 29.0], [1.0]], width=5)
-    model = import_network(path, tmp_path / "run", fields={"first input": "items", "last": "items"}, data=data.path)
+    model = import_network(
+        path, tmp_path / "run", fields={"first input": "items", "last": "items"}, data=data.path
+    )
     assert model.run.network.outputs[0].values == "ignore"
     assert len(model.recommend_for("0", data, k=2)) == 2
 
@@ -108,7 +136,10 @@ def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
         before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
     ]
     config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["end", 0, 0]]}
-    model = import_network(save_h5(tmp_path / "m.h5", "Model", config, {"left": [w1], "right": [w2], "end": [w3]}), tmp_path / "run")
+    model = import_network(
+        save_h5(tmp_path / "m.h5", "Model", config, {"left": [w1], "right": [w2], "end": [w3]}),
+        tmp_path / "run",
+    )
     left = X @ w1
     wanted = np.concatenate([np.where(left > 0, left, 0.25 * left), np.tanh(X @ w2)], axis=1) @ w3
     assert np.allclose(scored(model, x=X)["end"], wanted, atol=1e-5)
@@ -117,7 +148,10 @@ def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
 def test_weights_without_a_model_are_refused(tmp_path):
     with h5py.File(tmp_path / "weights.h5", "w") as file:
         file.attrs["layer_names"] = ["dense"]
-    with pytest.raises(DataError, match=r"must hold a whole model; it has weights alone. Save it by model.save, not save_weights"):
+    with pytest.raises(
+        DataError,
+        match=r"must hold a whole model; it has weights alone. Save it by model.save, not save_weights",
+    ):
         import_network(tmp_path / "weights.h5", tmp_path / "run")
 
 
@@ -137,13 +171,22 @@ def test_a_sequential_model_scores_as_its_layers_do(names, tmp_path):
     path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights, names)
     model = import_network(path, tmp_path / "run")
     hidden = np.tanh((X * 0.5 + 0.25) @ w1 + b1) @ w2
-    wanted = torch.softmax(torch.from_numpy(np.where(hidden > 0, hidden, 0.3 * hidden) @ w3 + b3), dim=1).numpy()
+    wanted = torch.softmax(
+        torch.from_numpy(np.where(hidden > 0, hidden, 0.3 * hidden) @ w3 + b3), dim=1
+    ).numpy()
     assert np.allclose(scored(model, profile=X)["third"], wanted, atol=1e-5)
     assert model.run.network.layer("first").dropout == 0.4
 
 
 def test_a_functional_model_scores_as_its_layers_do(tmp_path):
-    table, w1, b1, w2, w3, b3 = numbers(9, 3), numbers(5, 4), numbers(4), numbers(7, 2), numbers(4, 2), numbers(2)
+    table, w1, b1, w2, w3, b3 = (
+        numbers(9, 3),
+        numbers(5, 4),
+        numbers(4),
+        numbers(7, 2),
+        numbers(4, 2),
+        numbers(2),
+    )
     statistics = [numbers(4), numbers(4), numbers(4), np.abs(numbers(4)) + 0.1]
     layers = [
         layer("InputLayer", "profile", [], batch_shape=[None, 5]),
@@ -158,8 +201,17 @@ def test_a_functional_model_scores_as_its_layers_do(tmp_path):
         layer("Add", "total", ["second", "third"]),
         layer("Activation", "end", ["total"], activation="elu"),
     ]
-    config = {"layers": layers, "input_layers": [["profile", 0, 0], ["history", 0, 0]], "output_layers": ["end", 0, 0]}
-    weights = {"dense": ("first", [w1, b1]), "dense_1": ("second", [w2]), "dense_2": ("third", [w3, b3]), "embedding": ("table", [table])}
+    config = {
+        "layers": layers,
+        "input_layers": [["profile", 0, 0], ["history", 0, 0]],
+        "output_layers": ["end", 0, 0],
+    }
+    weights = {
+        "dense": ("first", [w1, b1]),
+        "dense_1": ("second", [w2]),
+        "dense_2": ("third", [w3, b3]),
+        "embedding": ("table", [table]),
+    }
     weights["batch_normalization"] = ("normal", statistics)
     model = import_network(save(tmp_path / "model.keras", "Functional", config, weights), tmp_path / "run")
     ids = RANDOM.integers(0, 9, (6, 3))
@@ -178,9 +230,18 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
         layer("LeakyReLU", "steep", negative_slope=2.0),
         dense("end"),
     ]
-    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, {"dense": ("end", [numbers(5, 2), numbers(2)])})
+    path = save(
+        tmp_path / "model.keras",
+        "Sequential",
+        {"layers": layers},
+        {"dense": ("end", [numbers(5, 2), numbers(2)])},
+    )
     with pytest.raises(
-        DataError, match=r'3 layers have no .* \(Lambda\), "memory" \(GRU of other .*\), "steep" \(a leaky ReLU with the slope 2,'
+        DataError,
+        match=(
+            r'3 layers have no .* \(Lambda\), "memory" \(GRU of other .*\), "steep" \(a leaky ReLU with the'
+            r" slope 2,"
+        ),
     ):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -188,7 +249,12 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
 
 def test_a_damaged_file_is_one_sentence(tmp_path):
     layers = [layer("InputLayer", "x", batch_shape=[None, 5]), dense("end")]
-    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, {"dense": ("end", [numbers(5, 2), numbers(2)])})
+    path = save(
+        tmp_path / "model.keras",
+        "Sequential",
+        {"layers": layers},
+        {"dense": ("end", [numbers(5, 2), numbers(2)])},
+    )
     whole = path.read_bytes()
     for damaged in (
         whole[:0],
@@ -230,7 +296,9 @@ def test_weights_that_lie_in_another_file_are_not_read(tmp_path, way):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", config)
         archive.writestr("model.weights.h5", packed.getvalue())
-    with pytest.raises(DataError, match=r"all weights must lie in the model; 'layers/.*' is in another file that it names"):
+    with pytest.raises(
+        DataError, match=r"all weights must lie in the model; 'layers/.*' is in another file that it names"
+    ):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -240,16 +308,35 @@ def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     layers = [
         layer("InputLayer", "image", batch_shape=[None, 5, 4, 2]),
         layer("Rescaling", "rescaling", scale=0.5, offset=0.0),
-        layer("Conv2D", "edges", strides=[1, 1], padding="same", activation="tanh", use_bias=True, data_format="channels_last"),
-        layer("MaxPooling2D", "largest", pool_size=[2, 2], strides=[2, 2], padding="same", data_format="channels_last"),
+        layer(
+            "Conv2D",
+            "edges",
+            strides=[1, 1],
+            padding="same",
+            activation="tanh",
+            use_bias=True,
+            data_format="channels_last",
+        ),
+        layer(
+            "MaxPooling2D",
+            "largest",
+            pool_size=[2, 2],
+            strides=[2, 2],
+            padding="same",
+            data_format="channels_last",
+        ),
         layer("Flatten", "flat", data_format="channels_last"),
         dense("end"),
     ]
     weights = {"conv2d": ("edges", [kernel, b1]), "dense": ("end", [w2, b2])}
-    model = import_network(save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights), tmp_path / "run")
+    model = import_network(
+        save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights), tmp_path / "run"
+    )
     images = torch.from_numpy(numbers(6, 2, 5, 4))
     padded = functional.pad(images * 0.5, (1, 1, 0, 1))
-    value = torch.tanh(functional.conv2d(padded, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(b1)))
+    value = torch.tanh(
+        functional.conv2d(padded, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(b1))
+    )
     largest = functional.max_pool2d(functional.pad(value, (0, 0, 0, 1), value=-torch.inf), 2)
     wanted = largest.permute(0, 2, 3, 1).flatten(1).numpy() @ w2 + b2
     assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-5)
@@ -261,9 +348,24 @@ def test_scales_and_shifts_before_padding_and_pooling_score_as_their_layers_do(t
     layers = [
         layer("InputLayer", "image", batch_shape=[None, 4, 4, 2]),
         layer("Rescaling", "rescaling", scale=2.0, offset=-1.0),
-        layer("Conv2D", "edges", strides=[1, 1], padding="same", activation="relu", use_bias=True, data_format="channels_last"),
+        layer(
+            "Conv2D",
+            "edges",
+            strides=[1, 1],
+            padding="same",
+            activation="relu",
+            use_bias=True,
+            data_format="channels_last",
+        ),
         layer("BatchNormalization", "normal", axis=-1, epsilon=0.001, scale=True, center=True),
-        layer("MaxPooling2D", "largest", pool_size=[2, 2], strides=[2, 2], padding="valid", data_format="channels_last"),
+        layer(
+            "MaxPooling2D",
+            "largest",
+            pool_size=[2, 2],
+            strides=[2, 2],
+            padding="valid",
+            data_format="channels_last",
+        ),
         layer("Flatten", "flat", data_format="channels_last"),
         dense("end"),
     ]
@@ -272,11 +374,15 @@ def test_scales_and_shifts_before_padding_and_pooling_score_as_their_layers_do(t
         "batch_normalization": ("normal", [gamma, beta, mean, variance]),
         "dense": ("end", [w2, b2]),
     }
-    model = import_network(save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights), tmp_path / "run")
+    model = import_network(
+        save(tmp_path / "model.keras", "Sequential", {"layers": layers}, weights), tmp_path / "run"
+    )
     assert gamma.min() < 0 < gamma.max()
     images = torch.from_numpy(numbers(6, 2, 4, 4))
     value = functional.relu(
-        functional.conv2d(2 * images - 1, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(b1), padding=1)
+        functional.conv2d(
+            2 * images - 1, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(b1), padding=1
+        )
     )
     value = functional.batch_norm(value, *map(torch.from_numpy, (mean, variance, gamma, beta)), eps=0.001)
     wanted = functional.max_pool2d(value, 2).permute(0, 2, 3, 1).flatten(1).numpy() @ w2 + b2
@@ -308,13 +414,20 @@ def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own,
             layer("Conv2D", "edges", activation="softmax" if own else "linear", **edges),
             *last,
         ]
-        path = save(tmp_path / f"{place}.keras", "Sequential", {"layers": layers}, {"conv2d": ("edges", [kernel])})
+        path = save(
+            tmp_path / f"{place}.keras", "Sequential", {"layers": layers}, {"conv2d": ("edges", [kernel])}
+        )
         if size == 3:
             with pytest.raises(DataError, match="a softmax over the channels of each place"):
                 import_network(path, tmp_path / "run")
             continue
         images = torch.from_numpy(numbers(6, 2, 2, 2))
-        wanted = functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1)).flatten(1).softmax(1).numpy()
+        wanted = (
+            functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1))
+            .flatten(1)
+            .softmax(1)
+            .numpy()
+        )
         found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
         assert np.allclose(found["edges" if own else "shares"], wanted, atol=1e-6)
 
@@ -326,9 +439,16 @@ def test_an_output_keeps_its_name_where_the_layer_that_it_takes_has_it(tmp_path)
         before_keras_3("Dense", "end", ["code"], activation="linear", use_bias=False),
         before_keras_3("Add", "both", ["end", "code"]),
     ]
-    config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["both", 0, 0], ["code", 0, 0]]}
+    config = {
+        "name": "m",
+        "layers": layers,
+        "input_layers": [["x", 0, 0]],
+        "output_layers": [["both", 0, 0], ["code", 0, 0]],
+    }
     w1, w2 = numbers(5, 4), numbers(4, 4)
-    model = import_network(save_h5(tmp_path / "m.h5", "Functional", config, {"code": [w1], "end": [w2]}), tmp_path / "run")
+    model = import_network(
+        save_h5(tmp_path / "m.h5", "Functional", config, {"code": [w1], "end": [w2]}), tmp_path / "run"
+    )
     found, code = scored(model, x=X), np.tanh(X @ w1)
     assert np.allclose(found["code"], code, atol=1e-6)
     assert np.allclose(next(found[name] for name in found if name != "code"), code @ w2 + code, atol=1e-6)
@@ -363,7 +483,9 @@ np.savez(sys.argv[2], ids=ids, x=x, images=images, scores=np.array(model([x, ids
 """
 
 
-@pytest.mark.skipif("WIDENET_KERAS_PYTHON" not in os.environ, reason="WIDENET_KERAS_PYTHON names no Python that has Keras")
+@pytest.mark.skipif(
+    "WIDENET_KERAS_PYTHON" not in os.environ, reason="WIDENET_KERAS_PYTHON names no Python that has Keras"
+)
 def test_a_model_that_keras_saved_scores_as_keras_says(tmp_path):
     path, truth = tmp_path / "model.keras", tmp_path / "truth.npz"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -33,7 +33,12 @@ def gone_along(kind, table, kernel, own, bias, row):
 
 
 def layer_of(kind, name, **config):
-    usual = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True, "return_sequences": False}
+    usual = {
+        "activation": "tanh",
+        "recurrent_activation": "sigmoid",
+        "use_bias": True,
+        "return_sequences": False,
+    }
     return layer(kind, name, **usual, **({"reset_after": True} if kind == "GRU" else {}), **config)
 
 
@@ -48,13 +53,21 @@ def test_recurrent_models_score_as_their_formulas_do(kind, as_keras_3, tmp_path)
     layers = [
         layer("InputLayer", "history", batch_shape=[None, 4]),
         layer("Embedding", "table", mask_zero=True),
-        {**layer_of(kind, "first"), "config": {**layer_of(kind, "first")["config"], "return_sequences": True}},
+        {
+            **layer_of(kind, "first"),
+            "config": {**layer_of(kind, "first")["config"], "return_sequences": True},
+        },
         layer_of(kind, "second"),
         dense("end"),
     ]
     by_layer = {"table": [table], "first": arrays[0], "second": arrays[1], "end": [w, b]}
     if as_keras_3:
-        groups = {"embedding": "table", f"{kind.lower()}/cell": "first", f"{kind.lower()}_1/cell": "second", "dense": "end"}
+        groups = {
+            "embedding": "table",
+            f"{kind.lower()}/cell": "first",
+            f"{kind.lower()}_1/cell": "second",
+            "dense": "end",
+        }
         weights = {group: (name, by_layer[name]) for group, name in groups.items()}
         path = save(tmp_path / "m.keras", "Sequential", {"layers": layers}, weights, names=False)
     else:
@@ -73,7 +86,11 @@ def test_a_recurrent_model_of_one_field_predicts_the_next(tmp_path):
         layer_of("LSTM", "state"),
         dense("end"),
     ]
-    weights = {"table": [numbers(9, 5)], "state": [numbers(5, 24), numbers(6, 24), numbers(24)], "end": [numbers(6, 9), numbers(9)]}
+    weights = {
+        "table": [numbers(9, 5)],
+        "state": [numbers(5, 24), numbers(6, 24), numbers(24)],
+        "end": [numbers(6, 9), numbers(9)],
+    }
     path = save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, weights)
     model = import_network(path, tmp_path / "run", fields={"history": "items", "end": "items"})
     assert (model.run.fields["items"].kind, model.run.network.layer("end").predict) == ("sequence", "next")
@@ -92,10 +109,21 @@ def test_a_recurrent_model_of_one_field_predicts_the_next(tmp_path):
 def test_what_no_recurrent_layer_here_does_is_named(change, why, tmp_path):
     gru = layer_of("GRU", "gru")
     gru["config"] |= change
-    layers = [layer("InputLayer", "history", batch_shape=[None, 4]), layer("Embedding", "table"), gru, dense("end")]
-    weights = {"table": [numbers(9, 5)], "gru": [numbers(5, 18), numbers(6, 18), numbers(2, 18)], "end": [numbers(6, 2), numbers(2)]}
+    layers = [
+        layer("InputLayer", "history", batch_shape=[None, 4]),
+        layer("Embedding", "table"),
+        gru,
+        dense("end"),
+    ]
+    weights = {
+        "table": [numbers(9, 5)],
+        "gru": [numbers(5, 18), numbers(6, 18), numbers(2, 18)],
+        "end": [numbers(6, 2), numbers(2)],
+    }
     with pytest.raises(DataError, match=why):
-        import_network(save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, weights), tmp_path / "run")
+        import_network(
+            save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, weights), tmp_path / "run"
+        )
 
 
 @pytest.mark.parametrize("averaged_first", [True, False])
@@ -112,9 +140,16 @@ def test_an_embedding_that_is_gone_along_and_averaged_is_named(averaged_first, t
         ],
         "output_layers": [["end", 0, 0]],
     }
-    weights = {"table": [numbers(4, 4)], "along": [numbers(4, 12), numbers(3, 12), numbers(12)], "end": [numbers(7, 2), numbers(2)]}
+    weights = {
+        "table": [numbers(4, 4)],
+        "along": [numbers(4, 12), numbers(3, 12), numbers(12)],
+        "end": [numbers(7, 2), numbers(2)],
+    }
     path = save_h5(tmp_path / "m.h5", "Functional", config, weights)
-    with pytest.raises(DataError, match=r"an Embedding that is averaged too|GlobalAveragePooling1D at every position of a sequence"):
+    with pytest.raises(
+        DataError,
+        match=r"an Embedding that is averaged too|GlobalAveragePooling1D at every position of a sequence",
+    ):
         import_network(path, tmp_path / "run")
 
 
@@ -134,7 +169,10 @@ def test_two_recurrent_layers_go_along_one_embedding(tmp_path):
     }
     path = save_h5(tmp_path / "m.h5", "Functional", config, {"table": [table], "end": [ends], **own})
     rows = [[3, 1, 1, 8], [2]]
-    states = [np.concatenate([gone_along("LSTM", table, *arrays, row)[-1] for arrays in own.values()]) for row in rows]
+    states = [
+        np.concatenate([gone_along("LSTM", table, *arrays, row)[-1] for arrays in own.values()])
+        for row in rows
+    ]
     model = import_network(path, tmp_path / "run")
     assert np.allclose(scored(model, history=rows)["end"], np.array(states) @ ends, atol=1e-5)
 
@@ -144,7 +182,14 @@ def test_a_sequence_beside_what_is_none_is_named(tmp_path):
         "layers": [
             before_keras_3("InputLayer", "history", [], batch_shape=[None, 4]),
             before_keras_3("Embedding", "table", ["history"]),
-            before_keras_3("LSTM", "along", ["table"], activation="tanh", recurrent_activation="sigmoid", return_sequences=True),
+            before_keras_3(
+                "LSTM",
+                "along",
+                ["table"],
+                activation="tanh",
+                recurrent_activation="sigmoid",
+                return_sequences=True,
+            ),
             before_keras_3("LSTM", "state", ["along"], activation="tanh", recurrent_activation="sigmoid"),
             before_keras_3("Add", "both", ["state", "along"]),
             before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
@@ -153,7 +198,10 @@ def test_a_sequence_beside_what_is_none_is_named(tmp_path):
     }
     arrays = [numbers(3, 12), numbers(3, 12), numbers(12)]
     path = save_h5(
-        tmp_path / "m.h5", "Functional", config, {"table": [numbers(9, 3)], "along": arrays, "state": arrays, "end": [numbers(3, 2)]}
+        tmp_path / "m.h5",
+        "Functional",
+        config,
+        {"table": [numbers(9, 3)], "along": arrays, "state": arrays, "end": [numbers(3, 2)]},
     )
     with pytest.raises(DataError, match="Add at every position of a sequence"):
         import_network(path, tmp_path / "run")

@@ -1,4 +1,6 @@
-"""ONNX: onnxruntime computes what the network computes, and a user can go from item ids to recommendations with it alone."""
+"""ONNX: onnxruntime computes what the network computes, and a user can go from item ids to recommendations
+with it alone.
+"""
 
 import json
 
@@ -9,7 +11,16 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.interop.networks import ITEMS, SPATIAL, dataset, feed, model_of, random_fields, random_layers, scores
+from tests.interop.networks import (
+    ITEMS,
+    SPATIAL,
+    dataset,
+    feed,
+    model_of,
+    random_fields,
+    random_layers,
+    scores,
+)
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.interop import onnx_export
@@ -35,31 +46,56 @@ def test_onnxruntime_gives_the_scores_and_the_best_units_of_random_networks(seed
     export_onnx(model, tmp_path / "best.onnx", top_k=20)
     for name, given in (("all", fields), ("one", {field: _first(batch) for field, batch in fields.items()})):
         whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
-        found = dict(zip([output.name for output in whole.get_outputs()], whole.run(None, feed(whole, given)), strict=True))
-        chosen = dict(zip([output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True))
+        found = dict(
+            zip(
+                [output.name for output in whole.get_outputs()],
+                whole.run(None, feed(whole, given)),
+                strict=True,
+            )
+        )
+        chosen = dict(
+            zip(
+                [output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True
+            )
+        )
         for output in model.network.outputs.values():
             place = output.spec.name
             wanted = scores(model, given, place)
             assert np.abs(found[place] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max()), (name, place)
-            seen = given[output.spec.field] if output.spec.field in {layer.field for layer in model.run.network.inputs} else None
+            seen = (
+                given[output.spec.field]
+                if output.spec.field in {layer.field for layer in model.run.network.inputs}
+                else None
+            )
             allowed = Filter().within(model.run.fields[output.spec.field].width, output)
             expected, units = top_k(model.network, given, place, 20, seen, allowed)
             known = units.numpy() >= 0
             assert (known == (chosen[f"{place}.units"] >= 0)).all()
             assert (np.isneginf(chosen[f"{place}.scores"]) == ~known).all()
-            assert np.allclose(chosen[f"{place}.scores"][known], expected.numpy()[known], rtol=1e-4, atol=1e-5)
+            assert np.allclose(
+                chosen[f"{place}.scores"][known], expected.numpy()[known], rtol=1e-4, atol=1e-5
+            )
             lines = np.nonzero(known)
-            assert np.allclose(wanted[lines[0], chosen[f"{place}.units"][known]], expected.numpy()[known], rtol=1e-4, atol=1e-5)
+            assert np.allclose(
+                wanted[lines[0], chosen[f"{place}.units"][known]],
+                expected.numpy()[known],
+                rtol=1e-4,
+                atol=1e-5,
+            )
 
 
 def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
     random = np.random.default_rng(0)
-    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": random.normal(size=(2, 40)).tolist()})
+    images = dataset_from_lists(
+        tmp_path / "data", [[0], [1]], width=9, dense={"profile": random.normal(size=(2, 40)).tolist()}
+    )
     model = model_of(SPATIAL, images, tmp_path / "run")
     export_onnx(model, tmp_path / "model.onnx")
     given = {"profile": torch.from_numpy(random.normal(size=(7, 40)).astype(np.float32))}
     runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6)
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", sequences.SETTINGS)
@@ -71,36 +107,72 @@ def test_onnxruntime_goes_along_sequences(name, tmp_path):
     whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
     for rows in ([[0, 3, 5, 3], [], [1], [2, 3, 7, 11, 12, 0, 0], [4, 9]], [[], []], [[6]]):
         given = {"items": SparseBatch.from_lists(rows), "label": SparseBatch.from_lists([[] for _ in rows])}
-        found = dict(zip([output.name for output in whole.get_outputs()], whole.run(None, feed(whole, given)), strict=True))
-        chosen = dict(zip([output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True))
+        found = dict(
+            zip(
+                [output.name for output in whole.get_outputs()],
+                whole.run(None, feed(whole, given)),
+                strict=True,
+            )
+        )
+        chosen = dict(
+            zip(
+                [output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True
+            )
+        )
         for output in model.network.outputs:
             wanted = scores(model, given, output)
             assert np.abs(found[output] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
             seen = given["items"] if model.network.outputs[output].spec.field == "items" else None
-            expected, _ = top_k(model.network, given, output, 5, seen, Filter().within(wanted.shape[1], model.network.outputs[output]))
+            expected, _ = top_k(
+                model.network,
+                given,
+                output,
+                5,
+                seen,
+                Filter().within(wanted.shape[1], model.network.outputs[output]),
+            )
             assert np.allclose(chosen[f"{output}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
     assert import_network(tmp_path / "all.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
-    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": np.zeros((2, 40)).tolist()})
-    response = {"name": "bright", "kind": "pooling", "function": {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6}}
-    model = model_of([{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}], images, tmp_path / "run")
+    images = dataset_from_lists(
+        tmp_path / "data", [[0], [1]], width=9, dense={"profile": np.zeros((2, 40)).tolist()}
+    )
+    response = {
+        "name": "bright",
+        "kind": "pooling",
+        "function": {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6},
+    }
+    model = model_of(
+        [{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}],
+        images,
+        tmp_path / "run",
+    )
     export_onnx(model, tmp_path / "model.onnx")
     given = {"profile": torch.from_numpy(np.random.default_rng(n).normal(size=(7, 40)).astype(np.float32))}
     runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6)
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_onnxruntime_takes_a_layer_that_only_adds(data, tmp_path):
     sums = {"name": "sums", "units": 6, "activation": "linear", "source": "in"}
     bare = {"name": "bare", "units": 6, "activation": "tanh", "source": [], "skip": "sums", "bias": False}
-    layers = [{"name": "in", "kind": "input", "field": "items"}, sums, bare, {"name": "next", "kind": "output", "field": "tags"}]
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        sums,
+        bare,
+        {"name": "next", "kind": "output", "field": "tags"},
+    ]
     model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
     export_onnx(model, tmp_path / "model.onnx")
     runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6)
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
+    )
 
 
 def _first(batch):
@@ -114,11 +186,16 @@ def _first(batch):
 
 @pytest.mark.parametrize("entry", [{}, {"scale": "unit"}, {"values": "ignore", "scale": "rsqrt"}], ids=str)
 def test_onnxruntime_gives_the_scores_of_an_output_on_a_sparse_input(entry, data, tmp_path):
-    layers = [{"name": "in", "kind": "input", "field": "items", **entry}, {"name": "next", "kind": "output", "field": "tags"}]
+    layers = [
+        {"name": "in", "kind": "input", "field": "items", **entry},
+        {"name": "next", "kind": "output", "field": "tags"},
+    ]
     model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
     export_onnx(model, tmp_path / "model.onnx")
     runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6)
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_same_call_gives_the_same_bits(data, tmp_path):
@@ -135,9 +212,13 @@ def test_seen_items_are_kept_where_they_are_asked_for(data, tmp_path):
     model = model_of(random_layers(1), data, tmp_path / "run")
     export_onnx(model, tmp_path / "model.onnx", top_k=ITEMS, exclude_seen=False)
     runtime, fields = session(tmp_path / "model.onnx"), random_fields(1)
-    units = dict(zip([output.name for output in runtime.get_outputs()], runtime.run(None, feed(runtime, fields)), strict=True))[
-        "next.units"
-    ]
+    units = dict(
+        zip(
+            [output.name for output in runtime.get_outputs()],
+            runtime.run(None, feed(runtime, fields)),
+            strict=True,
+        )
+    )["next.units"]
     assert (np.sort(units, axis=1) == np.arange(ITEMS)).all()
 
 
@@ -148,7 +229,9 @@ def test_large_weights_lie_beside_the_model(data, tmp_path, monkeypatch):
     assert [path.name for path in files] == ["model.onnx.data", "model.onnx.json", "model.onnx"]
     assert (tmp_path / "model.onnx").stat().st_size < 20_000
     runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), atol=1e-5, rtol=1e-5)
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_the_names_of_items_lie_beside_the_model(data, tmp_path, monkeypatch):

@@ -42,7 +42,11 @@ class Written:
 
     def op(self, kind, *inputs, **attributes):
         inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
-        self.nodes.append(helper.make_node(kind, inputs, [f"v{len(self.nodes)}"], name=f"/{kind.lower()}/{len(self.nodes)}", **attributes))
+        self.nodes.append(
+            helper.make_node(
+                kind, inputs, [f"v{len(self.nodes)}"], name=f"/{kind.lower()}/{len(self.nodes)}", **attributes
+            )
+        )
         return self.nodes[-1].output[0]
 
     def save(self, path, **outputs):
@@ -57,12 +61,18 @@ class Written:
 
 def perceptron(w):
     hidden = w.op("Relu", w.op("Gemm", "x", numbers(8, 5), numbers(8), transB=1))
-    return {"probabilities": w.op("Softmax", w.op("Gemm", hidden, numbers(8, 3), numbers(3), alpha=0.5, beta=2.0))}
+    return {
+        "probabilities": w.op("Softmax", w.op("Gemm", hidden, numbers(8, 3), numbers(3), alpha=0.5, beta=2.0))
+    }
 
 
 def bare_products(w):
     hidden = w.op("Tanh", w.op("Add", w.op("MatMul", "x", numbers(5, 4)), numbers(4)))
-    return {"y": w.op("Sigmoid", w.op("Add", numbers(1, 2), w.op("MatMul", w.op("Dropout", hidden), numbers(4, 2))))}
+    return {
+        "y": w.op(
+            "Sigmoid", w.op("Add", numbers(1, 2), w.op("MatMul", w.op("Dropout", hidden), numbers(4, 2)))
+        )
+    }
 
 
 def branches(w):
@@ -76,9 +86,17 @@ def branches(w):
 def normalised(w):
     x = w.op("Div", w.op("Sub", "x", numbers(5)), np.abs(numbers(5)) + 1)
     before = w.op(
-        "BatchNormalization", w.op("Gemm", x, numbers(5, 4)), numbers(4), numbers(4), numbers(4), np.abs(numbers(4)), epsilon=0.01
+        "BatchNormalization",
+        w.op("Gemm", x, numbers(5, 4)),
+        numbers(4),
+        numbers(4),
+        numbers(4),
+        np.abs(numbers(4)),
+        epsilon=0.01,
     )
-    after = w.op("BatchNormalization", w.op("Softplus", before), numbers(4), numbers(4), numbers(4), np.abs(numbers(4)))
+    after = w.op(
+        "BatchNormalization", w.op("Softplus", before), numbers(4), numbers(4), numbers(4), np.abs(numbers(4))
+    )
     return {"y": w.op("Mul", w.op("Gemm", after, numbers(4, 3), numbers(3)), numbers(3))}
 
 
@@ -93,7 +111,12 @@ def gates(w):
 def used_under_two_names(w):
     product = w.op("Gemm", "x", numbers(5, 4))
     changed = w.op("Relu", w.op("Dropout", w.op("Identity", product)))
-    return {"changed": changed, "again": product, "product": product, "y": w.op("Gemm", product, numbers(4, 2))}
+    return {
+        "changed": changed,
+        "again": product,
+        "product": product,
+        "y": w.op("Gemm", product, numbers(4, 2)),
+    }
 
 
 def residual(w):
@@ -102,12 +125,16 @@ def residual(w):
     return {"y": w.op("Gemm", w.op("Add", w.op("Add", hidden, "x"), more), numbers(5, 3))}
 
 
-@pytest.mark.parametrize("build", [perceptron, bare_products, branches, normalised, gates, used_under_two_names, residual])
+@pytest.mark.parametrize(
+    "build", [perceptron, bare_products, branches, normalised, gates, used_under_two_names, residual]
+)
 def test_an_imported_model_scores_as_onnxruntime_does(build, tmp_path):
     written = Written()
     path = written.save(tmp_path / "model.onnx", **build(written))
     session = onnxruntime.InferenceSession(path)
-    wanted = dict(zip([output.name for output in session.get_outputs()], session.run(None, {"x": X}), strict=True))
+    wanted = dict(
+        zip([output.name for output in session.get_outputs()], session.run(None, {"x": X}), strict=True)
+    )
     found = scored(import_network(path, tmp_path / "run"), x=X)
     assert found.keys() == wanted.keys()
     for name, scores in found.items():
@@ -123,7 +150,9 @@ def test_a_sum_of_gathered_rows_is_a_sparse_input(reduce, tmp_path):
         hidden = written.op("Relu", written.op("Add", dense, rows))
     else:
         hidden = written.op("Concat", rows, written.op("Relu", dense), axis=1)
-    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", hidden, numbers(4 if reduce == "ReduceSum" else 8, 2)))
+    path = written.save(
+        tmp_path / "model.onnx", y=written.op("Gemm", hidden, numbers(4 if reduce == "ReduceSum" else 8, 2))
+    )
     ids = RANDOM.integers(0, 9, (7, 3))
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"x": X, "ids": ids})
     model = import_network(path, tmp_path / "run")
@@ -141,7 +170,9 @@ def test_what_widenet_wrote_comes_back_to_the_bit(seed, tmp_path):
 
 
 def test_convolutions_that_widenet_wrote_come_back_to_the_bit(tmp_path):
-    images = dataset_from_lists(tmp_path / "data", [[0], [1]], width=9, dense={"profile": numbers(2, 40).tolist()})
+    images = dataset_from_lists(
+        tmp_path / "data", [[0], [1]], width=9, dense={"profile": numbers(2, 40).tolist()}
+    )
     model = model_of(SPATIAL, images, tmp_path / "run")
     export_onnx(model, tmp_path / "model.onnx")
     assert import_network(tmp_path / "model.onnx", tmp_path / "again").fingerprint() == model.fingerprint()
@@ -150,12 +181,16 @@ def test_convolutions_that_widenet_wrote_come_back_to_the_bit(tmp_path):
 def test_constants_of_every_form_are_read_and_nodes_without_inputs_are_named(tmp_path):
     written = Written()
     constant = written.op("Constant", value_floats=[0.5, 2.0, -1.0, 3.0])
-    path = written.save(tmp_path / "model.onnx", y=written.op("Add", written.op("Gemm", "x", numbers(5, 4)), constant))
+    path = written.save(
+        tmp_path / "model.onnx", y=written.op("Add", written.op("Gemm", "x", numbers(5, 4)), constant)
+    )
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"x": X})
     assert np.allclose(scored(import_network(path, tmp_path / "run"), x=X)["y"], wanted, rtol=1e-5, atol=1e-6)
     written = Written()
     chance = written.op("RandomNormal", shape=[1, 4])
-    path = written.save(tmp_path / "other.onnx", y=written.op("Add", written.op("Gemm", "x", numbers(5, 4)), chance))
+    path = written.save(
+        tmp_path / "other.onnx", y=written.op("Add", written.op("Gemm", "x", numbers(5, 4)), chance)
+    )
     with pytest.raises(DataError, match=r'a layer has no counterpart: "/randomnormal/0" \(RandomNormal\)\.'):
         import_network(path, tmp_path / "again")
 
@@ -165,7 +200,11 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
     hidden = written.op("Gemm", "x", numbers(5, 4))
     odd = written.op("Clip", written.op("Cos", hidden))
     alone = written.op("Relu", "x")
-    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", odd, numbers(4, 2)), z=written.op("Gemm", alone, numbers(5, 2)))
+    path = written.save(
+        tmp_path / "model.onnx",
+        y=written.op("Gemm", odd, numbers(4, 2)),
+        z=written.op("Gemm", alone, numbers(5, 2)),
+    )
     with pytest.raises(DataError) as raised:
         import_network(path, tmp_path / "run")
     said = str(raised.value)
@@ -180,7 +219,12 @@ def ends_of_convolutions(w):
     means = w.op("Flatten", w.op("GlobalAveragePool", first))
     largest = w.op("MaxPool", first, kernel_shape=[2, 2], strides=[2, 2])
     hidden = w.op("Tanh", w.op("Gemm", means, numbers(4, 3)))
-    outputs = {"shares": w.op("Softmax", means), "means": means, "largest": w.op("Flatten", largest), "filters": w.op("Flatten", first)}
+    outputs = {
+        "shares": w.op("Softmax", means),
+        "means": means,
+        "largest": w.op("Flatten", largest),
+        "filters": w.op("Flatten", first),
+    }
     return outputs | {"hidden": hidden, "y": w.op("Gemm", hidden, numbers(3, 2))}
 
 
@@ -189,19 +233,32 @@ def test_a_network_may_end_in_pooling_in_a_convolution_or_in_what_others_take_to
     written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
     path, images = written.save(tmp_path / "model.onnx", **ends_of_convolutions(written)), numbers(4, 2, 5, 6)
     session = onnxruntime.InferenceSession(path)
-    wanted = dict(zip([output.name for output in session.get_outputs()], session.run(None, {"image": images}), strict=True))
+    wanted = dict(
+        zip(
+            [output.name for output in session.get_outputs()],
+            session.run(None, {"image": images}),
+            strict=True,
+        )
+    )
     model = import_network(path, tmp_path / "run")
     found = scored(model, image=images.reshape(4, -1))
     assert found.keys() == wanted.keys()
     for name, numbers_EL in wanted.items():
         assert np.allclose(found[name], numbers_EL, rtol=1e-5, atol=1e-5), name
     export_onnx(model, tmp_path / "again.onnx")
-    again = onnxruntime.InferenceSession(tmp_path / "again.onnx").run(list(wanted), {"image": images.reshape(4, -1)})
-    assert all(np.allclose(one, wanted[name], rtol=1e-5, atol=1e-5) for name, one in zip(wanted, again, strict=True))
+    again = onnxruntime.InferenceSession(tmp_path / "again.onnx").run(
+        list(wanted), {"image": images.reshape(4, -1)}
+    )
+    assert all(
+        np.allclose(one, wanted[name], rtol=1e-5, atol=1e-5) for name, one in zip(wanted, again, strict=True)
+    )
     assert import_network(tmp_path / "again.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
 
 
-@pytest.mark.parametrize("build", [lambda _: "x", lambda w: w.op("Mul", w.op("Relu", w.op("Gemm", "x", numbers(5, 4))), numbers(4))])
+@pytest.mark.parametrize(
+    "build",
+    [lambda _: "x", lambda w: w.op("Mul", w.op("Relu", w.op("Gemm", "x", numbers(5, 4))), numbers(4))],
+)
 def test_a_network_must_end_in_the_units_of_a_layer(build, tmp_path):
     written = Written()
     path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", "x", numbers(5, 2)), z=build(written))
@@ -212,7 +269,9 @@ def test_a_network_must_end_in_the_units_of_a_layer(build, tmp_path):
 def turned(w, shape, window):
     """Pooling over what was put into other axes."""
     first = w.op("Relu", w.op("Conv", "image", numbers(4, 2, 1, 1)))
-    return w.op("MaxPool", w.op("Reshape", w.op("Flatten", first), np.array([-1, *shape])), kernel_shape=window)
+    return w.op(
+        "MaxPool", w.op("Reshape", w.op("Flatten", first), np.array([-1, *shape])), kernel_shape=window
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 6, 5), (5, 4, 6), (2, 10, 6)])
@@ -224,9 +283,14 @@ def test_units_that_change_their_axes_are_refused(shape, tmp_path):
         import_network(path, tmp_path / "run")
     written = Written(())
     written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 2, 5, 6])]
-    path, images = written.save(tmp_path / "same.onnx", y=written.op("Flatten", turned(written, (4, 5, 6), [2, 2]))), numbers(3, 2, 5, 6)
+    path, images = (
+        written.save(tmp_path / "same.onnx", y=written.op("Flatten", turned(written, (4, 5, 6), [2, 2]))),
+        numbers(3, 2, 5, 6),
+    )
     (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
-    assert np.allclose(scored(import_network(path, tmp_path / "same"), image=images.reshape(3, -1))["y"], wanted, atol=1e-5)
+    assert np.allclose(
+        scored(import_network(path, tmp_path / "same"), image=images.reshape(3, -1))["y"], wanted, atol=1e-5
+    )
 
 
 def learning(w):
@@ -236,7 +300,11 @@ def learning(w):
     return value
 
 
-@pytest.mark.parametrize("build", [lambda w: w.op("Gemm", "x", numbers(5, 4), numbers(4, 1)), learning], ids=["bias", "normalization"])
+@pytest.mark.parametrize(
+    "build",
+    [lambda w: w.op("Gemm", "x", numbers(5, 4), numbers(4, 1)), learning],
+    ids=["bias", "normalization"],
+)
 def test_a_bias_of_examples_and_a_normalization_by_the_batch_are_refused(build, tmp_path):
     written = Written()
     path = written.save(tmp_path / "model.onnx", y=build(written))
@@ -255,7 +323,9 @@ def test_a_truncated_file_is_one_sentence(keep, tmp_path):
 
 def test_weights_that_are_not_finite_are_refused(tmp_path):
     written = Written()
-    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", "x", np.full((5, 2), np.nan, np.float32)))
+    path = written.save(
+        tmp_path / "model.onnx", y=written.op("Gemm", "x", np.full((5, 2), np.nan, np.float32))
+    )
     with pytest.raises(DataError, match=r'the weights "y" must be finite numbers'):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -265,27 +335,46 @@ def image(w):
     first = w.op("Conv", "image", numbers(4, 2, 3, 2), numbers(4), strides=[1, 2], pads=[1, 0, 1, 0])
     normal = w.op("BatchNormalization", first, numbers(4), numbers(4), numbers(4), np.abs(numbers(4)))
     active = w.op("LRN", w.op("Relu", normal), size=3, alpha=0.5, bias=1.5)
-    second = w.op("Add", w.op("Conv", active, numbers(4, 2, 2, 2), auto_pad="SAME_UPPER", group=2), numbers(4, 1, 1))
+    second = w.op(
+        "Add", w.op("Conv", active, numbers(4, 2, 2, 2), auto_pad="SAME_UPPER", group=2), numbers(4, 1, 1)
+    )
     residual = w.op("Tanh", w.op("Add", active, second))
     both = w.op(
-        "Concat", w.op("MaxPool", residual, kernel_shape=[2, 2], strides=[1, 1]), w.op("MaxPool", active, kernel_shape=[2, 2]), axis=1
+        "Concat",
+        w.op("MaxPool", residual, kernel_shape=[2, 2], strides=[1, 1]),
+        w.op("MaxPool", active, kernel_shape=[2, 2]),
+        axis=1,
     )
     third = w.op("Selu", w.op("Conv", both, numbers(3, 8, 2, 1), numbers(3)))
-    means = w.op("Flatten", w.op("AveragePool", third, kernel_shape=[3, 1], pads=[1, 0, 1, 0], strides=[2, 1]))
+    means = w.op(
+        "Flatten", w.op("AveragePool", third, kernel_shape=[3, 1], pads=[1, 0, 1, 0], strides=[2, 1])
+    )
     last = w.op("Flatten", w.op("GlobalAveragePool", third))
     return {"y": w.op("Gemm", w.op("Concat", means, last, axis=1), numbers(12 + 3, 3), numbers(3))}
 
 
 def shifted(w):
-    """Scales and shifts before what cannot take them up, sums of activated units, and windows that overhang."""
+    """Scales and shifts before what cannot take them up, sums of activated units, and windows that
+    overhang.
+    """
     first = w.op(
-        "Relu", w.op("Conv", w.op("Add", w.op("Mul", "image", np.float32([2.0])), np.float32([-1.0])), numbers(3, 2, 3, 3), pads=[1] * 4)
+        "Relu",
+        w.op(
+            "Conv",
+            w.op("Add", w.op("Mul", "image", np.float32([2.0])), np.float32([-1.0])),
+            numbers(3, 2, 3, 3),
+            pads=[1] * 4,
+        ),
     )
     normal = w.op("BatchNormalization", first, numbers(3), numbers(3), numbers(3), np.abs(numbers(3)))
     largest = w.op("MaxPool", normal, kernel_shape=[2, 3], strides=[2, 3], ceil_mode=1)
     again = w.op("Conv", w.op("Add", first, numbers(3, 1, 1)), numbers(3, 3, 2, 2))
-    both = w.op("Add", w.op("Clip", again, np.float32(0)), w.op("Sigmoid", w.op("Conv", first, numbers(3, 3, 2, 2))))
-    flat = w.op("Concat", w.op("Flatten", largest), w.op("ReduceMean", both, np.int64([2, 3]), keepdims=0), axis=1)
+    both = w.op(
+        "Add", w.op("Clip", again, np.float32(0)), w.op("Sigmoid", w.op("Conv", first, numbers(3, 3, 2, 2)))
+    )
+    flat = w.op(
+        "Concat", w.op("Flatten", largest), w.op("ReduceMean", both, np.int64([2, 3]), keepdims=0), axis=1
+    )
     return {"y": w.op("Gemm", flat, numbers(3 * 3 * 2 + 3, 2))}
 
 
@@ -305,9 +394,13 @@ def test_a_response_over_any_number_of_channels_is_that_of_the_standard(size, tm
     written = Written(())
     written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 5, 2, 3])]
     active = written.op("LRN", "image", size=size, alpha=2.0, beta=0.6, bias=1.5)
-    path = written.save(tmp_path / "model.onnx", y=written.op("Gemm", written.op("Flatten", active), numbers(30, 3)))
+    path = written.save(
+        tmp_path / "model.onnx", y=written.op("Gemm", written.op("Flatten", active), numbers(30, 3))
+    )
     images = numbers(5, 5, 2, 3)  # as many as channels: the reference counts the one for the other
-    (wanted,) = ReferenceEvaluator(str(path)).run(None, {"image": images})  # onnxruntime takes odd sizes alone
+    (wanted,) = ReferenceEvaluator(str(path)).run(
+        None, {"image": images}
+    )  # onnxruntime takes odd sizes alone
     model = import_network(path, tmp_path / "run")
     assert np.allclose(scored(model, image=images.reshape(5, -1))["y"], wanted, rtol=1e-5, atol=1e-5)
 
@@ -317,7 +410,17 @@ def along(w):
     w.inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["E", 3])]
     rows = w.op("Transpose", w.op("Gather", numbers(9, 5), "ids"), perm=[1, 0, 2])
     first = w.op("Expand", np.zeros((1, 1, 1), np.float32), np.array([1, 1, 4]))
-    states = w.op("GRU", rows, numbers(1, 12, 5), numbers(1, 12, 4), numbers(1, 24), "", first, hidden_size=4, linear_before_reset=1)
+    states = w.op(
+        "GRU",
+        rows,
+        numbers(1, 12, 5),
+        numbers(1, 12, 4),
+        numbers(1, 24),
+        "",
+        first,
+        hidden_size=4,
+        linear_before_reset=1,
+    )
     end = w.op("Squeeze", w.op("Gather", states, np.array(-1)), np.array([0]))
     return {"y": w.op("Gemm", end, numbers(4, 2))}
 
@@ -353,7 +456,9 @@ def test_groups_of_any_number_take_no_memory_that_is_not_there(tmp_path, monkeyp
     monkeypatch.setattr(operations, "available_memory", lambda: 10_000)
     written = Written(())
     written.inputs = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 64, 5, 6])]
-    path = written.save(tmp_path / "model.onnx", y=written.op("Conv", "image", numbers(64, 1, 1, 1), group=64))
+    path = written.save(
+        tmp_path / "model.onnx", y=written.op("Conv", "image", numbers(64, 1, 1, 1), group=64)
+    )
     with pytest.raises(DataError, match=r"64 groups make filters of 16\.\d kB, where 10\.0 kB are free"):
         import_network(path, tmp_path / "run")
 
@@ -379,11 +484,17 @@ def test_weights_in_another_folder_are_refused(location, tmp_path):
 @pytest.mark.parametrize("ids", [5, "abcdefg", [["a"]] * 7, None, {"a": 1}])
 def test_names_that_are_no_lists_of_texts_are_one_sentence(ids, tmp_path):
     data = dataset(tmp_path / "data")
-    layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}]
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
     path = tmp_path / "model.onnx"
     export_onnx(model_of(layers, data, tmp_path / "run"), path)
     names_path(path).write_text(json.dumps({"items": {"ids": ids, "titles": ids}}))
-    with pytest.raises(DataError, match=r'model.onnx.json: field "items" must have [0-9]+ ids, all different, and as many titles'):
+    with pytest.raises(
+        DataError,
+        match=r'model.onnx.json: field "items" must have [0-9]+ ids, all different, and as many titles',
+    ):
         import_network(path, tmp_path / "again")
 
 

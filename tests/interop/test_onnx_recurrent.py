@@ -1,4 +1,6 @@
-"""Networks along sequences that PyTorch wrote as ONNX, and nodes as no exporter here writes them: onnxruntime scores what the run does."""
+"""Networks along sequences that PyTorch wrote as ONNX, and nodes as no exporter here writes them:
+onnxruntime scores what the run does.
+"""
 
 import warnings
 
@@ -18,7 +20,9 @@ ROWS = [[3, 1, 1, 8], [2, 0, 5, 5], [7, 7, 7, 7]]
 
 
 class Recurrent(nn.Module):
-    """An Embedding, one or two recurrent layers, and a product of the state at the end, picked in one of the usual ways."""
+    """An Embedding, one or two recurrent layers, and a product of the state at the end, picked in one of
+    the usual ways.
+    """
 
     def __init__(self, kind, layers=1, batch_first=True, end="hidden", bias=True):
         super().__init__()
@@ -45,12 +49,22 @@ def exported(path, module, batch_first=True, dynamic=True):
     given = torch.zeros((3, 4) if batch_first else (4, 3), dtype=torch.long)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter about itself
-        torch.onnx.export(module.eval(), (given,), path, input_names=["items"], output_names=["next"], dynamic_axes=axes, dynamo=False)
+        torch.onnx.export(
+            module.eval(),
+            (given,),
+            path,
+            input_names=["items"],
+            output_names=["next"],
+            dynamic_axes=axes,
+            dynamo=False,
+        )
     return path
 
 
 def computed(path, rows):
-    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"items": np.array(rows, np.int64)})[0]
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(
+        None, {"items": np.array(rows, np.int64)}
+    )[0]
 
 
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
@@ -71,7 +85,10 @@ def test_what_pytorch_exports_scores_as_onnxruntime_computes_it(kind, form, tmp_
     module = Recurrent(kind, **{key: value for key, value in form.items() if key != "dynamic"})
     path = exported(tmp_path / "m.onnx", module, batch_first, dynamic)
     model = import_network(path, tmp_path / "run")
-    assert (model.run.fields["items"].kind, model.run.network.layer("items").last) == ("sequence", 2**31 - 1 if dynamic else 4)
+    assert (model.run.fields["items"].kind, model.run.network.layer("items").last) == (
+        "sequence",
+        2**31 - 1 if dynamic else 4,
+    )
     wanted = computed(path, ROWS if batch_first else np.transpose(ROWS))
     assert np.allclose(scored(model, items=ROWS)["next"], wanted, atol=1e-5)
     for length in (1, 70) if dynamic and batch_first else ():
@@ -84,9 +101,16 @@ def numbers(*shape):
 
 
 def written(path, kind, *, output="end", inputs=None, end=(), **attributes):
-    """A model of single nodes: rows of a table, a recurrent node in the layout of batches first, and a product of its end."""
+    """A model of single nodes: rows of a table, a recurrent node in the layout of batches first, and a
+    product of its end.
+    """
     gates = {"GRU": 3, "LSTM": 4}[kind]
-    held = {"table": numbers(9, 5), "W": numbers(1, 6 * gates, 5), "R": numbers(1, 6 * gates, 6), "B": numbers(1, 12 * gates)}
+    held = {
+        "table": numbers(9, 5),
+        "W": numbers(1, 6 * gates, 5),
+        "R": numbers(1, 6 * gates, 6),
+        "B": numbers(1, 12 * gates),
+    }
     held |= {
         "first": numbers(1, 3, 6),
         "lengths": np.full(3, 2, np.int32),
@@ -99,14 +123,19 @@ def written(path, kind, *, output="end", inputs=None, end=(), **attributes):
         helper.make_node("Gather", ["table", "items"], ["rows"]),
         helper.make_node("Transpose", ["rows"], ["by time"], perm=[1, 0, 2]),
         helper.make_node(
-            kind, inputs or ["by time", "W", "R", "B"], ["all", "last state", *(["memory"] if kind == "LSTM" else [])], **usual | attributes
+            kind,
+            inputs or ["by time", "W", "R", "B"],
+            ["all", "last state", *(["memory"] if kind == "LSTM" else [])],
+            **usual | attributes,
         ),
         *(end or [helper.make_node("Squeeze", ["last state", "axis"], ["end"])]),
         helper.make_node("MatMul", [output, "scores"], ["next"]),
     ]
     given = [helper.make_tensor_value_info("items", TensorProto.INT64, ["examples", "times"])]
     gives = [helper.make_tensor_value_info("next", TensorProto.FLOAT, [None] * (4 if output == "all" else 2))]
-    graph = helper.make_graph(nodes, "m", given, gives, [numpy_helper.from_array(array, name) for name, array in held.items()])
+    graph = helper.make_graph(
+        nodes, "m", given, gives, [numpy_helper.from_array(array, name) for name, array in held.items()]
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
     return path
 
@@ -114,7 +143,9 @@ def written(path, kind, *, output="end", inputs=None, end=(), **attributes):
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
 def test_single_nodes_score_as_onnxruntime_computes_them(kind, tmp_path):
     path = written(tmp_path / "m.onnx", kind)
-    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)
+    assert np.allclose(
+        scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5
+    )
 
 
 SLICED = [
@@ -129,22 +160,52 @@ SLICED = [
 
 def test_the_newest_position_may_be_sliced(tmp_path):
     path = written(tmp_path / "m.onnx", "GRU", end=SLICED)
-    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)
+    assert np.allclose(
+        scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "why"),
     [
-        ("GRU", {"linear_before_reset": 0}, r"GRU with the reset gate before the product \(linear_before_reset=0\)"),
+        (
+            "GRU",
+            {"linear_before_reset": 0},
+            r"GRU with the reset gate before the product \(linear_before_reset=0\)",
+        ),
         ("GRU", {"direction": "reverse"}, 'GRU with the direction "reverse"'),
-        ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh"]}, "LSTM with other activations, a clip or coupled gates"),
+        (
+            "LSTM",
+            {"activations": ["Sigmoid", "Relu", "Tanh"]},
+            "LSTM with other activations, a clip or coupled gates",
+        ),
         ("LSTM", {"clip": 3.0}, "LSTM with other activations, a clip or coupled gates"),
-        ("LSTM", {"inputs": ["by time", "W", "R", "B", "lengths"]}, "LSTM with lengths of its own for each sequence"),
-        ("LSTM", {"inputs": ["by time", "W", "R", "B", "", "first", "first"]}, "LSTM with a first state other than zeros, or peepholes"),
-        ("GRU", {"inputs": ["by time", "W", "R", "B", "", "first"]}, "GRU with a first state other than zeros, or peepholes"),
+        (
+            "LSTM",
+            {"inputs": ["by time", "W", "R", "B", "lengths"]},
+            "LSTM with lengths of its own for each sequence",
+        ),
+        (
+            "LSTM",
+            {"inputs": ["by time", "W", "R", "B", "", "first", "first"]},
+            "LSTM with a first state other than zeros, or peepholes",
+        ),
+        (
+            "GRU",
+            {"inputs": ["by time", "W", "R", "B", "", "first"]},
+            "GRU with a first state other than zeros, or peepholes",
+        ),
         ("GRU", {"output": "all"}, "MatMul at every position of a sequence"),
-        ("LSTM", {"end": [helper.make_node("Squeeze", ["memory", "axis"], ["end"])]}, "the memory of an LSTM at its end"),
-        ("GRU", {"end": [helper.make_node("Gather", ["all", "axis"], ["end"])]}, "Gather at every position of a sequence"),
+        (
+            "LSTM",
+            {"end": [helper.make_node("Squeeze", ["memory", "axis"], ["end"])]},
+            "the memory of an LSTM at its end",
+        ),
+        (
+            "GRU",
+            {"end": [helper.make_node("Gather", ["all", "axis"], ["end"])]},
+            "Gather at every position of a sequence",
+        ),
     ],
 )
 def test_what_no_recurrent_layer_here_does_is_named(kind, change, why, tmp_path):
@@ -168,8 +229,12 @@ def stacked(index):
         helper.make_node("Constant", [], ["second"], value=numpy_helper.from_array(np.array([1]))),
         helper.make_node("Constant", [], ["index"], value=numpy_helper.from_array(np.array(index))),
         helper.make_node("Squeeze", ["all", "second"], ["states"]),
-        helper.make_node("GRU", ["states", "R", "R", "B"], ["", "other state"], hidden_size=6, linear_before_reset=1),
-        helper.make_node("GRU", ["states", "R", "R"], ["", "third state"], hidden_size=6, linear_before_reset=1),
+        helper.make_node(
+            "GRU", ["states", "R", "R", "B"], ["", "other state"], hidden_size=6, linear_before_reset=1
+        ),
+        helper.make_node(
+            "GRU", ["states", "R", "R"], ["", "third state"], hidden_size=6, linear_before_reset=1
+        ),
         helper.make_node("Concat", ["last state", "other state"], ["two"], axis=0),
         helper.make_node("Concat", ["two", "third state"], ["three"], axis=0),
         helper.make_node("Gather", ["three", "index"], ["end"], axis=0),
@@ -179,26 +244,47 @@ def stacked(index):
 @pytest.mark.parametrize("index", [0, 1, 2, -1])
 def test_an_end_is_picked_from_a_stack_of_stacks(index, tmp_path):
     path = written(tmp_path / "m.onnx", "GRU", end=stacked(index))
-    assert np.allclose(scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5)
+    assert np.allclose(
+        scored(import_network(path, tmp_path / "run"), items=ROWS)["next"], computed(path, ROWS), atol=1e-5
+    )
 
 
 def by_newer_exporter(path, kind, end="hidden", reshaped=None):
-    """An Embedding, a GRU or an LSTM of two layers, batch first, and a Linear on the state at the end, both axes of the items dynamic.
+    """An Embedding, a GRU or an LSTM of two layers, batch first, and a Linear on the state at the end, both
+    axes of the items dynamic.
 
     The nodes are those that torch.onnx.export(dynamo=True) of torch 2.13 writes.
     """
     gates, others = {"GRU": 3, "LSTM": 4}[kind], {"GRU": [], "LSTM": ["first zeros"]}[kind]
-    held = {"table": numbers(9, 5), "W": numbers(1, 6 * gates, 5), "R": numbers(1, 6 * gates, 6), "B": numbers(1, 12 * gates)}
-    held |= {"W2": numbers(1, 6 * gates, 6), "R2": numbers(1, 6 * gates, 6), "B2": numbers(1, 12 * gates), "scores": numbers(4, 6)}
-    held |= {str(number): np.array([number]) for number in (-1, 0, 1, 2, 3, 4, 6)} | {"last": np.array(-1), "zero": np.float32(0)}
-    usual = {"hidden_size": 6, "layout": 0, "direction": "forward"} | ({"linear_before_reset": 1} if kind == "GRU" else {"input_forget": 0})
+    held = {
+        "table": numbers(9, 5),
+        "W": numbers(1, 6 * gates, 5),
+        "R": numbers(1, 6 * gates, 6),
+        "B": numbers(1, 12 * gates),
+    }
+    held |= {
+        "W2": numbers(1, 6 * gates, 6),
+        "R2": numbers(1, 6 * gates, 6),
+        "B2": numbers(1, 12 * gates),
+        "scores": numbers(4, 6),
+    }
+    held |= {str(number): np.array([number]) for number in (-1, 0, 1, 2, 3, 4, 6)} | {
+        "last": np.array(-1),
+        "zero": np.float32(0),
+    }
+    usual = {"hidden_size": 6, "layout": 0, "direction": "forward"} | (
+        {"linear_before_reset": 1} if kind == "GRU" else {"input_forget": 0}
+    )
     held |= {"reshaped": np.array(reshaped)} if reshaped else {}
 
     def op(kind, inputs, *outputs, **attributes):
         return helper.make_node(kind, inputs, outputs, **attributes)
 
     def flattened(states, to):
-        sizes = [op("Slice", [f"{to} shape", str(place), str(place + 1)], f"{to} size {place}") for place in range(4)]
+        sizes = [
+            op("Slice", [f"{to} shape", str(place), str(place + 1)], f"{to} size {place}")
+            for place in range(4)
+        ]
         return [
             op("Transpose", [states], f"{to} turned", perm=[0, 2, 1, 3]),
             op("Shape", [f"{to} turned"], f"{to} shape", start=0),
@@ -219,17 +305,28 @@ def by_newer_exporter(path, kind, end="hidden", reshaped=None):
         op(kind, ["by time", "W", "R", "B", "", "first zeros", *others], "states", "end", **usual),
         *flattened("states", "between"),
         op("Slice", ["zeros", "1", "2", "0"], "second zeros"),
-        op(kind, ["between", "W2", "R2", "B2", "", "second zeros", *["second zeros" for _ in others]], "states 2", "end 2", **usual),
+        op(
+            kind,
+            ["between", "W2", "R2", "B2", "", "second zeros", *["second zeros" for _ in others]],
+            "states 2",
+            "end 2",
+            **usual,
+        ),
     ]
     if end == "hidden":
-        nodes += [op("Concat", ["end", "end 2"], "ends", axis=0), op("Gather", ["ends", "last"], "select", axis=0)]
+        nodes += [
+            op("Concat", ["end", "end 2"], "ends", axis=0),
+            op("Gather", ["ends", "last"], "select", axis=0),
+        ]
     else:
         nodes += [*flattened("states 2", "over"), op("Transpose", ["over"], "back", perm=[1, 0, 2])]
         nodes += [op("Gather", ["back", "last"], "select", axis=1)]
     nodes += [op("Gemm", ["select", "scores"], "next", transB=1)]
     given = [helper.make_tensor_value_info("items", TensorProto.INT64, ["s77", "s27"])]
     gives = [helper.make_tensor_value_info("next", TensorProto.FLOAT, ["s77", 4])]
-    graph = helper.make_graph(nodes, "m", given, gives, [numpy_helper.from_array(array, name) for name, array in held.items()])
+    graph = helper.make_graph(
+        nodes, "m", given, gives, [numpy_helper.from_array(array, name) for name, array in held.items()]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.checker.check_model(model)
     onnx.save(model, path)

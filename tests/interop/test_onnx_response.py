@@ -21,7 +21,10 @@ def written(path, nodes, **constants):
     """A convolution, what makes "bright" of its "edges" [E, 6, 3, 3], and a product."""
     held = {"filters": numbers(6, 4, 3, 3), "scores": numbers(54, 2), "flat": np.array([-1, 54]), **constants}
     conv = helper.make_node("Conv", ["image", "filters"], ["edges"])
-    last = [helper.make_node("Reshape", ["bright", "flat"], ["row"]), helper.make_node("MatMul", ["row", "scores"], ["y"])]
+    last = [
+        helper.make_node("Reshape", ["bright", "flat"], ["row"]),
+        helper.make_node("MatMul", ["row", "scores"], ["y"]),
+    ]
     given = [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["E", 4, 5, 5])]
     gives = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["E", 2])]
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
@@ -30,8 +33,12 @@ def written(path, nodes, **constants):
     return path
 
 
-def normalized(path, size=3, before=None, placed=(-1, 1, 6, 3, 3), squared=("edges", "edges"), filling=0.0, back=False):
-    """The nodes and constants that torch.onnx.export(dynamo=True) of torch 2.13 writes for nn.LocalResponseNorm; "again" where `back`."""
+def normalized(
+    path, size=3, before=None, placed=(-1, 1, 6, 3, 3), squared=("edges", "edges"), filling=0.0, back=False
+):
+    """The nodes and constants that torch.onnx.export(dynamo=True) of torch 2.13 writes for
+    nn.LocalResponseNorm; "again" where `back`.
+    """
     before = size // 2 if before is None else before
     nodes = [
         helper.make_node("Mul", squared, ["squares"]),
@@ -56,10 +63,21 @@ def normalized(path, size=3, before=None, placed=(-1, 1, 6, 3, 3), squared=("edg
         helper.make_node("Div", ["edges", "power"], ["bright"]),
     ]
     around = np.array([0, 0, before, 0, 0, 0, 0, size - 1 - before, 0, 0])
-    floats = {name: np.float32(value) for name, value in {"alpha": 0.5, "k": 1.5, "beta": 0.6, "filling": filling}.items()}
+    floats = {
+        name: np.float32(value)
+        for name, value in {"alpha": 0.5, "k": 1.5, "beta": 0.6, "filling": filling}.items()
+    }
     nodes = [node for node in nodes if back or node.output[0] != "again"]
     floats |= {"other": numbers(6, 3, 3)}
-    return written(path, nodes, back=np.array([-1, 6, 3, 3]), placed=np.array(placed), around=around, axis=np.array([1]), **floats)
+    return written(
+        path,
+        nodes,
+        back=np.array([-1, 6, 3, 3]),
+        placed=np.array(placed),
+        around=around,
+        axis=np.array([1]),
+        **floats,
+    )
 
 
 @pytest.mark.parametrize(("size", "before"), [(3, 1), (5, 2), (4, 1)])
@@ -72,7 +90,12 @@ def test_what_pytorch_exports_scores_as_onnxruntime_computes_it(size, before, tm
 
 
 def test_an_even_number_of_channels_as_pytorch_takes_it_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r'"bright" \(LocalResponseNorm of 4 channels, 2 of them before each; here the longer half comes'):
+    with pytest.raises(
+        DataError,
+        match=(
+            r'"bright" \(LocalResponseNorm of 4 channels, 2 of them before each; here the longer half comes'
+        ),
+    ):
         import_network(normalized(tmp_path / "m.onnx", 4), tmp_path / "run")
 
 

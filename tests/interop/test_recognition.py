@@ -22,7 +22,10 @@ END = {"dense": ("end", [numbers(5, 2), numbers(2)])}
 
 def written(folder):
     """A file of every kind, called by nothing that says so."""
-    dsstne = [fully("Input", "Input", 4, data="in", attributes=1), fully("Output", "Output", 4, ["Input"], data="out")]
+    dsstne = [
+        fully("Input", "Input", 4, data="in", attributes=1),
+        fully("Output", "Output", 4, ["Input"], data="out"),
+    ]
     write_model(folder / "netcdf", dsstne, connected(0, dsstne))
     export_onnx(model_of(random_layers(1), dataset(folder / "data"), folder / "run"), folder / "model.onnx")
     (folder / "model.onnx").rename(folder / "onnx")
@@ -40,10 +43,25 @@ def test_every_kind_is_known_by_its_content(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", json.dumps({"Layers": []}), "a JSON document has no weights. Train it as it is, or say it in widenet's words by"),
+        (
+            "config.json",
+            json.dumps({"Layers": []}),
+            "a JSON document has no weights. Train it as it is, or say it in widenet's words by",
+        ),
         ("config", '  {"Layers": []}', "`widenet dsstne translate`"),
-        ("model.pt", "pickled", "must be no pickle, which would run whatever it holds. Write the network as ONNX, by torch.onnx.export"),
-        ("model.txt", "hello", r"must be one of .onnx, .keras, .h5, .hdf5, .caffemodel, .prototxt, .nc; neither"),
+        (
+            "model.pt",
+            "pickled",
+            (
+                "must be no pickle, which would run whatever it holds. Write the network as ONNX, by"
+                " torch.onnx.export"
+            ),
+        ),
+        (
+            "model.txt",
+            "hello",
+            r"must be one of .onnx, .keras, .h5, .hdf5, .caffemodel, .prototxt, .nc; neither",
+        ),
     ],
 )
 def test_other_files_are_told_what_to_do_with_them(name, content, message, tmp_path):
@@ -54,13 +72,20 @@ def test_other_files_are_told_what_to_do_with_them(name, content, message, tmp_p
 
 def test_what_a_file_is_is_said_and_data_are_no_network(tmp_path):
     said = []
-    import_network(save(tmp_path / "x.bin", "Sequential", {"layers": LAYERS}, END), tmp_path / "run", say=said.append)
+    import_network(
+        save(tmp_path / "x.bin", "Sequential", {"layers": LAYERS}, END), tmp_path / "run", say=said.append
+    )
     assert said == [f"{tmp_path}/x.bin: a Keras 3 model."]
     attributes, dimensions, variables = sparse_set(0, "items", [[1]])
     write_netcdf(tmp_path / "data.nc", {"datasets": 1, **attributes}, dimensions, variables)
-    with pytest.raises(DataError, match=r"must hold a trained network; attribute 'layers' is missing. Import data with `data ingest`."):
+    with pytest.raises(
+        DataError,
+        match=r"must hold a trained network; attribute 'layers' is missing. Import data with `data ingest`.",
+    ):
         import_network(tmp_path / "data.nc", tmp_path / "other")
-    with pytest.raises(OptionError, match=r"--features are index files of DSSTNE's networks; .*x.bin is a Keras 3 model."):
+    with pytest.raises(
+        OptionError, match=r"--features are index files of DSSTNE's networks; .*x.bin is a Keras 3 model."
+    ):
         import_network(tmp_path / "x.bin", tmp_path / "other", features=tmp_path / "names")
 
 
@@ -70,5 +95,10 @@ def test_a_damaged_archive_is_one_sentence(tmp_path):
         archive.writestr("config.json", "{}")
     path = tmp_path / "model.keras"
     path.write_bytes(packed.getvalue().replace(b"PK\x01\x02", b"XXXX"))
-    with pytest.raises(DataError, match=r"model.keras is no whole Keras 3 model: Bad magic number for central directory. Save it again."):
+    with pytest.raises(
+        DataError,
+        match=(
+            r"model.keras is no whole Keras 3 model: Bad magic number for central directory. Save it again."
+        ),
+    ):
         import_network(path, tmp_path / "run")

@@ -1,4 +1,6 @@
-"""Compiles every kernel in Triton for an H200, on a machine without one, and prints each kernel's module; nothing is launched."""
+"""Compiles every kernel in Triton for an H200, on a machine without one, and prints each kernel's module;
+nothing is launched.
+"""
 
 import torch
 from triton.backends.compiler import GPUTarget
@@ -52,11 +54,19 @@ def main():
     gather_sum(batch.with_values(ones), weight.bfloat16())
     fixed_sum([torch.ones(2, 4)] * 2, torch.ones(2, 1, dtype=torch.float64))
     for kind, states in (("sgd", 0), ("nesterov", 1), ("adam", 2)):
-        steps, own = Steps(kind, Penalties(), torch.ones(8, dtype=torch.float64)), [torch.zeros_like(weight)] * states
+        steps, own = (
+            Steps(kind, Penalties(), torch.ones(8, dtype=torch.float64)),
+            [torch.zeros_like(weight)] * states,
+        )
         steps.tile(weight, weight, own)
         for moved in (None, torch.zeros(16, dtype=torch.int32)):
             steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved)
-    examples, units, starts, entries = torch.ones(16), torch.ones(32), torch.zeros(33, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    examples, units, starts, entries = (
+        torch.ones(16),
+        torch.ones(32),
+        torch.zeros(33, dtype=torch.int64),
+        torch.zeros(1, dtype=torch.int64),
+    )
     logits = torch.ones(16, 32), units
     add_softmax_sums(*logits, examples, examples.double())
     delta, biases = softmax_tile(*logits, examples, examples)

@@ -72,7 +72,9 @@ def all_rows(batch, gradient_EH):
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("columns", [1, 7, 64])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(rows, columns, with_values, dtype, implementation):
+def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(
+    rows, columns, with_values, dtype, implementation
+):
     batch, gradient_EH = batch_of(rows, with_values, dtype), numbers(len(rows), columns)
     features_U, rows_UH = implementation(batch, gradient_EH)
     assert features_U.dtype == torch.int64
@@ -85,7 +87,11 @@ def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(rows, columns, w
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values):
-    batch, weight_FH, gradient_EH = batch_of(rows, with_values, torch.int64), numbers(WIDTH, 64), numbers(len(rows), 64)
+    batch, weight_FH, gradient_EH = (
+        batch_of(rows, with_values, torch.int64),
+        numbers(WIDTH, 64),
+        numbers(len(rows), 64),
+    )
     before = torch.get_num_threads()
     found = []
     try:
@@ -94,7 +100,9 @@ def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values
             found.append([gather_sum(batch, weight_FH), *all_rows(batch, gradient_EH)])
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(one, other) for again in found[1:] for one, other in zip(found[0], again, strict=True))
+    assert all(
+        torch.equal(one, other) for again in found[1:] for one, other in zip(found[0], again, strict=True)
+    )
 
 
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
@@ -102,7 +110,9 @@ def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values
 def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
     touched = row_gradient(batch_of(rows, with_values, torch.int64), numbers(len(rows), 16))
     for size in (1, 2, 5):
-        pieces = [touched.rows(start, min(start + size, len(touched))) for start in range(0, len(touched), size)]
+        pieces = [
+            touched.rows(start, min(start + size, len(touched))) for start in range(0, len(touched), size)
+        ]
         assert torch.equal(torch.cat([*pieces, touched.rows(0, 0)]), touched.rows())
 
 

@@ -1,4 +1,6 @@
-"""Portable bits: chosen before torch computes, the same on whatever instruction sets, and refused where they cannot be had."""
+"""Portable bits: chosen before torch computes, the same on whatever instruction sets, and refused where
+they cannot be had.
+"""
 
 import os
 import platform
@@ -58,7 +60,9 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="portable
 def printed(code, **environment):
     """What a new process prints; MKL and torch read the environment once."""
     own = {name: value for name, value in os.environ.items() if name not in bits.SETTINGS} | environment
-    return subprocess.run([sys.executable, "-c", CHOOSE + code], env=own, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", CHOOSE + code], env=own, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_operations_round_alike_on_every_instruction_set():
@@ -69,8 +73,9 @@ def test_operations_round_alike_on_every_instruction_set():
 
 
 def test_after_the_first_product_it_is_too_late():
-    assert printed(TOO_LATE).strip() == (
-        '"bits": "portable" must be chosen before torch computes, and torch has computed in this process. '
+    assert (
+        printed(TOO_LATE).strip()
+        == '"bits": "portable" must be chosen before torch computes, and torch has computed in this process. '
         "Train in a new process, or start Python with ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE. None"
     )
 
@@ -80,16 +85,29 @@ def test_a_process_that_was_started_with_the_settings_is_never_late():
 
 
 def test_a_process_keeps_its_portable_bits():
-    told = 'bits must be "portable" in a process that has trained with portable bits; got "native". Start a new process.'
+    told = (
+        'bits must be "portable" in a process that has trained with portable bits; got "native". Start a new'
+        " process."
+    )
     assert printed(BACK).strip() == told
 
 
 @pytest.mark.parametrize(
     ("name", "value", "device", "sentence"),
     [
-        ("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT", CPU, "needs a processor with AVX2; torch uses DEFAULT."),
+        (
+            "torch.backends.cpu.get_cpu_capability",
+            lambda: "DEFAULT",
+            CPU,
+            "needs a processor with AVX2; torch uses DEFAULT.",
+        ),
         ("widenet.kernels.bits.mkl", lambda _: None, CPU, "needs a torch for x86-64 with MKL"),
-        ("widenet.kernels.bits.mkl", lambda _: None, torch.device("cuda"), 'needs the device "cpu"; got "cuda"'),
+        (
+            "widenet.kernels.bits.mkl",
+            lambda _: None,
+            torch.device("cuda"),
+            'needs the device "cpu"; got "cuda"',
+        ),
     ],
 )
 def test_what_cannot_give_them_is_refused(name, value, device, sentence, monkeypatch):

@@ -33,12 +33,18 @@ def test_a_function_is_compiled_with_or_without_a_folder_to_keep_it_in(error, mo
     numbers = np.ones(3)
     compiled.compile_for(doubled, "void(float64[::1])")(numbers)
     assert numbers.tolist() == [2.0, 2.0, 2.0]
-    assert [bool(options.get("cache")) for options in asked if "nogil" in options] == ([True] if error is None else [True, False])
+    assert [bool(options.get("cache")) for options in asked if "nogil" in options] == (
+        [True] if error is None else [True, False]
+    )
 
 
 def test_code_that_differs_in_anything_it_depends_on_has_another_name():
     names = set()
-    for signature, within in (("void(float64[::1])", ()), ("void(float32[::1])", ()), ("void(float64[::1])", ("x * 0.5",))):
+    for signature, within in (
+        ("void(float64[::1])", ()),
+        ("void(float32[::1])", ()),
+        ("void(float64[::1])", ("x * 0.5",)),
+    ):
         compiled.compile_for(doubled, signature, *within)
         names.add(doubled.__qualname__)
     assert len(names) == 3
@@ -60,7 +66,9 @@ for name in sys.argv[1:]:
 def test_code_that_other_processes_kept_is_found_again_and_never_mistaken_for_another(tmp_path):
     def said(*names):
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-        found = subprocess.run([sys.executable, "-c", STEPS, *names], env=environment, capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [sys.executable, "-c", STEPS, *names], env=environment, capture_output=True, text=True, check=True
+        )
         return found.stdout.splitlines()
 
     names = ["sgd", "momentum", "rmsprop"]

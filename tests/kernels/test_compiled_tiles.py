@@ -34,7 +34,14 @@ def test_the_sum_over_units_is_that_of_softplus(units, level):
 
 
 def test_units_that_are_quite_sure_add_nothing_or_all():
-    z_ET = torch.tensor([[-torch.inf, 0.0, 0.0, 0.0], [90.0, -90.0, 30.0, -30.0], [torch.inf, 0.0, 0.0, 0.0], [torch.nan, 0.0, 0.0, 0.0]])
+    z_ET = torch.tensor(
+        [
+            [-torch.inf, 0.0, 0.0, 0.0],
+            [90.0, -90.0, 30.0, -30.0],
+            [torch.inf, 0.0, 0.0, 0.0],
+            [torch.nan, 0.0, 0.0, 0.0],
+        ]
+    )
     found_E, slope_ET = softplus_sums(z_ET)
     torch.testing.assert_close(found_E[:2], softplus(z_ET[:2].double(), threshold=1e3).sum(dim=1))
     torch.testing.assert_close(slope_ET[:3], torch.sigmoid(z_ET[:3]))
@@ -44,13 +51,21 @@ def test_units_that_are_quite_sure_add_nothing_or_all():
 
 
 def test_any_number_of_undecided_units_is_summed():
-    torch.testing.assert_close(softplus_sums(torch.zeros(1, 150_000))[0], torch.tensor([150_000 * math.log(2)], dtype=torch.float64))
+    torch.testing.assert_close(
+        softplus_sums(torch.zeros(1, 150_000))[0], torch.tensor([150_000 * math.log(2)], dtype=torch.float64)
+    )
 
 
 def entries_of(examples, units, num_entries, seed):
     """Distinct places in order of units, then examples, and a value for each, zero among them."""
-    places = torch.randperm(examples * units, generator=torch.Generator().manual_seed(seed))[:num_entries].sort().values
-    return Entries((places % examples).numpy(), (places // examples).numpy()), drawn(num_entries, seed=seed).clamp_min(0)
+    places = (
+        torch.randperm(examples * units, generator=torch.Generator().manual_seed(seed))[:num_entries]
+        .sort()
+        .values
+    )
+    return Entries((places % examples).numpy(), (places // examples).numpy()), drawn(
+        num_entries, seed=seed
+    ).clamp_min(0)
 
 
 @pytest.mark.parametrize("with_values", [False, True])
@@ -66,8 +81,12 @@ def test_targets_take_the_place_of_other_units(with_bias, with_values):
     weight_ET = torch.where(t_ET > 0, target_E[:, None], other_E[:, None]).double()
     given = values_Z.numpy() if with_values else None
     later = Entries(entries.examples_Z, entries.units_Z + 7).within(slice(None), 7)
-    loss, bias_gradient_T = compiled_tiles().sigmoid(logits_ET, bias_T, later, given, target_E.numpy(), other_E.numpy())
-    assert loss == pytest.approx(float(((softplus(z_ET, threshold=100.0) - t_ET * z_ET) * weight_ET).sum()), rel=1e-6)
+    loss, bias_gradient_T = compiled_tiles().sigmoid(
+        logits_ET, bias_T, later, given, target_E.numpy(), other_E.numpy()
+    )
+    assert loss == pytest.approx(
+        float(((softplus(z_ET, threshold=100.0) - t_ET * z_ET) * weight_ET).sum()), rel=1e-6
+    )
     slope_ET = (torch.sigmoid(z_ET) - t_ET) * weight_ET
     torch.testing.assert_close(logits_ET.double(), slope_ET, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(bias_gradient_T.double(), slope_ET.sum(dim=0), rtol=1e-5, atol=1e-5)
@@ -83,7 +102,9 @@ def test_a_softmax_over_tiles_is_that_over_all_units(units):
     z_EL = (logits_EL.float() + bias_L).double()
     for start, stop in halves:
         found_Z, sums = torch.empty(len(pulls_Z)), (peak_E.numpy(), total_E.numpy())
-        tiles.add_softmax_sums(logits_EL[:, start:stop].contiguous(), bias_L[start:stop], entries, found_Z.numpy(), *sums)
+        tiles.add_softmax_sums(
+            logits_EL[:, start:stop].contiguous(), bias_L[start:stop], entries, found_Z.numpy(), *sums
+        )
         torch.testing.assert_close(found_Z.double(), z_EL[:, start:stop][entries.examples_Z, entries.units_Z])
     log_sum_E = peak_E.double() + total_E.log()
     torch.testing.assert_close(log_sum_E, torch.logsumexp(z_EL, dim=1), rtol=1e-6, atol=1e-6)

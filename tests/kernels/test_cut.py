@@ -26,7 +26,9 @@ def test_entries_go_to_their_shards_in_storage_order(counts, starts, dtype, monk
     assert order_Z.tolist() == order
     assert units_Z.tolist() == [int(indices_Z[z]) - starts[shards[z]] for z in order]
     assert bounds.diff().tolist() == [
-        sum(found == (s, e) for found in zip(shards, examples, strict=True)) for s in range(len(starts)) for e in range(len(counts))
+        sum(found == (s, e) for found in zip(shards, examples, strict=True))
+        for s in range(len(starts))
+        for e in range(len(counts))
     ]
     monkeypatch.setattr(module, "can_compile", lambda: False)
     monkeypatch.setattr(module, "_compiled", module._compiled.__wrapped__)

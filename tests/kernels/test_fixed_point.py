@@ -16,18 +16,26 @@ FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 def allowed(terms):
     """The documented error of a float32 sum, and its last rounding."""
     exact = sum(map(Fraction, terms))
-    return abs(exact) * Fraction(1, 2**23) + Fraction(len(terms) ** 2, 2**60) * Fraction(max(map(abs, terms))) + Fraction(1, 2**149)
+    return (
+        abs(exact) * Fraction(1, 2**23)
+        + Fraction(len(terms) ** 2, 2**60) * Fraction(max(map(abs, terms)))
+        + Fraction(1, 2**149)
+    )
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FLOATS, min_size=1, max_size=9), st.randoms(use_true_random=False))
-def test_the_sum_is_the_true_one_within_the_documented_error_and_has_the_same_bits_in_any_order(terms, random):
+def test_the_sum_is_the_true_one_within_the_documented_error_and_has_the_same_bits_in_any_order(
+    terms, random
+):
     exact = sum(map(Fraction, terms))
     found = exact_sum([torch.tensor([term]) for term in terms])
     if abs(exact) < Fraction(2) ** 127:
         assert abs(Fraction(found.item()) - exact) <= allowed(terms)
     shuffled = random.sample(terms, len(terms))
-    assert torch.equal(exact_sum([torch.tensor([term]) for term in shuffled]).view(torch.int32), found.view(torch.int32))
+    assert torch.equal(
+        exact_sum([torch.tensor([term]) for term in shuffled]).view(torch.int32), found.view(torch.int32)
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,13 +59,18 @@ def test_known_sums_come_out_where_plain_addition_would_lose_them(terms, expecte
 
 def test_many_columns_share_one_scale_and_keep_their_shape():
     generator = torch.Generator().manual_seed(0)
-    terms = [torch.randn(13, 7, generator=generator) * 10.0 ** torch.randint(-4, 5, (13, 7), generator=generator) for _ in range(17)]
+    terms = [
+        torch.randn(13, 7, generator=generator) * 10.0 ** torch.randint(-4, 5, (13, 7), generator=generator)
+        for _ in range(17)
+    ]
     found = exact_sum(terms)
     assert found.shape == (13, 7)
     for row, column in itertools.product(range(13), range(7)):
         exact = sum(Fraction(term[row, column].item()) for term in terms)
         peak = max(float(term.abs().max()) for term in terms)
-        assert abs(Fraction(found[row, column].item()) - exact) <= abs(exact) / 2**23 + Fraction(17**2, 2**60) * Fraction(peak)
+        assert abs(Fraction(found[row, column].item()) - exact) <= abs(exact) / 2**23 + Fraction(
+            17**2, 2**60
+        ) * Fraction(peak)
 
 
 def test_the_sum_of_float64_terms_is_float64():
@@ -84,7 +97,9 @@ def test_a_row_keeps_its_digits_beside_one_of_any_magnitude():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnitude(dtype):
     random = torch.Generator().manual_seed(3)
-    values = torch.randn(500, generator=random, dtype=dtype) * 10.0 ** torch.randint(-6, 7, (500,), generator=random)
+    values = torch.randn(500, generator=random, dtype=dtype) * 10.0 ** torch.randint(
+        -6, 7, (500,), generator=random
+    )
     groups = torch.randint(0, 7, (500,), generator=random)
     values[groups == 5] *= 1e25
     found = sum_by(values, groups, 8)
@@ -92,7 +107,9 @@ def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnit
         mine = values[groups == group].tolist()
         true, peak = sum(map(Fraction, mine)), max(map(abs, mine), default=0.0)
         rounding = abs(true) * Fraction(torch.finfo(dtype).eps)
-        assert abs(Fraction(found[group].item()) - true) <= rounding + len(values) * Fraction(peak) * Fraction(1, 2**51)
+        assert abs(Fraction(found[group].item()) - true) <= rounding + len(values) * Fraction(
+            peak
+        ) * Fraction(1, 2**51)
     order = torch.randperm(500, generator=random)
     assert torch.equal(sum_by(values[order], groups[order], 8), found)
 
@@ -100,9 +117,14 @@ def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnit
 @pytest.mark.parametrize("num", [0, 1, 2, 500])
 def test_zeros_behind_the_values_change_no_bit_where_they_are_not_counted(num):
     random = torch.Generator().manual_seed(3)
-    values = torch.randn(num, generator=random, dtype=torch.float64) * 10.0 ** torch.randint(-12, 1, (num,), generator=random)
+    values = torch.randn(num, generator=random, dtype=torch.float64) * 10.0 ** torch.randint(
+        -12, 1, (num,), generator=random
+    )
     groups = torch.randint(0, 7, (num,), generator=random)
-    padded = torch.cat([values, torch.zeros(4000, dtype=torch.float64)]), torch.cat([groups, torch.zeros(4000, dtype=torch.int64)])
+    padded = (
+        torch.cat([values, torch.zeros(4000, dtype=torch.float64)]),
+        torch.cat([groups, torch.zeros(4000, dtype=torch.int64)]),
+    )
     expected = sum_by(values, groups, 8)
     assert torch.equal(sum_by(*padded, 8, torch.tensor([num])), expected)
     assert num < 500 or not torch.equal(sum_by(*padded, 8), expected)
@@ -129,7 +151,9 @@ def test_a_sum_without_numbers_is_empty():
 def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     terms = [
-        torch.randn(300, 131, generator=generator, dtype=dtype) * 10.0 ** torch.arange(-20, 280).clamp(-20, 30)[:, None] for _ in range(5)
+        torch.randn(300, 131, generator=generator, dtype=dtype)
+        * 10.0 ** torch.arange(-20, 280).clamp(-20, 30)[:, None]
+        for _ in range(5)
     ]
     terms[2][7, 3] = torch.nan
     found = [exact_sum(terms).numpy().tobytes()]
@@ -144,7 +168,9 @@ def test_compiled_sums_are_those_of_torch_to_the_bit(dtype, monkeypatch):
 @pytest.mark.parametrize("number", [1, 2, 8, 17])
 def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(number, width, dtype, monkeypatch):
     generator = torch.Generator().manual_seed(width)
-    terms = [torch.randn(19, width, generator=generator, dtype=dtype).mT.contiguous().mT for _ in range(number)]
+    terms = [
+        torch.randn(19, width, generator=generator, dtype=dtype).mT.contiguous().mT for _ in range(number)
+    ]
     tiny, large = torch.finfo(dtype).smallest_normal, torch.finfo(dtype).max
     for term in terms[:2] if width else []:
         term[:6, 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, tiny / 2, -large])

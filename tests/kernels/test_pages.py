@@ -18,10 +18,16 @@ def test_roomy_gives_zeros(shape, dtype):
     assert not found.any()
 
 
-@pytest.mark.skipif(not THP.exists() or "[never]" in THP.read_text(), reason="this system has no transparent large pages")
+@pytest.mark.skipif(
+    not THP.exists() or "[never]" in THP.read_text(), reason="this system has no transparent large pages"
+)
 def test_much_memory_comes_in_large_pages():
     def large_kib() -> int:
-        line = next(line for line in Path("/proc/self/smaps_rollup").read_text().splitlines() if line.startswith("AnonHugePages"))
+        line = next(
+            line
+            for line in Path("/proc/self/smaps_rollup").read_text().splitlines()
+            if line.startswith("AnonHugePages")
+        )
         return int(line.split()[1])
 
     before = large_kib()

@@ -19,8 +19,13 @@ LIMITS = {
 
 
 def told(**environment):
-    code = "import json; from widenet.kernels.processor import instruction_sets; print(json.dumps(instruction_sets()))"
-    ended = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True)
+    code = (
+        "import json; from widenet.kernels.processor import instruction_sets;"
+        " print(json.dumps(instruction_sets()))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
     return json.loads(ended.stdout)
 
 

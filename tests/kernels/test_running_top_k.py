@@ -26,7 +26,9 @@ def by_hand(row, k):
     """The best of one row in plain Python: logits descending, the lower unit first."""
     best = sorted((-logit, unit) for unit, logit in enumerate(row) if logit > float("-inf"))[:k]
     missing = k - len(best)
-    return [-logit for logit, _ in best] + [float("-inf")] * missing, [unit for _, unit in best] + [-1] * missing
+    return [-logit for logit, _ in best] + [float("-inf")] * missing, [unit for _, unit in best] + [
+        -1
+    ] * missing
 
 
 @pytest.mark.parametrize("tile", [1, 7, 64, 1000])
@@ -54,7 +56,10 @@ def test_of_equal_logits_the_lower_unit_comes_first(row, k, tile):
     found, units = by_tiles(torch.tensor([row]), k, tile)
     assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
     reference, reference_units = wide_top_k(torch.tensor([row]), None, k)
-    assert (reference[0].tolist(), reference_units[0].tolist()) == (found[0].tolist()[: len(row)], units[0].tolist()[: len(row)])
+    assert (reference[0].tolist(), reference_units[0].tolist()) == (
+        found[0].tolist()[: len(row)],
+        units[0].tolist()[: len(row)],
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -67,7 +72,8 @@ def test_of_equal_logits_the_lower_unit_comes_first(row, k, tile):
 def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_work(row, k, tile, chance):
     floor_E, cut = no_floor(1), chance.randint(0, len(row))
     waiting = [
-        [(start, row[start : min(start + tile, stop)]) for start in range(first, stop, tile)] for first, stop in ((0, cut), (cut, len(row)))
+        [(start, row[start : min(start + tile, stop)]) for start in range(first, stop, tile)]
+        for first, stop in ((0, cut), (cut, len(row)))
     ]
     running = [RunningTopK(k, floor_E) for _ in waiting]
     while any(waiting):
@@ -90,7 +96,11 @@ def test_a_floor_spares_what_cannot_be_among_the_best():
     assert unpacked(low.result())[1].tolist() == [[99, -1]]
 
 
-@given(st.lists(st.tuples(st.floats(width=32, allow_nan=False), st.integers(0, 2**32 - 2)), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.floats(width=32, allow_nan=False), st.integers(0, 2**32 - 2)), min_size=1, max_size=20
+    )
+)
 def test_keys_are_in_the_order_of_logits_and_then_of_units(pairs):
     logits, units = torch.tensor([logit for logit, _ in pairs]), torch.tensor([unit for _, unit in pairs])
     ordered = keys(logits, units).sort(descending=True).values

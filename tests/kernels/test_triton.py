@@ -1,4 +1,6 @@
-"""The kernels in Triton as a whole: they compile for an H200, and a training that runs through them gives what torch's gives."""
+"""The kernels in Triton as a whole: they compile for an H200, and a training that runs through them gives
+what torch's gives.
+"""
 
 import os
 import subprocess
@@ -9,7 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-LAUNCHERS = sorted(path.stem for path in (ROOT / "widenet/kernels/triton").glob("*.py") if "_kernel[" in path.read_text("utf-8"))
+LAUNCHERS = sorted(
+    path.stem
+    for path in (ROOT / "widenet/kernels/triton").glob("*.py")
+    if "_kernel[" in path.read_text("utf-8")
+)
 
 TRAINING = """
 import torch
@@ -31,12 +37,17 @@ def program(code, folder, **environment):
     """What a program prints, its lines, in a folder of its own; its kernels are compiled anew."""
     folder.mkdir(exist_ok=True)
     own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(folder / "cache"), **environment}
-    return subprocess.run([sys.executable, *code], env=own, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
+    return subprocess.run(
+        [sys.executable, *code], env=own, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
 
 @pytest.mark.parametrize("optional", ["triton"])
 def test_the_room_can_be_imported_without_it(optional, tmp_path):
-    code = f"import sys; sys.modules[{optional!r}] = None; import widenet.kernels, widenet.training.step, widenet.predict.top_k"
+    code = (
+        f"import sys; sys.modules[{optional!r}] = None; import widenet.kernels, widenet.training.step,"
+        " widenet.predict.top_k"
+    )
     assert program(["-c", code], tmp_path) == []
 
 
@@ -48,9 +59,17 @@ def test_every_kernel_compiles_for_an_h200(tmp_path):
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-def test_a_training_through_the_kernels_is_that_of_torch_and_has_the_same_bits_twice(tmp_path, monkeypatch, capsys):
+def test_a_training_through_the_kernels_is_that_of_torch_and_has_the_same_bits_twice(
+    tmp_path, monkeypatch, capsys
+):
     ours, again = (
-        program(["-c", TRAINING], tmp_path / name, TRITON_INTERPRET="1", WIDENET_THREADS="1", CUDA_VISIBLE_DEVICES="")
+        program(
+            ["-c", TRAINING],
+            tmp_path / name,
+            TRITON_INTERPRET="1",
+            WIDENET_THREADS="1",
+            CUDA_VISIBLE_DEVICES="",
+        )
         for name in ("ours", "again")
     )
     monkeypatch.chdir(tmp_path)
@@ -59,6 +78,8 @@ def test_a_training_through_the_kernels_is_that_of_torch_and_has_the_same_bits_t
     assert ours == again
     for mine, theirs in zip(ours[::2], torchs[::2], strict=True):
         (_, *mine), (_, *theirs) = mine.split(), theirs.split()
-        assert [float(number) for number in mine] == pytest.approx([float(number) for number in theirs], rel=2e-6, abs=2e-6)
+        assert [float(number) for number in mine] == pytest.approx(
+            [float(number) for number in theirs], rel=2e-6, abs=2e-6
+        )
     assert ours[::2] != torchs[::2]
     assert ours[1::2] == torchs[1::2]

@@ -1,4 +1,6 @@
-"""Single queries of many threads: each gets what it would have got alone, in batches that fill up or wait no longer."""
+"""Single queries of many threads: each gets what it would have got alone, in batches that fill up or wait
+no longer.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event

@@ -1,4 +1,6 @@
-"""Approximate indexes: faiss reads them, their recall is what faiss finds, and one collection gives one index."""
+"""Approximate indexes: faiss reads them, their recall is what faiss finds, and one collection gives one
+index.
+"""
 
 import resource
 
@@ -22,9 +24,13 @@ def test_the_recall_is_that_of_the_index_that_was_written(kind, measure, tmp_pat
     collection = Neighbours.of(VECTORS, measure=measure)
     found = export_index(collection, tmp_path / "index", kind, 5)
     index = faiss.read_index(str(tmp_path / "index"))
-    queries = VECTORS[::9] / (np.linalg.norm(VECTORS[::9], axis=1, keepdims=True) if measure == "cosine" else 1)
+    queries = VECTORS[::9] / (
+        np.linalg.norm(VECTORS[::9], axis=1, keepdims=True) if measure == "cosine" else 1
+    )
     hits = 0
-    for row, near, exact in zip(range(0, 900, 9), index.search(queries, 6)[1], collection.search(VECTORS[::9], 6)[1], strict=True):
+    for row, near, exact in zip(
+        range(0, 900, 9), index.search(queries, 6)[1], collection.search(VECTORS[::9], 6)[1], strict=True
+    ):
         own = [position for position in near.tolist() if position != row][:5]
         hits += len(set(own) & set([position for position in exact.tolist() if position != row][:5]))
     assert (found.k, found.num_queries, found.num_bytes) == (5, 100, (tmp_path / "index").stat().st_size)
@@ -65,7 +71,9 @@ def test_both_files_appear_or_neither(tmp_path):
 def test_vectors_are_laid_out_some_at_a_time(monkeypatch, tmp_path):
     asked = []
     gather = Neighbours.vectors
-    monkeypatch.setattr(Neighbours, "vectors", lambda self, positions: asked.append(len(positions)) or gather(self, positions))
+    monkeypatch.setattr(
+        Neighbours, "vectors", lambda self, positions: asked.append(len(positions)) or gather(self, positions)
+    )
     monkeypatch.setattr(module, "_VECTORS_AT_ONCE", 400)
     monkeypatch.setattr(module, "NUM_QUERIES", 1)
     export_index(Neighbours.of(VECTORS), tmp_path / "index", "hnsw", 5)

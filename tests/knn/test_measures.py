@@ -27,7 +27,9 @@ def test_the_rule_has_the_digits_that_it_says(measure, pairs):
     for query, vector, near in zip(*pairs, found.tolist(), strict=True):
         exact = float(whole(measure, query, vector))
         if measure == "cosine":
-            exact /= float(np.linalg.norm(query.astype(np.float64)) * np.linalg.norm(vector.astype(np.float64)))
+            exact /= float(
+                np.linalg.norm(query.astype(np.float64)) * np.linalg.norm(vector.astype(np.float64))
+            )
             assert near == pytest.approx(exact, abs=1e-15)
         else:
             largest = float(np.abs(query.astype(np.float64) * vector).max()) if measure == "dot" else -exact
@@ -43,7 +45,9 @@ def test_a_distance_is_the_float64_nearest_to_the_root():
 def test_a_pair_has_the_same_bits_in_any_company(measure):
     queries, vectors = torch.from_numpy(PAIRS[0])
     together = nearness(measure, queries, vectors)
-    alone = torch.cat([nearness(measure, queries[row : row + 1], vectors[row : row + 1]) for row in range(40)])
+    alone = torch.cat(
+        [nearness(measure, queries[row : row + 1], vectors[row : row + 1]) for row in range(40)]
+    )
     turned = nearness(measure, queries.flip(1), vectors.flip(1))
     assert torch.equal(together, alone)
     assert torch.equal(together, turned)

@@ -1,4 +1,6 @@
-"""The nearest vectors: those of float64 numpy, where everything is compared and sorted, and those of faiss's flat index."""
+"""The nearest vectors: those of float64 numpy, where everything is compared and sorted, and those of
+faiss's flat index.
+"""
 
 import math
 
@@ -64,7 +66,9 @@ def test_some_shards_may_be_empty(measure):
 def test_they_are_those_of_faiss(measure):
     index = faiss.IndexFlatIP(12) if measure == "dot" else faiss.IndexFlatL2(12)
     index.add(VECTORS)
-    np.testing.assert_array_equal(Neighbours.of(VECTORS, measure=measure).search(QUERIES, 20)[1], index.search(QUERIES, 20)[1])
+    np.testing.assert_array_equal(
+        Neighbours.of(VECTORS, measure=measure).search(QUERIES, 20)[1], index.search(QUERIES, 20)[1]
+    )
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -110,7 +114,9 @@ numbers = st.integers(-2, 2)
 def test_of_equally_near_vectors_the_lower_position_comes_first(vectors, queries, k, measure, shards):
     vectors, queries = np.array(vectors, dtype=np.float32), np.array(queries, dtype=np.float32)
     found = Neighbours.of(vectors, measure=measure, shards=shards).search(queries, k)
-    if measure == "cosine":  # a third of a product is not the same number everywhere: directions are compared whole
+    if (
+        measure == "cosine"
+    ):  # a third of a product is not the same number everywhere: directions are compared whole
         order = -np.round(scores_of(measure, queries, vectors)[0], 12)
         got = np.take_along_axis(order, found[1], axis=1)
         np.testing.assert_array_equal(got, np.sort(order, axis=1)[:, :k])
@@ -149,7 +155,9 @@ def hashed(shards=8, threads=1):
         patch.setenv("WIDENET_THREADS", str(threads))
         found = []
         for measure in MEASURES:
-            scores, positions = Neighbours.of(np.float32(100) + VECTORS, measure=measure, shards=shards, device="cpu").search(QUERIES, 25)
+            scores, positions = Neighbours.of(
+                np.float32(100) + VECTORS, measure=measure, shards=shards, device="cpu"
+            ).search(QUERIES, 25)
             found.append((scores.tobytes(), positions.tobytes()))
         return found
 
@@ -161,7 +169,9 @@ def test_every_number_of_processes_threads_and_shards_gives_the_same_bits(size, 
     assert groups(size)(hashed, 4, 2) == [expected] * size
 
 
-@pytest.mark.parametrize(("number", "value"), [("LARGEST_BLOCK", 3), ("_CANDIDATES_A_BLOCK", 1), ("_SPARE", 0)])
+@pytest.mark.parametrize(
+    ("number", "value"), [("LARGEST_BLOCK", 3), ("_CANDIDATES_A_BLOCK", 1), ("_SPARE", 0)]
+)
 def test_neither_blocks_nor_spare_candidates_change_the_bits(number, value, monkeypatch):
     expected = hashed()
     monkeypatch.setattr(module, number, value)
@@ -197,15 +207,35 @@ def test_a_collection_tells_what_it_holds():
 @pytest.mark.parametrize(
     ("error", "message", "options"),
     [
-        (OptionError, "measure must be one of dot, cosine, l2; got 'cosin'. Did you mean \"cosine\"?", {"measure": "cosin"}),
+        (
+            OptionError,
+            "measure must be one of dot, cosine, l2; got 'cosin'. Did you mean \"cosine\"?",
+            {"measure": "cosin"},
+        ),
         (OptionError, "stored must be one of float32, bfloat16, float16; got 'fp16'.", {"stored": "fp16"}),
         (OptionError, "keys must be one for each of 3 vectors; got 1.", {"keys": ["a"]}),
-        (DataError, "vectors: row 1: numbers must be finite in float32; got inf. Leave the vector out.", {"vectors": [[1], [np.inf]]}),
-        (DataError, "vectors: row 0: numbers must be finite in float16; got 100000.0.", {"vectors": [[1e5]], "stored": "float16"}),
+        (
+            DataError,
+            "vectors: row 1: numbers must be finite in float32; got inf. Leave the vector out.",
+            {"vectors": [[1], [np.inf]]},
+        ),
+        (
+            DataError,
+            "vectors: row 0: numbers must be finite in float16; got 100000.0.",
+            {"vectors": [[1e5]], "stored": "float16"},
+        ),
         (DataError, "vectors: row 0: numbers must be finite in float32; got inf.", {"vectors": [[1e300]]}),
-        (DataError, "vectors: must be numbers of the shape [vectors, numbers of each]; got int64 [2].", {"vectors": [1, 2]}),
+        (
+            DataError,
+            "vectors: must be numbers of the shape [vectors, numbers of each]; got int64 [2].",
+            {"vectors": [1, 2]},
+        ),
         (DataError, "vectors must all have equally many numbers.", {"vectors": [[1, 2], [3]]}),
-        (DataError, "vectors: must hold at least one vector of at least one number; got 0 of 3.", {"vectors": np.zeros((0, 3))}),
+        (
+            DataError,
+            "vectors: must hold at least one vector of at least one number; got 0 of 3.",
+            {"vectors": np.zeros((0, 3))},
+        ),
     ],
 )
 def test_what_cannot_be_a_collection_is_refused(error, message, options):
@@ -219,7 +249,11 @@ def test_what_cannot_be_a_collection_is_refused(error, message, options):
     [
         (OptionError, "k must be a whole number of at least 1; got 0.", ([[1, 2]], 0)),
         (FitError, "queries must have 2 numbers, as the vectors have; got 3.", ([[1, 2, 3]], 1)),
-        (DataError, "vectors: row 1: numbers must be finite in float32; got nan.", ([[1, 2], [1, np.nan]], 1)),
+        (
+            DataError,
+            "vectors: row 1: numbers must be finite in float32; got nan.",
+            ([[1, 2], [1, np.nan]], 1),
+        ),
         (DataError, "vectors must all have equally many numbers.", ([[1, 2], [3]], 1)),
     ],
 )

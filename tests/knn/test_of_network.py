@@ -17,7 +17,10 @@ def models(tmp_path_factory):
     data = books(folder / "data")
     roomy = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "units": WIDTH + 9}]}
     documents = {"untied": UNTIED, "tied": TIED, "roomy": roomy, "weightless": WEIGHTLESS}
-    return {name: train(network, TRAINING, data, folder / name, device="cpu") for name, network in documents.items()}
+    return {
+        name: train(network, TRAINING, data, folder / name, device="cpu")
+        for name, network in documents.items()
+    }
 
 
 def weights(model, name):
@@ -50,11 +53,17 @@ def test_a_layer_gives_the_rows_of_its_weight_under_the_ids_of_its_field(name, l
 def test_other_layers_are_refused(layer, models):
     with pytest.raises(FitError) as caught:
         Neighbours.of_model(models["untied"], layer)
-    assert str(caught.value) == f'The network has no sparse input or output called "{layer}". Name one of history, next.'
+    assert (
+        str(caught.value)
+        == f'The network has no sparse input or output called "{layer}". Name one of history, next.'
+    )
 
 
 @pytest.mark.parametrize("layer", [None, "next"])
 def test_a_weightless_output_has_no_vectors(layer, models):
     with pytest.raises(FitError) as caught:
         Neighbours.of_model(models["weightless"], layer)
-    assert str(caught.value) == 'The network has no vectors at its weightless output "next". Name one of history.'
+    assert (
+        str(caught.value)
+        == 'The network has no vectors at its weightless output "next". Name one of history.'
+    )

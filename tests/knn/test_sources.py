@@ -20,7 +20,9 @@ def written(tmp_path):
         if suffix == ".npy":
             np.save(path, NUMBERS)
         elif suffix == ".parquet":
-            pq.write_table(pa.table({"key": ["a", "b c", "ä"], "vector": NUMBERS.astype(np.float64).tolist()}), path)
+            pq.write_table(
+                pa.table({"key": ["a", "b c", "ä"], "vector": NUMBERS.astype(np.float64).tolist()}), path
+            )
         else:
             path.write_bytes(text.encode())
         return path
@@ -41,7 +43,10 @@ def test_files_come_one_after_the_other(written):
     source = read_vectors([written(".txt"), written(".npy"), written(".parquet")])
     assert (len(source), source.keys.to_pylist()[2:5]) == (9, ["ä", "0", "1"])
     np.testing.assert_array_equal(source.rows(2, 8), np.tile(NUMBERS, (3, 1))[2:8])
-    assert [source.place(position).rpartition("/")[2] for position in (1, 3)] == ["vectors.txt: line 2", "vectors.npy: row 0"]
+    assert [source.place(position).rpartition("/")[2] for position in (1, 3)] == [
+        "vectors.txt: line 2",
+        "vectors.npy: row 0",
+    ]
 
 
 def test_delimiters_may_be_others_and_lines_may_end_as_on_windows(written):
@@ -62,8 +67,17 @@ def test_numbers_in_memory_may_have_keys():
         ("a\t1 2\nb\t1 2 3", "line 2: must have 2 numbers, as line 1 has; got 3. Fix the line."),
         ("a\t1 2\nb\t1 two", "line 2: must hold numbers; got 'two'. Fix the line, or name other delimiters."),
         ("a\t1 2\nb\t1  2", "line 2: must have 2 numbers, as line 1 has; got 3. Fix the line."),
-        ("a\t1 2\n\n", "line 2: must be KEY'\\t'NUMBER' 'NUMBER...; got ''. Fix the line, or name other delimiters."),
-        ("a 1 2", "line 1: must be KEY'\\t'NUMBER' 'NUMBER...; got 'a 1 2'. Fix the line, or name other delimiters."),
+        (
+            "a\t1 2\n\n",
+            "line 2: must be KEY'\\t'NUMBER' 'NUMBER...; got ''. Fix the line, or name other delimiters.",
+        ),
+        (
+            "a 1 2",
+            (
+                "line 1: must be KEY'\\t'NUMBER' 'NUMBER...; got 'a 1 2'. Fix the line, or name other"
+                " delimiters."
+            ),
+        ),
     ],
 )
 def test_a_bad_line_is_named(text, message, written):
@@ -86,7 +100,8 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, written):
         return str(caught.value)
 
     assert refused(tmp_path / "none.txt").endswith(
-        "none.txt: must be a file of vectors that can be read; got: No such file or directory. Check the path."
+        "none.txt: must be a file of vectors that can be read; got: No such file or directory. Check the"
+        " path."
     )
     assert "must hold at least one vector of at least one number; got 0 of 0." in refused(written(".txt", ""))
     (tmp_path / "text.npy").write_text("no array")
@@ -94,15 +109,24 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, written):
     (tmp_path / "empty.npy").write_bytes(b"")
     assert "empty.npy: must be a .npy file of numbers;" in refused(tmp_path / "empty.npy")
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
-    assert "cube.npy: must be numbers of the shape [vectors, numbers of each]; got float64 [2, 2, 2]." in refused(tmp_path / "cube.npy")
+    assert (
+        "cube.npy: must be numbers of the shape [vectors, numbers of each]; got float64 [2, 2, 2]."
+        in refused(tmp_path / "cube.npy")
+    )
     pq.write_table(pa.table({"id": ["a"], "vector": [[1.0]]}), tmp_path / "id.parquet")
-    assert 'id.parquet: must be a Parquet file with columns "key", texts, and "vector", lists of numbers;' in refused(
-        tmp_path / "id.parquet"
+    assert (
+        'id.parquet: must be a Parquet file with columns "key", texts, and "vector", lists of numbers;'
+        in refused(tmp_path / "id.parquet")
     )
     pq.write_table(pa.table({"key": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}), tmp_path / "ragged.parquet")
-    assert "ragged.parquet: every row must have a key, and as many numbers as the first one;" in refused(tmp_path / "ragged.parquet")
+    assert "ragged.parquet: every row must have a key, and as many numbers as the first one;" in refused(
+        tmp_path / "ragged.parquet"
+    )
     np.save(tmp_path / "wide.npy", np.zeros((2, 3)))
-    message = f"{tmp_path / 'wide.npy'}: vectors must have 2 numbers, as those of {tmp_path / 'vectors.npy'}; got 3."
+    message = (
+        f"{tmp_path / 'wide.npy'}: vectors must have 2 numbers, as those of {tmp_path / 'vectors.npy'};"
+        " got 3."
+    )
     assert refused([written(".npy"), tmp_path / "wide.npy"], FitError) == message
     assert refused([], OptionError) == "name at least one file of vectors."
     with pytest.raises(OptionError, match="the delimiter of numbers must not be empty"):

@@ -1,4 +1,6 @@
-"""Convolutions, pooling and batch normalization in plain torch, written from the formulas of the documents."""
+"""Convolutions, pooling and batch normalization in plain torch, written from the formulas of the
+documents.
+"""
 
 import math
 
@@ -12,7 +14,11 @@ FOLLOWING = ("normalization mean", "normalization variance")
 
 def spread(layer, value, num):
     """A setting along each of some axes."""
-    return (value if value is not None else spread(layer, layer.kernel, num)) if isinstance(value, tuple | None) else (value,) * num
+    return (
+        (value if value is not None else spread(layer, layer.kernel, num))
+        if isinstance(value, tuple | None)
+        else (value,) * num
+    )
 
 
 def sides(layer, places):
@@ -72,14 +78,18 @@ def pooled(layer, sources, shapes):
         found = [(first * other).sum(dim=1) for other in sources[1:]]
         if kind == "cosine":
             found = [
-                each / ((first.norm(dim=1) + 1e-8) * (other.norm(dim=1) + 1e-8)) for each, other in zip(found, sources[1:], strict=True)
+                each / ((first.norm(dim=1) + 1e-8) * (other.norm(dim=1) + 1e-8))
+                for each, other in zip(found, sources[1:], strict=True)
             ]
         return torch.stack(found, dim=1), (len(found),)
     x = spatial(first, shapes[0])
     if kind == "lrn":
         function, squares = layer.function, x.square()
         before, after = (function.n - 1) // 2, function.n // 2
-        sums = [squares[:, max(0, channel - before) : channel + after + 1].sum(dim=1) for channel in range(x.shape[1])]
+        sums = [
+            squares[:, max(0, channel - before) : channel + after + 1].sum(dim=1)
+            for channel in range(x.shape[1])
+        ]
         found = x / (function.k + function.alpha / function.n * torch.stack(sums, dim=1)) ** function.beta
     elif kind == "max":
         found = windows(layer, x, -torch.inf).max(dim=-1).values
@@ -94,4 +104,7 @@ def normalized(spec, z, channels, scale, shift):
     mean, variance = x.mean(dim=(0, 2), keepdim=True), x.var(dim=(0, 2), unbiased=False, keepdim=True)
     found = (x - mean) / torch.sqrt(variance + spec.epsilon) * scale[:, None] + shift[:, None]
     count = x.shape[0] * x.shape[2]
-    return found.reshape(z.shape), (mean.flatten().detach(), (variance.flatten() * count / max(count - 1, 1)).detach())
+    return found.reshape(z.shape), (
+        mean.flatten().detach(),
+        (variance.flatten() * count / max(count - 1, 1)).detach(),
+    )

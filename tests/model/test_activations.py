@@ -9,7 +9,19 @@ from tests.model.twin import activation as formula
 from widenet.model.activations import activate, slope
 from widenet.spec.network import NetworkSpec
 
-SINGLE = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "leaky_relu", "elu"]
+SINGLE = [
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "linear",
+    "gelu",
+    "silu",
+    "leaky_relu",
+    "elu",
+]
 NUMBERED = [
     {"kind": "leaky_relu", "slope": 0.3},
     {"kind": "leaky_relu", "slope": 0.0},
@@ -40,7 +52,9 @@ def logits(dtype=torch.float64):
 def test_the_value_is_that_of_the_documented_formula(kind):
     spec, z = spec_of(kind), logits()
     assert torch.allclose(activate(spec, z), formula(spec, z), rtol=1e-12, atol=1e-15)
-    assert torch.allclose(activate(spec, z.float()).double(), formula(spec, z.float().double()), rtol=1e-5, atol=1e-6)
+    assert torch.allclose(
+        activate(spec, z.float()).double(), formula(spec, z.float().double()), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -51,7 +65,12 @@ def test_the_slope_is_that_of_autograd_kinks_included(kind, dtype):
     (expected,) = torch.autograd.grad(a.sum(), z)
     found = slope(spec, z.detach(), a.detach())
     found = torch.ones_like(expected) if found is None else found
-    assert torch.allclose(found, expected, rtol=1e-12 if dtype == torch.float64 else 1e-5, atol=1e-12 if dtype == torch.float64 else 1e-6)
+    assert torch.allclose(
+        found,
+        expected,
+        rtol=1e-12 if dtype == torch.float64 else 1e-5,
+        atol=1e-12 if dtype == torch.float64 else 1e-6,
+    )
 
 
 @pytest.mark.parametrize("kind", [*SINGLE, *ROW_WISE])
@@ -79,7 +98,9 @@ def test_the_gradient_through_the_activation_is_that_of_finite_differences(kind)
     ],
 )
 def test_known_values(kind, at, value):
-    assert activate(spec_of(kind), torch.tensor([at], dtype=torch.float64)).item() == pytest.approx(value, rel=1e-12)
+    assert activate(spec_of(kind), torch.tensor([at], dtype=torch.float64)).item() == pytest.approx(
+        value, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +115,10 @@ def test_known_values(kind, at, value):
     ],
 )
 def test_row_wise_kinds_share_out_a_row(kind, row, expected):
-    assert activate(spec_of(kind), torch.tensor([row, row])).tolist() == [pytest.approx(expected), pytest.approx(expected)]
+    assert activate(spec_of(kind), torch.tensor([row, row])).tolist() == [
+        pytest.approx(expected),
+        pytest.approx(expected),
+    ]
 
 
 @pytest.mark.parametrize("kind", [*SINGLE, *ROW_WISE])

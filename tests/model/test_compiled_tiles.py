@@ -12,7 +12,11 @@ from widenet.model.layers.output import WeightlessTile
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values"])
 @pytest.mark.parametrize(
     ("loss", "activation"),
-    [("cross_entropy", "sigmoid"), ("cross_entropy", "softmax"), ({"kind": "cross_entropy", "targets": "sum"}, "softmax")],
+    [
+        ("cross_entropy", "sigmoid"),
+        ("cross_entropy", "softmax"),
+        ({"kind": "cross_entropy", "targets": "sum"}, "softmax"),
+    ],
     ids=name_of,
 )
 def test_a_step_without_numba_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
@@ -21,13 +25,28 @@ def test_a_step_without_numba_is_that_of_the_dense_twin(loss, activation, kind, 
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}
-    assert_step_matches_twin(document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": 3})
+    assert_step_matches_twin(
+        document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": 3}
+    )
 
 
 def test_slopes_never_take_the_place_of_what_the_logits_were_made_of(monkeypatch):
     monkeypatch.setattr(WeightlessTile, "products", lambda tile, direct_EH: direct_EH[:, tile.units])
-    output = {"name": "out", "kind": "output", "field": "out", "activation": "sigmoid", "bias": False, "weightless": True}
-    layers = {"layers": [{"name": "in", "kind": "input", "field": "in"}, {"name": "mid", "units": 37, "activation": "tanh"}, output]}
+    output = {
+        "name": "out",
+        "kind": "output",
+        "field": "out",
+        "activation": "sigmoid",
+        "bias": False,
+        "weightless": True,
+    }
+    layers = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "in"},
+            {"name": "mid", "units": 37, "activation": "tanh"},
+            output,
+        ]
+    }
     generator = torch.Generator().manual_seed(5)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 4)}
     with pytest.raises(AssertionError, match="slopes take the place of logits"):

@@ -1,4 +1,6 @@
-"""Convolutions: torch's own forward and backward, whole networks beside the dense twin, and the same bits whoever computes a block."""
+"""Convolutions: torch's own forward and backward, whole networks beside the dense twin, and the same bits
+whoever computes a block.
+"""
 
 import itertools
 from math import prod
@@ -29,7 +31,11 @@ def windows(places, channels=2, **settings):
 
 def operands(moves, num_examples=5, filters=3, dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
-    sizes = (num_examples, moves.channels * prod(moves.places)), (filters, moves.inputs), (num_examples, filters * prod(moves.positions))
+    sizes = (
+        (num_examples, moves.channels * prod(moves.places)),
+        (filters, moves.inputs),
+        (num_examples, filters * prod(moves.positions)),
+    )
     return [torch.randn(size, generator=generator, dtype=dtype) for size in sizes]
 
 
@@ -46,13 +52,18 @@ def by_torch(moves, values, weight, gradient):
     sides = [side for axis in reversed(moves.axes) for side in (axis.before, axis.after)]
     room = functional.pad(values.view(len(values), moves.channels, *moves.places), sides)
     filters = weight.view(len(weight), moves.channels, *moves.kernel)
-    result = CONVOLVE[len(moves.axes) - 1](room, filters, stride=[axis.stride for axis in moves.axes]).flatten(1)
+    result = CONVOLVE[len(moves.axes) - 1](
+        room, filters, stride=[axis.stride for axis in moves.axes]
+    ).flatten(1)
     result.backward(gradient)
     return result.detach(), values.grad, weight.grad
 
 
 @pytest.mark.parametrize("places", PLACES, ids=str)
-@pytest.mark.parametrize(("kernel", "stride", "padding"), list(itertools.product((1, 2, 3), (1, 2, 3), ("same", "valid", "dsstne"))))
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    list(itertools.product((1, 2, 3), (1, 2, 3), ("same", "valid", "dsstne"))),
+)
 def test_sums_and_gradients_are_those_of_torch(kernel, stride, padding, places):
     moves = windows(places, kernel=kernel, stride=stride, padding=padding)
     given = operands(moves)
@@ -60,7 +71,9 @@ def test_sums_and_gradients_are_those_of_torch(kernel, stride, padding, places):
         torch.testing.assert_close(own, true, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [((3, 2), (1, 2), (2, 1)), ((1, 6), 2, (0, 3)), ((7, 6), 1, "same")])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [((3, 2), (1, 2), (2, 1)), ((1, 6), 2, (0, 3)), ((7, 6), 1, "same")]
+)
 def test_axes_may_differ(kernel, stride, padding):
     moves = windows((7, 6), kernel=kernel, stride=stride, padding=padding)
     given = operands(moves)
@@ -78,8 +91,12 @@ def test_padding_the_same_at_stride_1_is_what_torch_calls_so():
 def test_folding_adds_up_what_unfolding_laid_out():
     moves = windows((7, 6), kernel=(3, 2), stride=(2, 1), padding="valid")
     values = operands(moves)[0]
-    reached = functional.conv_transpose2d(torch.ones(1, 1, *moves.positions).double(), torch.ones(1, 1, 3, 2).double(), stride=(2, 1))
-    torch.testing.assert_close(folded(unfolded(values, moves), moves).view(5, 2, 7, 6), values.view(5, 2, 7, 6) * reached)
+    reached = functional.conv_transpose2d(
+        torch.ones(1, 1, *moves.positions).double(), torch.ones(1, 1, 3, 2).double(), stride=(2, 1)
+    )
+    torch.testing.assert_close(
+        folded(unfolded(values, moves), moves).view(5, 2, 7, 6), values.view(5, 2, 7, 6) * reached
+    )
 
 
 LARGE = windows((28, 28), channels=16, kernel=3)
@@ -93,7 +110,11 @@ def test_no_number_of_threads_moves_a_bit(half, monkeypatch):
     alone = [result.numpy().tobytes() for result in found(LARGE, *given, half=half)]
     for num_threads in (2, 3):
         assert [result.numpy().tobytes() for result in found(LARGE, *given, num_threads, half)] == alone
-    exact = [operand.bfloat16().double() for operand in given] if half else [operand.double() for operand in given]
+    exact = (
+        [operand.bfloat16().double() for operand in given]
+        if half
+        else [operand.double() for operand in given]
+    )
     for own, true in zip(found(LARGE, *given, half=half), by_torch(LARGE, *exact), strict=True):
         torch.testing.assert_close(own, true.float(), rtol=1e-4, atol=1e-3)
 
@@ -133,42 +154,97 @@ SMALL = {"initializer": {"kind": "gaussian", "deviation": 0.01}}
 FIRST, SECOND = convolution_of("a"), convolution_of("b", source="a")
 SHAPES = {
     "one convolution": picture(FIRST),
-    "two, with steps": picture(convolution_of("a", stride=2), convolution_of("b", kernel=[2, 3], padding=[0, 1], activation="gelu")),
-    "the padding of dsstne": picture(convolution_of("a", kernel=[2, 9], padding="dsstne"), convolution_of("b", stride=2, padding="dsstne")),
-    "a line": {"layers": [{"name": "in", "kind": "input", "field": "line"}, convolution_of("a", kernel=[4]), OUT]},
-    "a room": {"layers": [PICTURE | {"shape": [1, 4, 7, 3]}, convolution_of("a", kernel=[3, 2, 2]), pooling_of("p", "max", kernel=2), OUT]},
-    "two sources": picture(FIRST, convolution_of("b", source="in", kernel=5), convolution_of("c", source=["a", "b"])),
+    "two, with steps": picture(
+        convolution_of("a", stride=2), convolution_of("b", kernel=[2, 3], padding=[0, 1], activation="gelu")
+    ),
+    "the padding of dsstne": picture(
+        convolution_of("a", kernel=[2, 9], padding="dsstne"), convolution_of("b", stride=2, padding="dsstne")
+    ),
+    "a line": {
+        "layers": [{"name": "in", "kind": "input", "field": "line"}, convolution_of("a", kernel=[4]), OUT]
+    },
+    "a room": {
+        "layers": [
+            PICTURE | {"shape": [1, 4, 7, 3]},
+            convolution_of("a", kernel=[3, 2, 2]),
+            pooling_of("p", "max", kernel=2),
+            OUT,
+        ]
+    },
+    "two sources": picture(
+        FIRST, convolution_of("b", source="in", kernel=5), convolution_of("c", source=["a", "b"])
+    ),
     "shared filters": picture(FIRST, SECOND, convolution_of("c", source="b", weights={"layer": "b"})),
     "a skip": picture(FIRST, SECOND, convolution_of("c", source="b", skip="a")),
     "skips of hidden layers": picture(
-        convolution_of("a", filters=2), {"name": "h", "units": 84, "activation": "tanh"}, {"name": "g", "units": 84, "skip": ["in", "a"]}
+        convolution_of("a", filters=2),
+        {"name": "h", "units": 84, "activation": "tanh"},
+        {"name": "g", "units": 84, "skip": ["in", "a"]},
     ),
     "biases alone are penalised by nobody": picture(convolution_of("a", bias_start=0.5)),
     "without biases": picture(convolution_of("a", bias=False)),
     "dropout": picture(convolution_of("a", dropout=0.4)),
     "a limit on filters": picture(convolution_of("a", weight_norm=0.5), SECOND),
-    "normalized": picture(convolution_of("a", batch_normalization=True), convolution_of("b", batch_normalization={"momentum": 1})),
-    "normalized units": picture({"name": "h", "units": 5, "activation": "tanh", "batch_normalization": {"epsilon": 0.1}}),
-    "normalized with a skip": picture(FIRST, SECOND, convolution_of("c", source="b", skip="a", batch_normalization=True)),
+    "normalized": picture(
+        convolution_of("a", batch_normalization=True),
+        convolution_of("b", batch_normalization={"momentum": 1}),
+    ),
+    "normalized units": picture(
+        {"name": "h", "units": 5, "activation": "tanh", "batch_normalization": {"epsilon": 0.1}}
+    ),
+    "normalized with a skip": picture(
+        FIRST, SECOND, convolution_of("c", source="b", skip="a", batch_normalization=True)
+    ),
     "largest of windows": picture(FIRST, pooling_of("p", "max", kernel=3, stride=2)),
     "largest, padded": picture(FIRST, pooling_of("p", "max", kernel=[3, 2], stride=1, padding=[2, 1])),
     "mean of windows": picture(FIRST, pooling_of("p", "average", kernel=3, stride=2)),
-    "mean, padded": picture(FIRST, pooling_of("p", "average", kernel=3, stride=1, padding=2), convolution_of("b")),
-    "across channels": picture(convolution_of("a", filters=7), pooling_of("p", {"kind": "lrn", "alpha": 0.7, "n": 4})),
+    "mean, padded": picture(
+        FIRST, pooling_of("p", "average", kernel=3, stride=1, padding=2), convolution_of("b")
+    ),
+    "across channels": picture(
+        convolution_of("a", filters=7), pooling_of("p", {"kind": "lrn", "alpha": 0.7, "n": 4})
+    ),
     "largest of sources": picture(FIRST, SECOND, pooling_of("p", "maxout", source=["a", "b"], skip="b")),
-    "products": picture(FIRST, SECOND, convolution_of("c", source="a"), pooling_of("p", "dot_product", source=["a", "b", "c"]), out=SMALL),
-    "cosines": picture(FIRST, SECOND, convolution_of("c", source="a"), pooling_of("p", "cosine", source=["a", "b", "c"])),
+    "products": picture(
+        FIRST,
+        SECOND,
+        convolution_of("c", source="a"),
+        pooling_of("p", "dot_product", source=["a", "b", "c"]),
+        out=SMALL,
+    ),
+    "cosines": picture(
+        FIRST, SECOND, convolution_of("c", source="a"), pooling_of("p", "cosine", source=["a", "b", "c"])
+    ),
     "beside a sparse input": {
         "layers": [
             PICTURE,
             FIRST,
             {"name": "items", "kind": "input", "field": "items"},
-            {"name": "h", "units": 5, "source": ["items", "a"], "activation": "tanh", "batch_normalization": True},
+            {
+                "name": "h",
+                "units": 5,
+                "source": ["items", "a"],
+                "activation": "tanh",
+                "batch_normalization": True,
+            },
             OUT | {"source": ["h", "a"]},
         ]
     },
 }
-ACTIVATIONS = ["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
+ACTIVATIONS = [
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "linear",
+    "gelu",
+    "silu",
+    "softmax",
+    "relu_max",
+    "linear_max",
+]
 
 
 @pytest.mark.parametrize("training", [{}, {"l2": 0.3}, {"gradient_norm_limit": 0.05, "shards": 8}], ids=str)
@@ -177,13 +253,19 @@ def test_a_step_is_that_of_the_dense_twin(document, training):
     assert_step_matches_twin(document, FIELDS, batch(), training, torch.linspace(0.2, 2, 9))
 
 
-@pytest.mark.parametrize("kind", [*ACTIVATIONS, {"kind": "leaky_relu", "slope": 0.3}, {"kind": "elu", "alpha": 2.0}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [*ACTIVATIONS, {"kind": "leaky_relu", "slope": 0.3}, {"kind": "elu", "alpha": 2.0}], ids=str
+)
 def test_every_activation_may_follow_a_convolution(kind):
     assert_step_matches_twin(picture(convolution_of("a", activation=kind)), FIELDS, batch())
 
 
 SMOOTH = {name: document for name, document in SHAPES.items() if "limit" not in name}
-KINDS = SMOOTH | {name: picture(convolution_of("a", activation=name)) for name in ACTIVATIONS if name not in ("relu", "relu_max")}
+KINDS = SMOOTH | {
+    name: picture(convolution_of("a", activation=name))
+    for name in ACTIVATIONS
+    if name not in ("relu", "relu_max")
+}
 
 
 @pytest.mark.parametrize("document", KINDS.values(), ids=KINDS)
@@ -194,5 +276,10 @@ def test_the_gradients_of_the_twin_are_central_differences_of_its_loss(document)
     generator = torch.Generator().manual_seed(1)
     for key, gradient in gradients.items():
         direction = torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
-        ends = [twin.loss({**weights, key: weights[key] + side * 1e-6 * direction}, given, None, real.draws) for side in (1, -1)]
-        assert float(ends[0] - ends[1]) / 2e-6 == pytest.approx(float((gradient * direction).sum()), rel=1e-5, abs=1e-7), key
+        ends = [
+            twin.loss({**weights, key: weights[key] + side * 1e-6 * direction}, given, None, real.draws)
+            for side in (1, -1)
+        ]
+        assert float(ends[0] - ends[1]) / 2e-6 == pytest.approx(
+            float((gradient * direction).sum()), rel=1e-5, abs=1e-7
+        ), key

@@ -12,7 +12,17 @@ from widenet.spec.network import NetworkSpec
 P = 0.3
 NUMBERS = [-2.5, -0.7, -0.01, 0.0, 0.02, 0.4, 1.9]
 STEEP = {"kind": "leaky_relu", "slope": 3.0}
-OF_DSSTNE = ["sigmoid", "tanh", "relu", "linear", "leaky_relu", STEEP, "elu", "selu", {"kind": "elu", "alpha": 1.3, "scale": 1.2}]
+OF_DSSTNE = [
+    "sigmoid",
+    "tanh",
+    "relu",
+    "linear",
+    "leaky_relu",
+    STEEP,
+    "elu",
+    "selu",
+    {"kind": "elu", "alpha": 1.3, "scale": 1.2},
+]
 OTHERS = ["softplus", "softsign", "gelu", "silu", "softmax"]
 
 
@@ -29,7 +39,9 @@ def layer(activation, dialect="dsstne", **more):
 
 
 def of_dsstne(activation, x, kept):
-    """A unit after dropout and the slope that the way back takes, as DSSTNE's reference has them, in double precision."""
+    """A unit after dropout and the slope that the way back takes, as DSSTNE's reference has them, in
+    double precision.
+    """
     s = 1 / (1 - P)
     match activation:
         case "sigmoid":
@@ -49,7 +61,9 @@ def of_dsstne(activation, x, kept):
     if activation == STEEP:
         unit = s * max(x, 3 * x) if kept else 0.0
         return unit, 3.0 if unit > 0 else 1.0
-    alpha, scale = {"elu": (1.0, 1.0), "selu": (1.6732632423543772, 1.0507009873554805)}.get(str(activation), (1.3, 1.2))
+    alpha, scale = {"elu": (1.0, 1.0), "selu": (1.6732632423543772, 1.0507009873554805)}.get(
+        str(activation), (1.3, 1.2)
+    )
     floor, q = -scale * alpha, 1 - P
     a = 1 / math.sqrt(q + floor * floor * P * q)
     b = -a * P * floor
@@ -74,7 +88,9 @@ def test_otherwise_it_is_a_mask_and_its_derivative(dialect, activations):
     kept_EH = torch.tensor([[True, False, True, True, False, True, True]])
     for activation in activations:
         z_EH = torch.tensor([NUMBERS], dtype=torch.float64).add(0.005).requires_grad_()
-        assert torch.autograd.gradcheck(lambda z, a=activation: dropped(layer(a, dialect).activation, z, kept_EH, P, dialect), z_EH)
+        assert torch.autograd.gradcheck(
+            lambda z, a=activation: dropped(layer(a, dialect).activation, z, kept_EH, P, dialect), z_EH
+        )
         found = dropped(layer(activation, dialect).activation, z_EH, kept_EH, P, dialect)
         whole = dropped(layer(activation, dialect).activation, z_EH, torch.ones_like(kept_EH), P, dialect)
         assert torch.equal(found, whole * kept_EH)
@@ -92,7 +108,10 @@ def test_alpha_dropout_keeps_mean_and_variance_of_a_selu_layer():
 @pytest.mark.parametrize("activation", ["sigmoid", "relu", "tanh"])
 def test_outside_training_nothing_is_dropped_in_either_dialect(activation):
     z_EH = torch.tensor([NUMBERS])
-    found = [forward(layer(activation, dialect, dropout=P), [z_EH], None, None, dialect)[0] for dialect in ("widenet", "dsstne")]
+    found = [
+        forward(layer(activation, dialect, dropout=P), [z_EH], None, None, dialect)[0]
+        for dialect in ("widenet", "dsstne")
+    ]
     assert torch.equal(*found)
 
 

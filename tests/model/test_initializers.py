@@ -52,7 +52,10 @@ DISTRIBUTIONS = {
     "gaussian, wide": ({"kind": "gaussian", "deviation": 2.0}, gaussian(2.0)),
     "uniform": ("uniform", uniform(0.01)),
     "uniform, wide": ({"kind": "uniform", "limit": 0.7}, uniform(0.7)),
-    "uniform, one-sided": ({"kind": "uniform", "limit": 0.7, "low": 0.2}, lambda x: ((x - 0.2) / 0.5).clamp(0, 1)),
+    "uniform, one-sided": (
+        {"kind": "uniform", "limit": 0.7, "low": 0.2},
+        lambda x: ((x - 0.2) / 0.5).clamp(0, 1),
+    ),
     "caffe_xavier": ("caffe_xavier", uniform(math.sqrt(3 / 200))),
     "caffe_xavier, scaled": ({"kind": "caffe_xavier", "scale": 2.0}, uniform(2 * math.sqrt(3 / 200))),
     "reciprocal": ("reciprocal", gaussian(1 / 600)),
@@ -71,7 +74,8 @@ def test_sixty_thousand_weights_are_distributed_as_documented(initializer, distr
 
 
 @pytest.mark.parametrize(
-    ("initializer", "distribution"), [case for name, case in DISTRIBUTIONS.items() if "xavier" in name or "uniform" in name]
+    ("initializer", "distribution"),
+    [case for name, case in DISTRIBUTIONS.items() if "xavier" in name or "uniform" in name],
 )
 def test_uniform_weights_stay_within_their_limit_and_reach_it(initializer, distribution):
     weight = draw(initializer).abs().max()
@@ -120,7 +124,9 @@ class SomeShards(LocalExchange):
 def built(held, initializer="xavier", seed=0):
     training = TrainingSpec.of({"seed": seed, "shards": 4})
     fields = {"x": SimpleNamespace(kind="sparse", width=23, min_value=1.0, max_value=1.0)}
-    return build(NetworkSpec.of({"layers": layers_with(initializer)}), training, fields, SomeShards(4, held), counts={})
+    return build(
+        NetworkSpec.of({"layers": layers_with(initializer)}), training, fields, SomeShards(4, held), counts={}
+    )
 
 
 @pytest.mark.parametrize("held", [[0], [2, 3], [3, 1]])
@@ -128,7 +134,10 @@ def test_a_shard_starts_with_the_same_weights_whoever_holds_it(held):
     whole, some = built(range(4)), built(held)
     for name, weight in some.wide.items():
         assert sorted(weight.parts) == sorted(held)
-        assert all(torch.equal(part.weight, whole.wide[name].parts[shard].weight) for shard, part in weight.parts.items())
+        assert all(
+            torch.equal(part.weight, whole.wide[name].parts[shard].weight)
+            for shard, part in weight.parts.items()
+        )
     assert all(torch.equal(weight.tensor, whole.trunk[name].tensor) for name, weight in some.trunk.items())
 
 

@@ -19,7 +19,9 @@ def step(loss, activation, kind, output, training=None, hidden=None, weighted=Tr
     weights_E = torch.rand(7, generator=generator) * 3 if weighted else None
     layers = document(loss, activation, **output)
     layers["layers"][1].update(hidden or {})
-    return assert_step_matches_twin(layers, {"in": sparse(23), "out": facts}, batch, {"shards": 3, **(training or {})}, weights_E)
+    return assert_step_matches_twin(
+        layers, {"in": sparse(23), "out": facts}, batch, {"shards": 3, **(training or {})}, weights_E
+    )
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
@@ -34,10 +36,13 @@ def test_where_others_are_ignored_only_stored_targets_count(loss, activation, ki
     step(loss, activation, kind, {"others": "ignore"})
 
 
-@pytest.mark.parametrize("output", [{"delta_norm": 0.3}, {"delta_norm": 0.3, **BOOST}, {"delta_norm": 1e6}], ids=str)
+@pytest.mark.parametrize(
+    "output", [{"delta_norm": 0.3}, {"delta_norm": 0.3, **BOOST}, {"delta_norm": 1e6}], ids=str
+)
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
 @pytest.mark.parametrize(
-    ("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "relu_max"), ("l1", "tanh")]
+    ("loss", "activation"),
+    [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "relu_max"), ("l1", "tanh")],
 )
 def test_each_examples_gradient_by_the_logits_is_kept_within_a_length(loss, activation, kind, output):
     if "delta_boost" not in output:
@@ -48,12 +53,18 @@ def test_each_examples_gradient_by_the_logits_is_kept_within_a_length(loss, acti
 @pytest.mark.parametrize("limit", [0.02, 1e6])
 @pytest.mark.parametrize("loss", ["cross_entropy", "l2"])
 def test_each_examples_gradient_by_a_hidden_layers_sums_is_kept_within_a_length(limit, loss):
-    step(loss, "softmax", "sparse", {}, hidden={"delta_norm": limit, "activation": "sigmoid", "sparseness": {}})
+    step(
+        loss, "softmax", "sparse", {}, hidden={"delta_norm": limit, "activation": "sigmoid", "sparseness": {}}
+    )
 
 
-@pytest.mark.parametrize(("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "linear_max")])
+@pytest.mark.parametrize(
+    ("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "linear_max")]
+)
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_limit_gives_the_same_bits_with_and_without_room_and_for_any_number_of_threads(loss, activation, threads, monkeypatch):
+def test_a_limit_gives_the_same_bits_with_and_without_room_and_for_any_number_of_threads(
+    loss, activation, threads, monkeypatch
+):
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     fields, generator = {"in": sparse(23), "out": sparse(431)}, torch.Generator().manual_seed(9)
@@ -61,7 +72,9 @@ def test_a_limit_gives_the_same_bits_with_and_without_room_and_for_any_number_of
     found = []
     for room in (tiles.KEPT_BYTES["cpu"], 0):
         monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", room)
-        real = Real(document(loss, activation, delta_norm=0.1, **BOOST), {"shards": 4}, fields, num_threads=threads)
+        real = Real(
+            document(loss, activation, delta_norm=0.1, **BOOST), {"shards": 4}, fields, num_threads=threads
+        )
         found.append((real.step(batch), real.bits()))
     assert found[0] == found[1]
 
@@ -70,7 +83,9 @@ def test_a_limit_is_for_the_gradient_of_an_examples_own_loss():
     z_EH = torch.zeros(4, 3, requires_grad=True)
     gradient_EH = torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [6.0, 8.0, 0.0]]) / 4
     shortened(z_EH, 5.0).backward(gradient_EH)
-    torch.testing.assert_close(z_EH.grad * 4, torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [3.0, 4.0, 0.0]]))
+    torch.testing.assert_close(
+        z_EH.grad * 4, torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [3.0, 4.0, 0.0]])
+    )
     assert shortening(torch.tensor([10.0, 1.0], dtype=torch.float64), 5.0).tolist() == [0.5, 1.0]
 
 

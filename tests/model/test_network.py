@@ -18,7 +18,13 @@ WIDTH = 29
 
 def items(values=False, num_examples=9, seed=3, width=WIDTH):
     generator = torch.Generator().manual_seed(seed)
-    return random_batch(generator, num_examples, width, 7, (lambda n: 0.2 + torch.rand(n, generator=generator)) if values else None)
+    return random_batch(
+        generator,
+        num_examples,
+        width,
+        7,
+        (lambda n: 0.2 + torch.rand(n, generator=generator)) if values else None,
+    )
 
 
 def numbers(width, num_examples=9, seed=4):
@@ -52,8 +58,22 @@ TWO_TOWERS = {
         {"name": "age", "kind": "input", "field": "age"},
         {"name": "h", "units": 6, "source": "in", "activation": "tanh"},
         {"name": "mix", "units": 5, "source": ["h", "age", "in"], "activation": "silu"},
-        {"name": "out", "kind": "output", "field": "items", "source": ["mix", "h", "age"], "loss_weight": 0.7},
-        {"name": "label", "kind": "output", "field": "label", "source": "mix", "activation": "sigmoid", "loss_weight": 2.5, "bias": False},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "source": ["mix", "h", "age"],
+            "loss_weight": 0.7,
+        },
+        {
+            "name": "label",
+            "kind": "output",
+            "field": "label",
+            "source": "mix",
+            "activation": "sigmoid",
+            "loss_weight": 2.5,
+            "bias": False,
+        },
     ]
 }
 TOWER_FIELDS = {**FIELDS, "age": dense_field(3), "label": sparse(4)}
@@ -71,7 +91,14 @@ SHARED_OUTPUTS = {
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "h", "units": 6, "activation": "tanh"},
         {"name": "out", "kind": "output", "field": "items", "source": "h", "bias": False},
-        {"name": "wish", "kind": "output", "field": "wishes", "source": "h", "activation": "sigmoid", "weights": {"layer": "out"}},
+        {
+            "name": "wish",
+            "kind": "output",
+            "field": "wishes",
+            "source": "h",
+            "activation": "sigmoid",
+            "weights": {"layer": "out"},
+        },
     ]
 }
 SHARED_TRUNK = {
@@ -124,7 +151,14 @@ SHAPES = {
         FIELDS,
     ),
     "contrastive": (
-        network(output={"cosine": {"temperature": 1.0}, "loss": "cosine_contrastive", "activation": "linear", "bias": False}),
+        network(
+            output={
+                "cosine": {"temperature": 1.0},
+                "loss": "cosine_contrastive",
+                "activation": "linear",
+                "bias": False,
+            }
+        ),
         FIELDS,
     ),
     "softmax inside": (network({"activation": "softmax"}), FIELDS),
@@ -149,13 +183,22 @@ def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, fi
     assert_step_matches_twin(document, fields, BATCH, training, weights_E)
 
 
-@pytest.mark.parametrize("training", [{}, {"gradient_norm_limit": 0.05, "l2": 0.3}], ids=["plain", "limit and l2"])
 @pytest.mark.parametrize(
-    "name", [name for name, (document, _) in SHAPES.items() if any("weights" in layer for layer in document["layers"])]
+    "training", [{}, {"gradient_norm_limit": 0.05, "l2": 0.3}], ids=["plain", "limit and l2"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, (document, _) in SHAPES.items()
+        if any("weights" in layer for layer in document["layers"])
+    ],
 )
 def test_in_dsstnes_dialect_those_that_share_a_weight_move_it_by_the_mean_of_their_gradients(name, training):
     document, fields = SHAPES[name]
-    assert_step_matches_twin({**document, "dialect": "dsstne"}, fields, BATCH, training, torch.linspace(0.2, 2, 9))
+    assert_step_matches_twin(
+        {**document, "dialect": "dsstne"}, fields, BATCH, training, torch.linspace(0.2, 2, 9)
+    )
 
 
 @pytest.mark.parametrize("document", [network(), network(output=TIED), DEEP])
@@ -177,10 +220,21 @@ LIMITS = {
     "of an output": network(output={"weight_norm": 0.4}),
     "of a cosine output": network(output={"weight_norm": 0.4, "cosine": {}}),
     "of a sparse input's columns": network(hidden={"weight_norm": 0.7}),
-    "of the trunk": {"layers": [{**layer, "weight_norm": 0.3} if layer["name"] == "mid" else layer for layer in DEEP["layers"]]},
+    "of the trunk": {
+        "layers": [
+            {**layer, "weight_norm": 0.3} if layer["name"] == "mid" else layer for layer in DEEP["layers"]
+        ]
+    },
     "of a tied pair, by columns": network(hidden={"weight_norm": 0.7}, output=TIED),
-    "of a tied pair, by rows": network(hidden={"weights": {"layer": "out", "transposed": True}}, output={"weight_norm": 0.4}),
-    "of each source": {"layers": [{**layer, "weight_norm": 0.5} if layer["name"] == "mix" else layer for layer in TWO_TOWERS["layers"]]},
+    "of a tied pair, by rows": network(
+        hidden={"weights": {"layer": "out", "transposed": True}}, output={"weight_norm": 0.4}
+    ),
+    "of each source": {
+        "layers": [
+            {**layer, "weight_norm": 0.5} if layer["name"] == "mix" else layer
+            for layer in TWO_TOWERS["layers"]
+        ]
+    },
 }
 
 
@@ -188,7 +242,13 @@ LIMITS = {
 def test_a_weight_norm_shortens_what_is_too_long_and_nothing_else(document):
     real, _ = assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
     limited = next(layer for layer in real.spec.layers if getattr(layer, "weight_norm", None))
-    lengths = torch.cat([w.norm(dim=0) for (name, end), w in snapshot(real.network).items() if name == limited.name and end != "bias"])
+    lengths = torch.cat(
+        [
+            w.norm(dim=0)
+            for (name, end), w in snapshot(real.network).items()
+            if name == limited.name and end != "bias"
+        ]
+    )
     assert lengths.max() <= limited.weight_norm * (1 + 1e-6)
     assert bool((lengths > limited.weight_norm * 0.999999).any())
 
@@ -209,7 +269,9 @@ def test_a_weight_norm_shortens_what_is_too_long_and_nothing_else(document):
 @pytest.mark.parametrize("damping", [0.0, 0.7])
 def test_a_sparse_input_enters_as_its_settings_say(entry, scale, values, damping):
     counts = {"items": np.array([0, 3, 1, 40, *range(1, WIDTH - 3)])}
-    document = network(entry={**entry, "scale": scale, "popularity_damping": damping}, output={"values": "ignore"})
+    document = network(
+        entry={**entry, "scale": scale, "popularity_damping": damping}, output={"values": "ignore"}
+    )
     assert_step_matches_twin(document, FIELDS, {"items": items(values)}, counts=counts)
 
 
@@ -240,7 +302,13 @@ STANDING = {
 def test_an_output_may_stand_directly_on_a_sparse_input(output, training):
     document = {
         "layers": [
-            {"name": "in", "kind": "input", "field": "items", "scale": "unit", **({"denoise": 0.4} if "predict" in output else {})},
+            {
+                "name": "in",
+                "kind": "input",
+                "field": "items",
+                "scale": "unit",
+                **({"denoise": 0.4} if "predict" in output else {}),
+            },
             {"name": "out", "kind": "output", "field": "items", "values": "ignore", **output},
             {"name": "h", "units": 6, "source": "in"},
             {"name": "label", "kind": "output", "field": "label"},
@@ -252,7 +320,9 @@ def test_an_output_may_stand_directly_on_a_sparse_input(output, training):
 
 @pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
 @pytest.mark.parametrize(
-    "output", [{}, {"activation": "linear", "loss": "l2_hinge"}, {"activation": "sigmoid", "delta_norm": 0.2}], ids=str
+    "output",
+    [{}, {"activation": "linear", "loss": "l2_hinge"}, {"activation": "sigmoid", "delta_norm": 0.2}],
+    ids=str,
 )
 def test_a_weightless_output_takes_the_units_of_its_source(output, training):
     document = {
@@ -274,19 +344,34 @@ def test_a_weightless_output_takes_the_units_of_its_source(output, training):
 @pytest.mark.parametrize("output", [{}, {"activation": "sigmoid"}], ids=str)
 @pytest.mark.parametrize(("shards", "limit"), [(1, None), (1, 0.1), (3, None)])
 def test_a_weightless_output_leaves_what_its_source_gave(output, shards, limit):
-    document = network(hidden={"units": WIDTH, "activation": "tanh"}, output={"bias": False, "weightless": True, **output})
-    batch = {"items": items() if shards == 1 else SparseBatch.from_lists([[2, 5, 20]])}  # a tile of everything, and tiles of one example
+    document = network(
+        hidden={"units": WIDTH, "activation": "tanh"}, output={"bias": False, "weightless": True, **output}
+    )
+    batch = {
+        "items": items() if shards == 1 else SparseBatch.from_lists([[2, 5, 20]])
+    }  # a tile of everything, and tiles of one example
     assert_step_matches_twin(document, FIELDS, batch, {"shards": shards, "gradient_norm_limit": limit})
 
 
 def test_an_output_may_stand_directly_on_a_dense_input():
-    document = {"layers": [{"name": "age", "kind": "input", "field": "age"}, {"name": "out", "kind": "output", "field": "items"}]}
+    document = {
+        "layers": [
+            {"name": "age", "kind": "input", "field": "age"},
+            {"name": "out", "kind": "output", "field": "items"},
+        ]
+    }
     assert_step_matches_twin(document, TOWER_FIELDS, BATCH)
 
 
 @pytest.mark.parametrize("kept_values", ["use", "ignore"])
 @pytest.mark.parametrize(
-    "output", [{}, {"activation": "sigmoid"}, {"activation": "sigmoid", **TIED}, {"loss": {"kind": "cross_entropy", "targets": "sum"}}]
+    "output",
+    [
+        {},
+        {"activation": "sigmoid"},
+        {"activation": "sigmoid", **TIED},
+        {"loss": {"kind": "cross_entropy", "targets": "sum"}},
+    ],
 )
 @pytest.mark.parametrize("predict", ["all", "hidden"])
 def test_denoise_hides_targets_from_the_input_and_asks_for_them(predict, output, kept_values):
@@ -299,7 +384,11 @@ def test_denoise_hides_targets_from_the_input_and_asks_for_them(predict, output,
 @pytest.mark.parametrize(("document", "fields"), SHAPES.values(), ids=SHAPES)
 def test_indices_of_32_bits_give_the_same_bits(document, fields):
     narrow = {
-        name: SparseBatch(field.indptr, field.indices.int(), field.values) if isinstance(field, SparseBatch) else field
+        name: (
+            SparseBatch(field.indptr, field.indices.int(), field.values)
+            if isinstance(field, SparseBatch)
+            else field
+        )
         for name, field in BATCH.items()
     }
     found = []
@@ -309,8 +398,14 @@ def test_indices_of_32_bits_give_the_same_bits(document, fields):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("rows", [[[]], [[], []], [[4]], [list(range(WIDTH))]], ids=["one empty", "two empty", "one of one", "all units"])
-@pytest.mark.parametrize("document", [network(), network(output=TIED), network(output={"activation": "sigmoid"})])
+@pytest.mark.parametrize(
+    "rows",
+    [[[]], [[], []], [[4]], [list(range(WIDTH))]],
+    ids=["one empty", "two empty", "one of one", "all units"],
+)
+@pytest.mark.parametrize(
+    "document", [network(), network(output=TIED), network(output={"activation": "sigmoid"})]
+)
 def test_smallest_and_fullest_batches_are_right(document, rows):
     batch = {"items": SparseBatch.from_lists(rows)}
     if sum(map(len, rows)) or document["layers"][2].get("activation"):
@@ -332,7 +427,9 @@ def test_an_example_without_a_direction_pulls_nothing_under_cosine(output):
     real = Real(document, {}, WISHES)
     real.network.trunk["h bias"].tensor.detach().zero_()
     before = snapshot(real.network)
-    real.step({"items": SparseBatch.from_lists([[], [1, 2]]), "wishes": SparseBatch.from_lists([[3], [1, 2]])})
+    real.step(
+        {"items": SparseBatch.from_lists([[], [1, 2]]), "wishes": SparseBatch.from_lists([[3], [1, 2]])}
+    )
     change = max(float((after - before[key]).abs().max()) for key, after in snapshot(real.network).items())
     assert 0 < change < 10
 
@@ -346,11 +443,17 @@ def test_a_unit_without_a_direction_stays_under_cosine():
 
 def test_the_fields_of_a_batch_are_left_as_they_were():
     batch = {"items": items(values=True)}
-    before = [tensor.clone() for tensor in (batch["items"].indptr, batch["items"].indices, batch["items"].values)]
-    Real(network(entry={"scale": "mean", "denoise": 0.3}, output={"values": "ignore"}), {}, FIELDS).step(batch)
+    before = [
+        tensor.clone() for tensor in (batch["items"].indptr, batch["items"].indices, batch["items"].values)
+    ]
+    Real(network(entry={"scale": "mean", "denoise": 0.3}, output={"values": "ignore"}), {}, FIELDS).step(
+        batch
+    )
     assert all(
         torch.equal(old, new)
-        for old, new in zip(before, (batch["items"].indptr, batch["items"].indices, batch["items"].values), strict=True)
+        for old, new in zip(
+            before, (batch["items"].indptr, batch["items"].indices, batch["items"].values), strict=True
+        )
     )
 
 
@@ -365,13 +468,27 @@ def test_a_network_names_a_weight_that_is_not_finite():
 def test_what_an_example_gives_does_not_depend_on_who_else_is_in_the_batch(scale):
     layers = [
         {"name": "in", "kind": "input", "field": "items", "scale": scale},
-        {"name": "mid", "units": 4, "activation": "tanh", "initializer": {"kind": "gaussian", "deviation": 0.5}},
+        {
+            "name": "mid",
+            "units": 4,
+            "activation": "tanh",
+            "initializer": {"kind": "gaussian", "deviation": 0.5},
+        },
         {"name": "out", "kind": "output", "field": "items"},
     ]
     facts = SimpleNamespace(kind="sparse", width=9, min_value=0.0, max_value=2e18)
-    built = build(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": 3}), {"items": facts}, LocalExchange(3), counts={})
+    built = build(
+        NetworkSpec.of({"layers": layers}),
+        TrainingSpec.of({"shards": 3}),
+        {"items": facts},
+        LocalExchange(3),
+        counts={},
+    )
     alone = SparseBatch.from_lists([[0, 4, 8]], [[1.0, 2.0, 3.0]])
     beside = SparseBatch.from_lists([[0, 4, 8], [1, 2]], [[1.0, 2.0, 3.0], [1.7e18, 3.0]])
     with torch.no_grad():
-        found = [built.forward(built.prepare({"items": batch}, None), None).values["mid"][0] for batch in (alone, beside)]
+        found = [
+            built.forward(built.prepare({"items": batch}, None), None).values["mid"][0]
+            for batch in (alone, beside)
+        ]
     assert torch.equal(found[0], found[1])

@@ -10,7 +10,9 @@ SPEC = BatchNormalization(epsilon=0.01, momentum=0.3)
 
 
 def numbers(*sizes, seed=0):
-    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, requires_grad=True)
+    return torch.randn(
+        sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, requires_grad=True
+    )
 
 
 def torchs():
@@ -23,14 +25,21 @@ def torchs():
 
 
 def test_values_gradients_and_running_statistics_are_those_of_torch():
-    layer, running = torchs(), Statistics(torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    layer, running = (
+        torchs(),
+        Statistics(torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)),
+    )
     for seed in range(3):
         x = numbers(5, 3, 4, seed=seed)
         expected, (found, statistics) = layer(x), by_batch(x, layer.weight, layer.bias, SPEC)
         torch.testing.assert_close(found, expected)
         towards = torch.randn_like(expected)
         ends = [x, layer.weight, layer.bias]
-        for own, true in zip(torch.autograd.grad(found, ends, towards), torch.autograd.grad(expected, ends, towards), strict=True):
+        for own, true in zip(
+            torch.autograd.grad(found, ends, towards),
+            torch.autograd.grad(expected, ends, towards),
+            strict=True,
+        ):
             torch.testing.assert_close(own, true)
         assert statistics is not None
         running.follow(statistics, SPEC.momentum)

@@ -1,4 +1,6 @@
-"""Operands rounded to bfloat16: rounded once, multiplied and summed in float32, with results in float32, on every device."""
+"""Operands rounded to bfloat16: rounded once, multiplied and summed in float32, with results in float32,
+on every device.
+"""
 
 import pytest
 import torch

@@ -17,9 +17,13 @@ SHARDS = Shards(50, 2)
 
 
 def prepared(sizes, values=False):
-    """A batch of examples with so many features each, as an input and an output in two shards take it, and some dense numbers."""
+    """A batch of examples with so many features each, as an input and an output in two shards take it, and
+    some dense numbers.
+    """
     rows = [[(7 * e + i) % 50 for i in range(size)] for e, size in enumerate(sizes)]
-    batch = SparseBatch.from_lists(rows, [[0.5 + i for i in range(size)] for size in sizes] if values else None)
+    batch = SparseBatch.from_lists(
+        rows, [[0.5 + i for i in range(size)] for size in sizes] if values else None
+    )
     parts = split(batch, SHARDS)
     touched = {"taste/in": {shard: Touched.of(part) for shard, part in enumerate(parts)}}
     dense = {"label": torch.arange(2.0 * len(sizes)).view(-1, 2)}
@@ -42,7 +46,10 @@ def test_a_batch_is_what_it_was_and_what_fills_the_room_behind_it(values):
     for (own, fill), (padded, _) in zip(tensors(batch, weights_E), tensors(found, weights), strict=True):
         assert torch.equal(padded.flatten()[: own.numel()], own.flatten().to(padded.dtype))
         assert padded.shape == own.shape if fill is None else bool((padded[own.numel() :] == fill).all())
-        assert padded.untyped_storage().data_ptr() in (packed.whole.untyped_storage().data_ptr(), packed.real.untyped_storage().data_ptr())
+        assert padded.untyped_storage().data_ptr() in (
+            packed.whole.untyped_storage().data_ptr(),
+            packed.real.untyped_storage().data_ptr(),
+        )
         assert padded.storage_offset() % 16 == 0
     targets = found.asked["next"].sparse[0]
     assert targets.num(25).tolist() == [len(batch.asked["next"].sparse[0].units_Z)]

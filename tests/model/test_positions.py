@@ -30,7 +30,9 @@ def test_an_end_that_is_only_asked_for_is_not_read():
     assert listed(found) == [(2, 7, 8), (0, 5, 6), (4, 1, 2), (2, 8, 9), (2, 9, 7)]
 
 
-@pytest.mark.parametrize(("ends_ask", "expected"), [(False, [(2, 9, 7), (2, 7, None)]), (True, [(2, 8, 9), (2, 9, 7)])])
+@pytest.mark.parametrize(
+    ("ends_ask", "expected"), [(False, [(2, 9, 7), (2, 7, None)]), (True, [(2, 8, 9), (2, 9, 7)])]
+)
 def test_only_the_newest_positions_are_read_and_the_last_of_them_still_has_its_next(ends_ask, expected):
     found = Positions.of(SparseBatch.from_lists(ROWS), 2, ends_ask)
     assert [each for each in listed(found) if each[0] == 2] == expected

@@ -15,7 +15,11 @@ SHAPES = [(256, 512, 512), (260, 520, 500), (131, 1030, 70), (1, 3, 2), (0, 4, 3
 def operands(examples, inputs, units, transposed, seed=0):
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(examples, inputs, generator=generator)
-    weight = torch.randn(inputs, units, generator=generator).T if transposed else torch.randn(units, inputs, generator=generator)
+    weight = (
+        torch.randn(inputs, units, generator=generator).T
+        if transposed
+        else torch.randn(units, inputs, generator=generator)
+    )
     return values, weight, torch.randn(examples, units, generator=generator)
 
 
@@ -31,7 +35,11 @@ def found(values, weight, gradient, num_threads=1, half=False):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_product_and_its_gradients_are_the_true_ones(shape, transposed):
     values, weight, gradient = operands(*shape, transposed)
-    true = values.double() @ weight.double().T, gradient.double() @ weight.double(), gradient.double().T @ values.double()
+    true = (
+        values.double() @ weight.double().T,
+        gradient.double() @ weight.double(),
+        gradient.double().T @ values.double(),
+    )
     for result, expected in zip(found(values, weight, gradient), true, strict=True):
         assert result.dtype == torch.float32
         torch.testing.assert_close(result, expected.float(), rtol=1e-5, atol=1e-3)

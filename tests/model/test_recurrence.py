@@ -32,8 +32,12 @@ def tensors(cell, dtype=torch.float64):
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_gradients_are_central_differences(cell):
     own, weight, bias = tensors(cell)
-    assert torch.autograd.gradcheck(lambda *given: states(CELLS[cell], *given, SIZES, BLOCKS), (own, weight, bias))
-    assert torch.autograd.gradcheck(lambda *given: states(CELLS[cell], *given, None, SIZES, BLOCKS), (own, weight))
+    assert torch.autograd.gradcheck(
+        lambda *given: states(CELLS[cell], *given, SIZES, BLOCKS), (own, weight, bias)
+    )
+    assert torch.autograd.gradcheck(
+        lambda *given: states(CELLS[cell], *given, None, SIZES, BLOCKS), (own, weight)
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -42,7 +46,10 @@ def test_states_and_gradients_are_those_of_torch(cell, dtype):
     spec = NetworkSpec.of({"layers": [HISTORY, gru(cell=cell, units=UNITS), NEXT]}).hidden[0]
     generator = torch.Generator().manual_seed(6)
     twin = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](INPUTS, UNITS, dtype=torch.float64)
-    values, bias = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((sum(SIZES), INPUTS), (4 * UNITS,)))
+    values, bias = (
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in ((sum(SIZES), INPUTS), (4 * UNITS,))
+    )
     with torch.no_grad():
         twin.bias_ih_l0.copy_(bias[: spec.sums])
         twin.bias_hh_l0.zero_()[-UNITS:] += bias[-UNITS:] if cell == "gru" else 0
@@ -50,9 +57,16 @@ def test_states_and_gradients_are_those_of_torch(cell, dtype):
     entered = values.clone().requires_grad_()
     expected = twin(PackedSequence(entered, torch.tensor(SIZES)))[0].data
     expected.backward(away)
-    to_bias = twin.bias_ih_l0.grad if cell == "lstm" else torch.cat([twin.bias_ih_l0.grad, twin.bias_hh_l0.grad[-UNITS:]])
+    to_bias = (
+        twin.bias_ih_l0.grad
+        if cell == "lstm"
+        else torch.cat([twin.bias_ih_l0.grad, twin.bias_hh_l0.grad[-UNITS:]])
+    )
 
-    own = [tensor.detach().to(dtype).requires_grad_() for tensor in (values, twin.weight_ih_l0, twin.weight_hh_l0, bias)]
+    own = [
+        tensor.detach().to(dtype).requires_grad_()
+        for tensor in (values, twin.weight_ih_l0, twin.weight_hh_l0, bias)
+    ]
     positions = SimpleNamespace(sizes=SIZES)
     found = recurrent.forward(spec, [own[0] @ own[1].T], own[2], own[3], positions, BLOCKS, None)
     found.backward(away.to(dtype))
@@ -64,7 +78,9 @@ def test_states_and_gradients_are_those_of_torch(cell, dtype):
 
 
 def test_forget_gates_begin_open():
-    assert recurrent.first_bias(NetworkSpec.of({"layers": [HISTORY, gru(cell="lstm", units=2), NEXT]}).hidden[0]).tolist() == [
+    assert recurrent.first_bias(
+        NetworkSpec.of({"layers": [HISTORY, gru(cell="lstm", units=2), NEXT]}).hidden[0]
+    ).tolist() == [
         *(0, 0),
         *(1, 1),
         *(0, 0, 0, 0),
@@ -80,7 +96,10 @@ DOCUMENTS = {
     "the two newest": [{**HISTORY, "last": 2}, gru(), NEXT],
     "tied": [*EMBEDDED, gru(), TIED],
     "stacked": [HISTORY, gru(units=5), gru(name="second", cell="lstm"), NEXT],
-    **{f"{end}, limited": [HISTORY, {**EMBEDDED[1], "delta_norm": 0.05}, gru(), out] for end, out in (("next", NEXT), ("label", LABEL))},
+    **{
+        f"{end}, limited": [HISTORY, {**EMBEDDED[1], "delta_norm": 0.05}, gru(), out]
+        for end, out in (("next", NEXT), ("label", LABEL))
+    },
     "from the last state": [HISTORY, gru(), LABEL],
 }
 
@@ -89,7 +108,11 @@ def truth(document, network, rows, labels, weights_E):
     """The loss of a batch and its gradients by torch's own layers in float64, a sequence at a time."""
     leaves = {}
     for name, wide in network.wide.items():
-        leaves[name] = torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]).double().requires_grad_()
+        leaves[name] = (
+            torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)])
+            .double()
+            .requires_grad_()
+        )
     for name, trunk in network.trunk.items():
         leaves[name] = trunk.tensor.detach().double().requires_grad_()
     newest, asks_next = document[0].get("last", 50), document[-1].get("predict") == "next"
@@ -104,13 +127,20 @@ def truth(document, network, rows, labels, weights_E):
                 into = into.T if source == "history" else into
                 hidden = hidden @ into.T if layer.get("kind") is None else _along(layer, hidden, into, leaves)
                 if "delta_norm" in layer:
-                    hidden.register_hook(lambda g, limit=layer["delta_norm"]: g * (limit / (len(rows) * g.norm())).clamp_max(1))
+                    hidden.register_hook(
+                        lambda g, limit=layer["delta_norm"]: g * (limit / (len(rows) * g.norm())).clamp_max(1)
+                    )
                 source = layer["name"]
         asked = row[len(row) - len(read) :] if asks_next else label
         direct = (hidden if read else hidden[:0]) if asks_next else hidden[-1:]
         table = leaves["item/history"] if "weights" in document[-1] else leaves["out"]
         logits = direct @ table.T + leaves["out bias"]
-        losses.append(weight * torch.nn.functional.cross_entropy(logits, torch.tensor(asked, dtype=torch.int64), reduction="sum"))
+        losses.append(
+            weight
+            * torch.nn.functional.cross_entropy(
+                logits, torch.tensor(asked, dtype=torch.int64), reduction="sum"
+            )
+        )
         counted.append(len(asked))
     loss = sum(losses) / sum(counted)
     return loss.item(), dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
@@ -119,10 +149,21 @@ def truth(document, network, rows, labels, weights_E):
 def _along(layer, values, into, leaves):
     """The states of one sequence by torch's cell, at every position."""
     units, name = layer["units"], layer["name"]
-    cell = {"gru": torch.nn.GRUCell, "lstm": torch.nn.LSTMCell}[layer.get("cell", "gru")](values.shape[1], units, dtype=torch.float64)
+    cell = {"gru": torch.nn.GRUCell, "lstm": torch.nn.LSTMCell}[layer.get("cell", "gru")](
+        values.shape[1], units, dtype=torch.float64
+    )
     bias = leaves[f"{name} bias"]
-    own = torch.nn.functional.pad(bias[3 * units :], (2 * units, 0)) if layer.get("cell", "gru") == "gru" else torch.zeros_like(bias)
-    given = {"weight_ih": into, "weight_hh": leaves[f"{name}/{name}"], "bias_ih": bias[: len(into)], "bias_hh": own}
+    own = (
+        torch.nn.functional.pad(bias[3 * units :], (2 * units, 0))
+        if layer.get("cell", "gru") == "gru"
+        else torch.zeros_like(bias)
+    )
+    given = {
+        "weight_ih": into,
+        "weight_hh": leaves[f"{name}/{name}"],
+        "bias_ih": bias[: len(into)],
+        "bias_hh": own,
+    }
     state, found = None, []
     for value in values:
         state = torch.func.functional_call(cell, given, (value[None], state))
@@ -142,14 +183,21 @@ def test_a_step_is_that_of_torch_in_float64(name):
     expected, gradients = truth(document, real.network, ROWS, labels, WEIGHTS)
     before = {key: gradient.clone() for key, gradient in gradients.items()}
     weights = {name: value.detach().clone() for name, value in _weights(real.network).items()}
-    loss = real.step({"items": SparseBatch.from_lists(ROWS), "label": SparseBatch.from_lists(labels)}, WEIGHTS)
+    loss = real.step(
+        {"items": SparseBatch.from_lists(ROWS), "label": SparseBatch.from_lists(labels)}, WEIGHTS
+    )
     assert loss == pytest.approx(expected, rel=1e-5)
     for key, weight in _weights(real.network).items():
-        torch.testing.assert_close(weight.double(), weights[key].double() - 0.5 * before[key], rtol=1e-5, atol=2e-6)
+        torch.testing.assert_close(
+            weight.double(), weights[key].double() - 0.5 * before[key], rtol=1e-5, atol=2e-6
+        )
 
 
 def _weights(network):
-    found = {name: torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]) for name, wide in network.wide.items()}
+    found = {
+        name: torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)])
+        for name, wide in network.wide.items()
+    }
     return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
 
 
@@ -168,7 +216,10 @@ def test_positions_of_other_sequences_do_not_matter_to_a_state():
     network = Real({"layers": DOCUMENTS["stacked"]}, {}, facts).network
     with torch.no_grad():
         found = [
-            network.direct(network.outputs["out"], network.forward(network.prepare({"items": SparseBatch.from_lists(rows)}, None), None))
+            network.direct(
+                network.outputs["out"],
+                network.forward(network.prepare({"items": SparseBatch.from_lists(rows)}, None), None),
+            )
             for rows in (alone, together)
         ]
     torch.testing.assert_close(found[0][0], found[1][1], rtol=1e-6, atol=1e-7)

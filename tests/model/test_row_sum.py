@@ -17,7 +17,9 @@ def test_tiles_of_several_shards_divide_as_the_whole_layer_does(kind):
             own.add(tile_ET)
     whole_EL = logits_EL.double()
     parts_EL = {"softmax": whole_EL.softmax(dim=1), "relu_max": whole_EL.relu(), "linear_max": whole_EL}[kind]
-    total_E1 = torch.ones(5, 1) if kind == "softmax" else parts_EL.abs().sum(dim=1, keepdim=True).clamp_min(1e-30)
+    total_E1 = (
+        torch.ones(5, 1) if kind == "softmax" else parts_EL.abs().sum(dim=1, keepdim=True).clamp_min(1e-30)
+    )
     found_EL = divided(kind, logits_EL, over_shards(sums, LocalExchange(2), "test")[:, None])
     torch.testing.assert_close(found_EL.double(), parts_EL / total_E1, rtol=1e-5, atol=1e-9)
 

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from tests.model.twin import CPU, Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse, stands_of
+from tests.model.twin import (
+    CPU,
+    Real,
+    assert_step_matches_twin,
+    dense_field,
+    random_batch,
+    snapshot,
+    sparse,
+    stands_of,
+)
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
@@ -46,10 +55,20 @@ def network(sample, output=(), hidden=(), entry=()):
 def batch(values=True, seed=3):
     """A batch without duplicates, a stored zero in it; the second example is empty."""
     generator = torch.Generator().manual_seed(seed)
-    found = random_batch(generator, EXAMPLES, WIDTH, 7, (lambda n: 0.1 + 0.9 * torch.rand(n, generator=generator)) if values else None)
+    found = random_batch(
+        generator,
+        EXAMPLES,
+        WIDTH,
+        7,
+        (lambda n: 0.1 + 0.9 * torch.rand(n, generator=generator)) if values else None,
+    )
     if values:
         found.values[0] = 0.0
-    return {"items": found, "wishes": random_batch(generator, EXAMPLES, WIDTH, 4), "age": torch.randn(EXAMPLES, 3, generator=generator)}
+    return {
+        "items": found,
+        "wishes": random_batch(generator, EXAMPLES, WIDTH, 4),
+        "age": torch.randn(EXAMPLES, 3, generator=generator),
+    }
 
 
 def name_of(part):
@@ -58,12 +77,18 @@ def name_of(part):
 
 @pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize(
-    "sample", [UNIFORM, POPULAR, ALL, {"kind": "uniform", "units": 1}], ids=lambda sample: f"{sample['kind']} {sample['units']}"
+    "sample",
+    [UNIFORM, POPULAR, ALL, {"kind": "uniform", "units": 1}],
+    ids=lambda sample: f"{sample['kind']} {sample['units']}",
 )
 @pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
-def test_a_step_is_that_of_the_dense_twin_in_which_the_sample_stands_for_all(loss, activation, sample, values):
+def test_a_step_is_that_of_the_dense_twin_in_which_the_sample_stands_for_all(
+    loss, activation, sample, values
+):
     document = network(sample, {"loss": loss, "activation": activation})
-    real, _ = assert_step_matches_twin(document, FIELDS, batch(values), {"shards": 8}, torch.linspace(0.2, 2, EXAMPLES), COUNTS)
+    real, _ = assert_step_matches_twin(
+        document, FIELDS, batch(values), {"shards": 8}, torch.linspace(0.2, 2, EXAMPLES), COUNTS
+    )
     if sample is ALL:
         assert stands_of(real.network.outputs["out"], real.draws).tolist() == [1.0] * WIDTH
 
@@ -78,13 +103,27 @@ SHAPES = {
     "beside an output of all units that shares the weight": {
         "layers": [
             *network(UNIFORM)["layers"],
-            {"name": "all", "kind": "output", "field": "wishes", "source": "h", "activation": "sigmoid", "weights": {"layer": "out"}},
+            {
+                "name": "all",
+                "kind": "output",
+                "field": "wishes",
+                "source": "h",
+                "activation": "sigmoid",
+                "weights": {"layer": "out"},
+            },
         ]
     },
     "two samples of one weight": {
         "layers": [
             *network(UNIFORM)["layers"],
-            {"name": "wish", "kind": "output", "field": "wishes", "source": "h", "sample": POPULAR, "weights": {"layer": "out"}},
+            {
+                "name": "wish",
+                "kind": "output",
+                "field": "wishes",
+                "source": "h",
+                "sample": POPULAR,
+                "weights": {"layer": "out"},
+            },
         ]
     },
 }
@@ -116,7 +155,9 @@ def test_many_tiles_are_right_whether_logits_are_kept_or_not(activation, kept_by
 
 
 @pytest.mark.parametrize(
-    "rows", [[[]], [[], []], [[4]], [list(range(WIDTH))], []], ids=["empty", "two empty", "one", "all units", "no examples"]
+    "rows",
+    [[[]], [[], []], [[4]], [list(range(WIDTH))], []],
+    ids=["empty", "two empty", "one", "all units", "no examples"],
 )
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
 def test_smallest_and_fullest_batches_give_finite_numbers(activation, rows):
@@ -126,7 +167,9 @@ def test_smallest_and_fullest_batches_give_finite_numbers(activation, rows):
 
 
 LENGTHS = np.array([4] * 19 + [3] * 21 + [1] * 21)
-"""What the units have of a line of 160. Of 20 draws each has a piece of 8, so that 8 steps put a point into every part of length 1."""
+"""What the units have of a line of 160. Of 20 draws each has a piece of 8, so that 8 steps put a point
+into every part of length 1.
+"""
 WHOLE = {"items": LENGTHS**2 - 1}
 EVENLY = {"kind": "popularity", "units": 20, "power": 0.5}
 
@@ -142,15 +185,23 @@ class Evenly:
 
 
 def everywhere(num):
-    """Draws whose points, all together, stand evenly on the line. So their mean is that over all draws, where units add up."""
+    """Draws whose points, all together, stand evenly on the line.
+
+    So their mean is that over all draws, where units add up.
+    """
     return [Evenly((place + 0.5) / num) for place in range(num)]
 
 
 def steps(sample, output, asked, many_draws):
-    """What every draws give at one place: the loss, and gradients to the hidden vectors, weights and biases, one after the other."""
+    """What every draws give at one place: the loss, and gradients to the hidden vectors, weights and
+    biases, one after the other.
+    """
     real = Real(network(sample, output), {}, FIELDS, WHOLE)
     out, num = real.network.outputs["out"], asked.num_examples
-    direct_EH, weight_E = torch.randn(num, 6, generator=torch.Generator().manual_seed(1)), torch.full((num,), 1 / num)
+    direct_EH, weight_E = (
+        torch.randn(num, 6, generator=torch.Generator().manual_seed(1)),
+        torch.full((num,), 1 / num),
+    )
     found = []
     for draws in many_draws:
         choice = out.sampler.choice(asked, draws)
@@ -165,7 +216,9 @@ def steps(sample, output, asked, many_draws):
 
 
 @pytest.mark.parametrize(("sample", "num"), [(UNIFORM, WIDTH), (EVENLY, 8)], ids=["uniform", "popularity"])
-@pytest.mark.parametrize(("loss", "activation"), [pair for pair in PAIRS if pair[1] != "softmax"], ids=name_of)
+@pytest.mark.parametrize(
+    ("loss", "activation"), [pair for pair in PAIRS if pair[1] != "softmax"], ids=name_of
+)
 def test_in_the_mean_loss_and_gradients_of_single_units_are_those_of_all(loss, activation, sample, num):
     output, asked = {"loss": loss, "activation": activation}, batch()["items"]
     whole = steps(ALL, output, asked, everywhere(1))[0]
@@ -186,14 +239,19 @@ def test_in_the_mean_what_a_softmax_divides_by_is_that_of_all(sample, num):
 def test_under_a_softmax_the_mean_loss_is_too_low_and_comes_nearer_with_more_units(kind):
     asked = batch(values=False)["items"]
     whole = float(steps(ALL, {}, asked, everywhere(1))[0, 0])
-    short = [whole - float(steps({"kind": kind, "units": units}, {}, asked, everywhere(WIDTH))[:, 0].mean()) for units in (3, 12, 48)]
+    short = [
+        whole - float(steps({"kind": kind, "units": units}, {}, asked, everywhere(WIDTH))[:, 0].mean())
+        for units in (3, 12, 48)
+    ]
     assert short[0] > 2 * short[1] > 4 * short[2] > 0
     assert short[2] < 0.01 * whole
 
 
 def test_real_draws_give_every_unit_its_mean():
     real = Real(network(EVENLY), {}, FIELDS, WHOLE)
-    found = torch.stack([stands_of(real.network.outputs["out"], Draws(1, step % 3, step)) for step in range(2000)])
+    found = torch.stack(
+        [stands_of(real.network.outputs["out"], Draws(1, step % 3, step)) for step in range(2000)]
+    )
     error_L = found.std(dim=0) / len(found) ** 0.5
     assert float(((found.mean(dim=0) - 1) / error_L).abs().max()) < 4
     assert float(error_L.max()) < 0.07
@@ -204,7 +262,10 @@ def test_draws_are_anywhere_in_their_pieces_and_others_in_every_step_for_every_o
     assert spread.astype(int).tolist() == list(range(10_000))
     assert np.abs(np.sort(spread % 1) - np.linspace(0, 1, 10_000)).max() < 0.02
     others = [Draws(2, 2, 3), Draws(1, 3, 3), Draws(1, 2, 4)]
-    seen = [Draws(1, 2, 3).spread("sample/wish", 100), *(draws.spread("sample/out", 100) for draws in [*others, Draws(1, 2, 3)])]
+    seen = [
+        Draws(1, 2, 3).spread("sample/wish", 100),
+        *(draws.spread("sample/out", 100) for draws in [*others, Draws(1, 2, 3)]),
+    ]
     assert len({numbers.tobytes() for numbers in seen}) == 5
 
 
@@ -212,7 +273,9 @@ def test_only_rows_of_the_sample_and_of_targets_are_moved():
     real = Real(network(UNIFORM), {}, FIELDS, COUNTS)
     before, asked = snapshot(real.network), batch(values=False)
     real.step(asked)
-    touched = (stands_of(real.network.outputs["out"], real.draws) > 0).index_fill_(0, asked["items"].indices, True)
+    touched = (stands_of(real.network.outputs["out"], real.draws) > 0).index_fill_(
+        0, asked["items"].indices, True
+    )
     after = snapshot(real.network)
     for key in (("out", ""), ("out", "bias")):
         assert (after[key] != before[key]).reshape(-1, WIDTH).any(dim=0).tolist() == touched.tolist()
@@ -220,6 +283,11 @@ def test_only_rows_of_the_sample_and_of_targets_are_moved():
 
 
 def test_a_network_that_only_serves_draws_nothing():
-    served = build(NetworkSpec.of(network(POPULAR)), Real(network(POPULAR), {}, FIELDS, COUNTS).training, FIELDS, LocalExchange(3))
+    served = build(
+        NetworkSpec.of(network(POPULAR)),
+        Real(network(POPULAR), {}, FIELDS, COUNTS).training,
+        FIELDS,
+        LocalExchange(3),
+    )
     assert served.outputs["out"].sampler is None
     assert served.device == CPU

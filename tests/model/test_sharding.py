@@ -11,7 +11,13 @@ from widenet.sparse import SparseBatch
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.data(), st.integers(1, 40), st.integers(1, 9), st.booleans(), st.sampled_from([torch.int32, torch.int64]))
+@given(
+    st.data(),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.booleans(),
+    st.sampled_from([torch.int32, torch.int64]),
+)
 def test_a_split_batch_is_the_sliced_dense_matrix_in_storage_order(data, width, count, with_values, dtype):
     rows = data.draw(st.lists(st.lists(st.integers(0, width - 1), max_size=6), max_size=6))
     values = [[1.0 + e + 0.125 * place for place in range(len(row))] for e, row in enumerate(rows)]
@@ -24,11 +30,16 @@ def test_a_split_batch_is_the_sliced_dense_matrix_in_storage_order(data, width, 
         low, high = shards.start(shard), shards.stop(shard)
         part.checked(max(high - low, 1))
         assert part.indices.dtype == dtype
-        assert part.indptr.tolist()[1:] == [sum(low <= unit < high for row in rows[: e + 1] for unit in row) for e in range(len(rows))]
+        assert part.indptr.tolist()[1:] == [
+            sum(low <= unit < high for row in rows[: e + 1] for unit in row) for e in range(len(rows))
+        ]
         assert part.indices.tolist() == [unit - low for row in rows for unit in row if low <= unit < high]
         if with_values:
             kept = [
-                value for row, own in zip(rows, values, strict=True) for unit, value in zip(row, own, strict=True) if low <= unit < high
+                value
+                for row, own in zip(rows, values, strict=True)
+                for unit, value in zip(row, own, strict=True)
+                if low <= unit < high
             ]
             assert part.values.tolist() == kept
         else:

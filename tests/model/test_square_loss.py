@@ -1,4 +1,6 @@
-"""Drifting outputs: up to a thousand steps held against those that compute every logit, and against the dense twin."""
+"""Drifting outputs: up to a thousand steps held against those that compute every logit, and against the
+dense twin.
+"""
 
 import math
 from itertools import islice
@@ -29,7 +31,14 @@ def network(hidden=(), output=(), entry=()):
         "layers": [
             {"name": "in", "kind": "input", "field": "in", **dict(entry)},
             {"name": "h", "units": 6, "activation": "tanh", **dict(hidden)},
-            {"name": "out", "kind": "output", "field": "items", "activation": "linear", "loss": "l2", **dict(output)},
+            {
+                "name": "out",
+                "kind": "output",
+                "field": "items",
+                "activation": "linear",
+                "loss": "l2",
+                **dict(output),
+            },
         ]
     }
 
@@ -58,7 +67,9 @@ REPAIRED = {
         *network(output={"predict": "hidden"})["layers"][1:],
     ]
 }
-ON_DENSE = {"layers": [{"name": "age", "kind": "input", "field": "age"}, {**network()["layers"][2], "source": "age"}]}
+ON_DENSE = {
+    "layers": [{"name": "age", "kind": "input", "field": "age"}, {**network()["layers"][2], "source": "age"}]
+}
 CASES = {
     "plain": (network(), {}, 1000),
     "penalties": (network({}, {"bias_l2": 0.03}), {"l2": 0.01}, 300),
@@ -74,10 +85,15 @@ def batches(seed=1):
     """Batches without end, and what their examples count; rare items stay untouched for many steps."""
     generator = torch.Generator().manual_seed(seed)
     while True:
-        rows = [sorted({int(WIDTH * place**3) for place in torch.rand(4, generator=generator).tolist()}) for _ in range(EXAMPLES)]
+        rows = [
+            sorted({int(WIDTH * place**3) for place in torch.rand(4, generator=generator).tolist()})
+            for _ in range(EXAMPLES)
+        ]
         rows[1] = []
         batch = {
-            "items": SparseBatch.from_lists(rows, [(torch.rand(len(row), generator=generator) * 3 - 1).tolist() for row in rows]),
+            "items": SparseBatch.from_lists(
+                rows, [(torch.rand(len(row), generator=generator) * 3 - 1).tolist() for row in rows]
+            ),
             "in": random_batch(generator, EXAMPLES, 23, 6),
             "age": torch.randn(EXAMPLES, 3, generator=generator),
         }
@@ -108,9 +124,13 @@ class Run:
         """Scores [E, width] of the output "out"."""
         with torch.no_grad():
             output = self.network.outputs["out"]
-            direct_EH = self.network.direct(output, self.network.forward(self.network.prepare(batch, None), None))
+            direct_EH = self.network.direct(
+                output, self.network.forward(self.network.prepare(batch, None), None)
+            )
             sizes = [output.weight.shards.size(shard) for shard in range(output.weight.shards.count)]
-            return torch.cat([output.tile(shard, 0, size).logits(direct_EH) for shard, size in enumerate(sizes)], dim=1)
+            return torch.cat(
+                [output.tile(shard, 0, size).logits(direct_EH) for shard, size in enumerate(sizes)], dim=1
+            )
 
 
 @pytest.fixture
@@ -129,24 +149,32 @@ def tiled(monkeypatch):
 
 def distance(found, expected):
     """The largest difference of two sets of weights, by the largest weight."""
-    return max(float((found[key] - weight).abs().max() / weight.abs().max()) for key, weight in expected.items())
+    return max(
+        float((found[key] - weight).abs().max() / weight.abs().max()) for key, weight in expected.items()
+    )
 
 
 def assert_as_near_as_with_every_logit(runs, steps, tolerance):
-    """Steps of two runs, the one drifting, and of the dense twin: losses and weights are its, within rounding."""
+    """Steps of two runs, the one drifting, and of the dense twin: losses and weights are its, within
+    rounding.
+    """
     drifting, full = runs
     assert drifting.network.outputs["out"].drift.window in range(5, 12)
     twin, weights = Twin(full.real.spec, full.network.units), snapshot(full.network)
     for number, (batch, weights_E) in enumerate(steps, 1):
         losses = [run.step(batch, weights_E) for run in runs]
-        loss, _, weights = twin.step(weights, batch, weights_E, full.draws(), full.real.training, float(full.rates[number]))
+        loss, _, weights = twin.step(
+            weights, batch, weights_E, full.draws(), full.real.training, float(full.rates[number])
+        )
         assert losses == [pytest.approx(loss, rel=tolerance, abs=tolerance)] * 2
     near, usual = (distance(run.weights(), weights) for run in runs)
     assert near <= max(3 * usual, tolerance)
 
 
 @pytest.mark.parametrize(("document", "training", "num_steps"), CASES.values(), ids=CASES)
-def test_steps_without_logits_are_those_of_the_dense_twin_as_nearly_as_steps_with_them(document, training, num_steps, tiled):
+def test_steps_without_logits_are_those_of_the_dense_twin_as_nearly_as_steps_with_them(
+    document, training, num_steps, tiled
+):
     runs = Run(document, training), tiled(document, training)
     assert_as_near_as_with_every_logit(runs, islice(batches(), num_steps), tolerance=3e-6)
     batch, _ = next(batches(seed=2))
@@ -199,13 +227,20 @@ def test_what_the_rows_add_up_to_is_taken_anew_from_them_at_times():
 
 def fixed(length):
     """One example that shows a dense vector of a length, and asks for three items."""
-    return {"age": torch.tensor([[length, 0.0, 0.0]]), "items": SparseBatch.from_lists([[1, 5, 400]], [[1.0, -0.5, 2.0]])}
+    return {
+        "age": torch.tensor([[length, 0.0, 0.0]]),
+        "items": SparseBatch.from_lists([[1, 5, 400]], [[1.0, -0.5, 2.0]]),
+    }
 
 
-@pytest.mark.parametrize("share", [0.5, 1.0, 1.5, 1.999999], ids=lambda share: f"{share:g} of what a step may be")
+@pytest.mark.parametrize(
+    "share", [0.5, 1.0, 1.5, 1.999999], ids=lambda share: f"{share:g} of what a step may be"
+)
 @pytest.mark.parametrize("length", [1e-3, 1.0, 30.0])
 def test_a_step_that_leaves_nothing_of_a_direction_is_exact(share, length, tiled):
-    """At 1 the matrix that turns all rows has no inverse: nothing is left of what they had along the vector."""
+    """At 1 the matrix that turns all rows has no inverse: nothing is left of what they had along the
+    vector.
+    """
     rate = share / (length * length + 1)
     runs = [make(ON_DENSE, learning_rate=rate) for make in (Run, tiled)]
     assert_as_near_as_with_every_logit(runs, [(fixed(length), None)] * 60, tolerance=2e-5)
@@ -221,7 +256,9 @@ def test_rows_that_grow_without_bound_grow_as_with_every_logit(tiled):
 
 def test_what_is_too_large_for_numbers_shows_in_the_loss_and_in_the_weights():
     run = Run(ON_DENSE, learning_rate=1e12)
-    with pytest.raises(NumericsError, match=r'got (inf|nan)\. The first number that is not finite arose in layer "out"\.$'):
+    with pytest.raises(
+        NumericsError, match=r'got (inf|nan)\. The first number that is not finite arose in layer "out"\.$'
+    ):
         [run.step(fixed(1.0), None) for _ in range(30)]
     assert run.network.first_non_finite() == "out"
 
@@ -235,6 +272,8 @@ def test_what_would_break_rows_later_counts_as_broken(name):
 
 
 def test_a_network_that_only_serves_takes_no_room_for_drifting():
-    built = build(NetworkSpec.of(network()), Run(network()).real.training, FIELDS, LocalExchange(3), counts={})
+    built = build(
+        NetworkSpec.of(network()), Run(network()).real.training, FIELDS, LocalExchange(3), counts={}
+    )
     assert built.outputs["out"].drift.products.numel() == 0
     assert all(not part.state for part in built.wide["out"].parts.values())

@@ -51,53 +51,80 @@ def document(loss, activation, **output):
         "layers": [
             {"name": "in", "kind": "input", "field": "in"},
             {"name": "h", "units": 5, "activation": "tanh"},
-            {"name": "out", "kind": "output", "field": "out", "loss": loss, "activation": activation, **output},
+            {
+                "name": "out",
+                "kind": "output",
+                "field": "out",
+                "loss": loss,
+                "activation": activation,
+                **output,
+            },
         ]
     }
 
 
 def targets_of(kind, generator, num_examples, width, loss):
-    """Facts and a batch of targets: sparse with values between 0 and 1 (a zero among them), sparse without, or dense."""
+    """Facts and a batch of targets: sparse with values between 0 and 1 (a zero among them), sparse
+    without, or dense.
+    """
     name = loss if isinstance(loss, str) else loss["kind"]
     if kind == "dense":
-        chosen = torch.rand(num_examples, width, generator=generator) * (torch.rand(num_examples, width, generator=generator) < 0.3)
+        chosen = torch.rand(num_examples, width, generator=generator) * (
+            torch.rand(num_examples, width, generator=generator) < 0.3
+        )
         return dense_field(width, 0, 1), torch.where(chosen > 0, 1.0, -1.0) if name == "hinge" else chosen
     if kind == "sparse":
         return sparse(width), random_batch(generator, num_examples, width, 6)
-    batch = random_batch(generator, num_examples, width, 6, lambda n: 0.1 + 0.9 * torch.rand(n, generator=generator))
+    batch = random_batch(
+        generator, num_examples, width, 6, lambda n: 0.1 + 0.9 * torch.rand(n, generator=generator)
+    )
     batch.values[0] = 0.0
     return sparse(width, 0, 1), batch
 
 
-@pytest.mark.parametrize(("weighted", "shards"), [(False, 8), (True, 3)], ids=["8 shards", "3 shards, weighted"])
+@pytest.mark.parametrize(
+    ("weighted", "shards"), [(False, 8), (True, 3)], ids=["8 shards", "3 shards, weighted"]
+)
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
 @pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
-def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(loss, activation, kind, weighted, shards):
+def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(
+    loss, activation, kind, weighted, shards
+):
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}
     weights_E = torch.rand(7, generator=generator) * 3 if weighted else None
-    assert_step_matches_twin(document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": shards}, weights_E)
+    assert_step_matches_twin(
+        document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": shards}, weights_E
+    )
 
 
 @pytest.mark.parametrize("width", [1, 3, 5])
-@pytest.mark.parametrize(("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "relu_max")])
+@pytest.mark.parametrize(
+    ("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "relu_max")]
+)
 def test_an_output_narrower_than_the_shards_is_right(loss, activation, width):
     targets = SparseBatch.from_lists([[0], [], [width - 1], list(range(width))])
     batch = {"in": SparseBatch.from_lists([[0, 1], [], [1], [0]]), "out": targets}
     real = Real(document(loss, activation), {"shards": 8}, {"in": sparse(2), "out": sparse(width)})
     assert len(real.network.wide["out"].parts) == 8
     if width > 1 or activation == "sigmoid":
-        assert_step_matches_twin(document(loss, activation), {"in": sparse(2), "out": sparse(width)}, batch, {"shards": 8})
+        assert_step_matches_twin(
+            document(loss, activation), {"in": sparse(2), "out": sparse(width)}, batch, {"shards": 8}
+        )
     else:
         assert real.step(batch) >= 0
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
 @pytest.mark.parametrize(
-    ("loss", "activation"), [pair for pair in PAIRS if name_of(pair[1]) in ("sigmoid", "softmax", "relu_max", "linear_max")], ids=name_of
+    ("loss", "activation"),
+    [pair for pair in PAIRS if name_of(pair[1]) in ("sigmoid", "softmax", "relu_max", "linear_max")],
+    ids=name_of,
 )
-def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bits(loss, activation, kind, monkeypatch):
+def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bits(
+    loss, activation, kind, monkeypatch
+):
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
     generator = torch.Generator().manual_seed(9)
@@ -114,7 +141,9 @@ def test_many_tiles_are_right_and_logits_kept_or_computed_again_are_the_same_bit
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("limit", [None, 0.01])
-def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for_logits(activation, limit, monkeypatch):
+def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for_logits(
+    activation, limit, monkeypatch
+):
     generator = torch.Generator().manual_seed(9)
     tied = document("cross_entropy", activation, weights={"layer": "h", "transposed": True})
     fields = {"in": sparse(301), "out": sparse(301)}
@@ -135,24 +164,34 @@ def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for
 def test_an_undefined_weight_gives_an_undefined_loss_that_names_its_layer(loss, activation, where):
     generator = torch.Generator().manual_seed(5)
     real = Real(document(loss, activation), {}, {"in": sparse(23), "out": sparse(37)})
-    weight = real.network.trunk[where].tensor.detach() if where == "h bias" else real.network.wide[where].parts[1].weight
+    weight = (
+        real.network.trunk[where].tensor.detach()
+        if where == "h bias"
+        else real.network.wide[where].parts[1].weight
+    )
     weight.view(-1)[0] = torch.nan
     batch = {"in": SparseBatch.from_lists([list(range(23)), [1]]), "out": random_batch(generator, 2, 37, 6)}
     layer = "out" if where == "out" else "h"
-    with pytest.raises(NumericsError, match=f'got nan. The first number that is not finite arose in layer "{layer}"'):
+    with pytest.raises(
+        NumericsError, match=f'got nan. The first number that is not finite arose in layer "{layer}"'
+    ):
         real.step(batch)
 
 
 @pytest.mark.parametrize("logit", [-90.0, 90.0])
 @pytest.mark.parametrize(("loss", "activation"), [("cross_entropy", "sigmoid"), ("cross_entropy", "softmax")])
 def test_cross_entropy_of_extreme_logits_is_finite_and_exact(loss, activation, logit):
-    real = Real(document(loss, activation, initializer={"kind": "constant"}), {}, {"in": sparse(2), "out": sparse(3)})
+    real = Real(
+        document(loss, activation, initializer={"kind": "constant"}), {}, {"in": sparse(2), "out": sparse(3)}
+    )
     for shard, part in real.network.wide["out bias"].parts.items():
         part.weight.fill_(logit if shard == 0 else 0.0)
     found = real.step({"in": SparseBatch.from_lists([[0]]), "out": SparseBatch.from_lists([[0]])})
     others = 2 * torch.log(torch.tensor(2.0)).item()
     expected = (
-        max(-logit, 0) + others if activation == "sigmoid" else max(-logit, 0) + (torch.log(torch.tensor(2.0)).item() if logit < 0 else 0)
+        max(-logit, 0) + others
+        if activation == "sigmoid"
+        else max(-logit, 0) + (torch.log(torch.tensor(2.0)).item() if logit < 0 else 0)
     )
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
@@ -164,7 +203,10 @@ def test_bfloat16_products_give_the_float32_step_to_about_three_digits(activatio
     batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 6)}
     layers = document("cross_entropy", activation, **output)
     settings = {"optimizer": {"kind": "sgd", "learning_rate": 1.0}}
-    full, half = (Real(layers, settings | {"precision": name}, {"in": sparse(23), "out": sparse(37)}) for name in ("float32", "bfloat16"))
+    full, half = (
+        Real(layers, settings | {"precision": name}, {"in": sparse(23), "out": sparse(37)})
+        for name in ("float32", "bfloat16")
+    )
     first = snapshot(full.network)
     exact, rough = full.step(batch), half.step(batch)
     assert exact != rough

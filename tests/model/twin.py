@@ -1,4 +1,6 @@
-"""A network in plain dense float64 torch, written from the formulas of the documents, and the real one's step held against it."""
+"""A network in plain dense float64 torch, written from the formulas of the documents, and the real one's
+step held against it.
+"""
 
 import math
 from types import SimpleNamespace
@@ -23,7 +25,11 @@ SQUASH = {
     "sigmoid": lambda z: 1 / (1 + torch.exp(-z)),
     "tanh": lambda z: (torch.exp(2 * z) - 1) / (torch.exp(2 * z) + 1),
     "relu": lambda z: torch.where(z > 0, z, 0.0),
-    "selu": lambda z: 1.0507009873554805 * torch.where(z > 0, z, 1.6732632423543772 * (torch.exp(z.clamp(max=0)) - 1)),
+    "selu": (
+        lambda z: (
+            1.0507009873554805 * torch.where(z > 0, z, 1.6732632423543772 * (torch.exp(z.clamp(max=0)) - 1))
+        )
+    ),
     "softplus": lambda z: torch.log(1 + torch.exp(z)),
     "softsign": lambda z: z / (1 + z.abs()),
     "linear": lambda z: z,
@@ -46,7 +52,8 @@ def activation(spec, z):
 
 
 def example_losses(layer, a, t, listed, stands):
-    """What an output's loss is for every example, float64 [E]. t: targets [E, L], 0 where none; listed: bool [E, L], stored targets.
+    """What an output's loss is for every example, float64 [E]. t: targets [E, L], 0 where none; listed: bool
+    [E, L], stored targets.
 
     stands: for how many units each one stands that is no stored target, [L].
     """
@@ -76,7 +83,9 @@ def example_losses(layer, a, t, listed, stands):
     else:
         pulled = ((1 - a) * positive).sum(dim=1) / num.clamp_min(1)
         counted = torch.where(listed, 1.0, stands)
-        pushed = ((a - loss.margin).clamp_min(0) * ~positive * counted).sum(dim=1) / (a.shape[1] - num).clamp_min(1)
+        pushed = ((a - loss.margin).clamp_min(0) * ~positive * counted).sum(dim=1) / (
+            a.shape[1] - num
+        ).clamp_min(1)
         return pulled + loss.negative_weight * pushed
     return torch.where(listed, cells, cells * stands).sum(dim=1)
 
@@ -93,17 +102,26 @@ def limited(z, limit):
     """Sums of which each example's gradient, taken E times for it is that of a mean, is at most so long."""
     if limit is None:
         return z
-    return on_the_way_back(z, lambda g: g * (limit / (len(g) * g.norm(dim=1, keepdim=True)).clamp_min(1e-300)).clamp_max(1.0))
+    return on_the_way_back(
+        z, lambda g: g * (limit / (len(g) * g.norm(dim=1, keepdim=True)).clamp_min(1e-300)).clamp_max(1.0)
+    )
 
 
 def boosted(z, positive, boost):
     """Logits whose gradient is multiplied, where they are targets by one number and elsewhere by another."""
-    return z if boost is None else on_the_way_back(z, lambda g: g * torch.where(positive, boost.target, boost.other))
+    return (
+        z
+        if boost is None
+        else on_the_way_back(z, lambda g: g * torch.where(positive, boost.target, boost.other))
+    )
 
 
 def dense(entries, num_examples, width):
     """Values and presence [E, width] of (example, unit, value) entries."""
-    values, listed = torch.zeros(num_examples, width, dtype=torch.float64), torch.zeros(num_examples, width, dtype=torch.bool)
+    values, listed = (
+        torch.zeros(num_examples, width, dtype=torch.float64),
+        torch.zeros(num_examples, width, dtype=torch.bool),
+    )
     for example, unit, value in entries:
         values[example, unit] += value
         listed[example, unit] = True
@@ -112,13 +130,18 @@ def dense(entries, num_examples, width):
 
 def entries_of(batch, values="use"):
     """The (example, unit, value) entries of a sparse batch, in storage order."""
-    numbers = [1.0] * len(batch.indices) if batch.values is None or values == "ignore" else batch.values.tolist()
+    numbers = (
+        [1.0] * len(batch.indices) if batch.values is None or values == "ignore" else batch.values.tolist()
+    )
     indptr, units = batch.indptr.tolist(), batch.indices.tolist()
-    return [(e, units[p], numbers[p]) for e in range(len(indptr) - 1) for p in range(indptr[e], indptr[e + 1])]
+    return [
+        (e, units[p], numbers[p]) for e in range(len(indptr) - 1) for p in range(indptr[e], indptr[e + 1])
+    ]
 
 
 class Twin:
-    """The dense network of a document; weights are [in, out] by (layer, source), of outputs by (layer, ""), biases by (layer, "bias").
+    """The dense network of a document; weights are [in, out] by (layer, source), of outputs by (layer, ""),
+    biases by (layer, "bias").
 
     stands: by output, for how many units each of a sample stands, 0 for others.
     """
@@ -136,31 +159,48 @@ class Twin:
         for layer in self.spec.hidden:
             sources = self.spec.sources(layer)
             if layer.kind == "pooling":
-                found, shape = pooled(layer, [values[source] for source in sources], [shapes[source] for source in sources])
-                shapes[layer.name], values[layer.name] = shape, sum((values[name] for name in layer.skip or ()), found)
+                found, shape = pooled(
+                    layer, [values[source] for source in sources], [shapes[source] for source in sources]
+                )
+                shapes[layer.name], values[layer.name] = (
+                    shape,
+                    sum((values[name] for name in layer.skip or ()), found),
+                )
                 continue
             z = self._sums(layer, weights, values, shapes)
             a = activation(layer.activation, limited(z, getattr(layer, "delta_norm", None)))
             if getattr(layer, "sparseness", None) is not None:
                 p, mean = layer.sparseness.target, a.mean(dim=0)
-                penalty += layer.sparseness.weight * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()
+                penalty += (
+                    layer.sparseness.weight
+                    * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()
+                )
             values[layer.name] = self._dropped(layer, a, draws)
         total = penalty
         for layer in self.spec.outputs:
-            found = self._output_losses(layer, weights, values, batch[layer.field], hidden_entries.get(layer.field))
+            found = self._output_losses(
+                layer, weights, values, batch[layer.field], hidden_entries.get(layer.field)
+            )
             counted = found if weights_E is None else found * weights_E.double()
             total = total + layer.loss_weight * counted.sum() / len(found)
         return total
 
     def _sharers(self, key):
         """How many connections use a weight."""
-        shares = [(share.layer, share.layer_source) for layer in self.spec.layers for share in getattr(layer, "weights", None) or ()]
+        shares = [
+            (share.layer, share.layer_source)
+            for layer in self.spec.layers
+            for share in getattr(layer, "weights", None) or ()
+        ]
         owners = [(name, source or self.spec.sources(self.spec.layer(name))[0]) for name, source in shares]
         return 1 + sum(key in (owner, (owner[0], "")) for owner in owners)
 
     def _sums(self, layer, weights, values, shapes):
         """What the activation of a hidden layer takes, [E, units]."""
-        sources = [(values[source], self._weight(weights, layer, source), shapes[source]) for source in self.spec.sources(layer)]
+        sources = [
+            (values[source], self._weight(weights, layer, source), shapes[source])
+            for source in self.spec.sources(layer)
+        ]
         if layer.kind == "convolution":
             found = [convolved(layer, x, shape, weight) for x, weight, shape in sources]
             shapes[layer.name] = found[0][1]
@@ -172,7 +212,9 @@ class Twin:
         z = sum((values[name] for name in layer.skip or ()), z)
         if layer.batch_normalization is not None:
             scale, shift = (weights[layer.name, f"normalization {part}"] for part in ("scale", "shift"))
-            z, self.statistics[layer.name] = normalized(layer.batch_normalization, z, shapes[layer.name][0], scale, shift)
+            z, self.statistics[layer.name] = normalized(
+                layer.batch_normalization, z, shapes[layer.name][0], scale, shift
+            )
         return z
 
     def _input(self, layer, field, draws):
@@ -182,10 +224,14 @@ class Twin:
         else:
             stored = entries_of(field)
             kept = (
-                draws.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist() if layer.denoise else [True] * len(stored)
+                draws.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist()
+                if layer.denoise
+                else [True] * len(stored)
             )
             hidden = [entry for entry, stays in zip(stored, kept, strict=True) if not stays]
-            stays = [entry for entry, stays in zip(entries_of(field, layer.values), kept, strict=True) if stays]
+            stays = [
+                entry for entry, stays in zip(entries_of(field, layer.values), kept, strict=True) if stays
+            ]
             x, listed = dense(stays, len(field.indptr) - 1, self.widths[layer.name])
             count = listed.sum(dim=1, keepdim=True).clamp_min(1)
             if layer.denoise_rescale:
@@ -194,13 +240,20 @@ class Twin:
                 seen = torch.from_numpy(self.counts[layer.field]).double()
                 factor = (seen / seen[seen > 0].mean()) ** -layer.popularity_damping
                 x = x * torch.where(seen > 0, factor, 1.0)
-        divisor = {"none": 1.0, "mean": count, "rsqrt": count**0.5, "unit": x.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-300)}
+        divisor = {
+            "none": 1.0,
+            "mean": count,
+            "rsqrt": count**0.5,
+            "unit": x.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-300),
+        }
         return x / divisor[layer.scale], hidden
 
     def _dropped(self, layer, x, draws):
         if not layer.dropout:
             return x
-        return x * draws.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU) / (1 - layer.dropout)
+        return (
+            x * draws.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU) / (1 - layer.dropout)
+        )
 
     def _weight(self, weights, layer, source):
         share = next((share for share in layer.weights or () if share.source in (None, source)), None)
@@ -223,7 +276,9 @@ class Twin:
         if isinstance(field, torch.Tensor):
             t = torch.nn.functional.pad(field.double(), (0, z.shape[1] - field.shape[1]))
             z = boosted(limited(z, layer.delta_norm), t > 0, layer.delta_boost)
-            return example_losses(layer, activation(layer.activation, z), t, torch.ones_like(t, dtype=torch.bool), torch.ones(1))
+            return example_losses(
+                layer, activation(layer.activation, z), t, torch.ones_like(t, dtype=torch.bool), torch.ones(1)
+            )
         entries = hidden_entries if layer.predict == "hidden" else entries_of(field)
         if layer.values == "ignore":
             entries = [(example, unit, 1.0) for example, unit, _ in entries]
@@ -238,7 +293,9 @@ class Twin:
 
     def step(self, weights, batch, weights_E, draws, training, rate):
         """Loss, gradients and the weights after one step of plain descent, with penalties and limits."""
-        leaves = {key: weight.clone().requires_grad_() for key, weight in weights.items() if key[1] not in FOLLOWING}
+        leaves = {
+            key: weight.clone().requires_grad_() for key, weight in weights.items() if key[1] not in FOLLOWING
+        }
         loss = self.loss(leaves, batch, weights_E, draws)
         gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
         for key, gradient in gradients.items() if self.spec.dialect == "dsstne" else ():
@@ -256,7 +313,9 @@ class Twin:
                 continue
             gradient = gradients[name, end]
             of_weight = training.l2 * old + training.l1 * torch.sign(old)
-            new = old - rate * (gradient + (getattr(layer, "bias_l2", 0.0) * old if end in PER_CHANNEL else of_weight))
+            new = old - rate * (
+                gradient + (getattr(layer, "bias_l2", 0.0) * old if end in PER_CHANNEL else of_weight)
+            )
             if end not in PER_CHANNEL and layer.weight_norm is not None:
                 new = new * (layer.weight_norm / new.norm(dim=0, keepdim=True)).clamp_max(1.0)
             after[name, end] = new
@@ -272,13 +331,21 @@ def snapshot(network):
         if not rows.numel():
             continue  # of a weightless output
         layer, _, source = name.partition("/")
-        key = (name, "") if name in outputs else (layer, source) if source else (name.removesuffix(" bias"), "bias")
+        key = (
+            (name, "")
+            if name in outputs
+            else (layer, source)
+            if source
+            else (name.removesuffix(" bias"), "bias")
+        )
         found[key] = rows.T.clone() if name in outputs else rows
     for name, trunk in network.trunk.items():
         layer, _, source = name.partition("/")
         tensor = trunk.tensor.detach().double()
         end = next((end for end in (*PER_CHANNEL, *FOLLOWING) if name.endswith(f" {end}")), "")
-        found[(layer, source) if source else (name.removesuffix(f" {end}"), end)] = tensor.T.clone() if source else tensor.clone()
+        found[(layer, source) if source else (name.removesuffix(f" {end}"), end)] = (
+            tensor.T.clone() if source else tensor.clone()
+        )
     return found
 
 
@@ -309,7 +376,9 @@ def random_batch(generator, num_examples, width, most, values=None):
         for n in torch.randint(1, most, (num_examples,), generator=generator)
     ]
     rows[1] = []
-    return SparseBatch.from_lists(rows, None if values is None else [values(len(row)).tolist() for row in rows])
+    return SparseBatch.from_lists(
+        rows, None if values is None else [values(len(row)).tolist() for row in rows]
+    )
 
 
 class Real:
@@ -317,11 +386,28 @@ class Real:
 
     def __init__(self, document, training, facts, counts=None, num_threads=1, seed=7):
         self.spec = NetworkSpec.of(document)
-        self.training = TrainingSpec.of({"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, "shards": 3, **training})
-        self.network = build(self.spec, self.training, facts, LocalExchange(self.training.shards, num_threads), counts=counts or {})
+        self.training = TrainingSpec.of(
+            {"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, "shards": 3, **training}
+        )
+        self.network = build(
+            self.spec,
+            self.training,
+            facts,
+            LocalExchange(self.training.shards, num_threads),
+            counts=counts or {},
+        )
         generator = torch.Generator().manual_seed(seed)
-        biases = [part.weight for wide in self.network.wide.values() if wide.is_bias for part in wide.parts.values()]
-        for bias in [*biases, *(trunk.tensor for trunk in self.network.trunk.values() if trunk.tensor.dim() == 1 and trunk.trained)]:
+        biases = [
+            part.weight for wide in self.network.wide.values() if wide.is_bias for part in wide.parts.values()
+        ]
+        for bias in [
+            *biases,
+            *(
+                trunk.tensor
+                for trunk in self.network.trunk.values()
+                if trunk.tensor.dim() == 1 and trunk.trained
+            ),
+        ]:
             bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
         self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2, self.spec.dialect)
         self.network.prepare_training(self.rule)
@@ -330,7 +416,9 @@ class Real:
     def step(self, batch, weights_E=None):
         """The loss; the network has made its first step, idle rows included."""
         limit, prepared = self.training.gradient_norm_limit, self.network.prepare(batch, self.draws)
-        loss = train_step(self.network, prepared, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit)
+        loss = train_step(
+            self.network, prepared, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit
+        )
         settle(self.network, self.rule, self.rates, 1)
         return loss
 
@@ -339,11 +427,19 @@ class Real:
         return {key: weight.float().numpy().tobytes() for key, weight in snapshot(self.network).items()}
 
 
-def assert_step_matches_twin(document, facts, batch, training=None, weights_E=None, counts=None, tolerance=1e-5):
-    """The real network's loss and weights after one step are the twin's, within float32 rounding of the largest gradient."""
+def assert_step_matches_twin(
+    document, facts, batch, training=None, weights_E=None, counts=None, tolerance=1e-5
+):
+    """The real network's loss and weights after one step are the twin's, within float32 rounding of the
+    largest gradient.
+    """
     real = Real(document, training or {}, facts, counts)
     before = snapshot(real.network)
-    stands = {name: stands_of(output, real.draws) for name, output in real.network.outputs.items() if output.sampler is not None}
+    stands = {
+        name: stands_of(output, real.draws)
+        for name, output in real.network.outputs.items()
+        if output.sampler is not None
+    }
     twin = Twin(real.spec, real.network.units, counts, stands)
     rate = real.training.optimizer.learning_rate
     loss, gradients, after = twin.step(before, batch, weights_E, real.draws, real.training, rate)

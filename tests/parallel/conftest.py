@@ -7,7 +7,10 @@ from tests.parallel.workers import Group
 
 @pytest.fixture(scope="session")
 def groups(tmp_path_factory):
-    """Gives the group of so many processes, started when first asked for. No test may lose one of its processes."""
+    """Gives the group of so many processes, started when first asked for.
+
+    No test may lose one of its processes.
+    """
     started = {}
 
     def of(size):

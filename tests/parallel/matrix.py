@@ -35,7 +35,10 @@ SETTINGS = {
         {"activation": "linear_max", "loss": "l1"},
         {"activation": "tanh", "loss": "hinge"},
         {"activation": "leaky_relu", "loss": "l2_hinge"},
-        {"activation": "linear", "loss": {"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 2.0}},
+        {
+            "activation": "linear",
+            "loss": {"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 2.0},
+        },
     ],
     "optimizer": ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"],
     "shape": ["tied", "tied, by rows", "deep", "towers", "two inputs", "two outputs"],
@@ -53,25 +56,71 @@ DEEP = (
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "age", "kind": "input", "field": "age"},
         {"name": "h", "units": 500, "source": "in"},
-        {"name": "mid", "units": 520, "source": ["h", "age"], "activation": "relu", "dropout": 0.2, "weight_norm": 0.9},
-        {"name": "back", "units": 500, "source": "mid", "weights": {"layer": "mid", "layer_source": "h", "transposed": True}},
+        {
+            "name": "mid",
+            "units": 520,
+            "source": ["h", "age"],
+            "activation": "relu",
+            "dropout": 0.2,
+            "weight_norm": 0.9,
+        },
+        {
+            "name": "back",
+            "units": 500,
+            "source": "mid",
+            "weights": {"layer": "mid", "layer_source": "h", "transposed": True},
+        },
         {"name": "out", "kind": "output", "field": "items", "source": ["back", "h"]},
     ],
-    {"epochs": 1, "batch_size": DEEP_EXAMPLES, "shards": SHARDS, "optimizer": "adam", "gradient_norm_limit": 0.5},
+    {
+        "epochs": 1,
+        "batch_size": DEEP_EXAMPLES,
+        "shards": SHARDS,
+        "optimizer": "adam",
+        "gradient_norm_limit": 0.5,
+    },
 )
 """A network whose hidden layers are large enough for several blocks of their products, and its training."""
 PICTURES = (
     [
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 12, 12]},
-        {"name": "edges", "kind": "convolution", "filters": 48, "kernel": 3, "activation": "relu", "batch_normalization": True},
-        {"name": "parts", "kind": "convolution", "filters": 48, "kernel": 3, "skip": "edges", "weight_norm": 0.9, "dropout": 0.2},
+        {
+            "name": "edges",
+            "kind": "convolution",
+            "filters": 48,
+            "kernel": 3,
+            "activation": "relu",
+            "batch_normalization": True,
+        },
+        {
+            "name": "parts",
+            "kind": "convolution",
+            "filters": 48,
+            "kernel": 3,
+            "skip": "edges",
+            "weight_norm": 0.9,
+            "dropout": 0.2,
+        },
         {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
         {"name": "even", "kind": "pooling", "function": "lrn"},
-        {"name": "h", "units": 40, "source": ["even", "in"], "activation": "tanh", "batch_normalization": {"momentum": 0.5}},
+        {
+            "name": "h",
+            "units": 40,
+            "source": ["even", "in"],
+            "activation": "tanh",
+            "batch_normalization": {"momentum": 0.5},
+        },
         {"name": "out", "kind": "output", "field": "items"},
     ],
-    {"epochs": 1, "batch_size": 40, "shards": SHARDS, "optimizer": "adam", "gradient_norm_limit": 0.5, "l2": 0.01},
+    {
+        "epochs": 1,
+        "batch_size": 40,
+        "shards": SHARDS,
+        "optimizer": "adam",
+        "gradient_norm_limit": 0.5,
+        "l2": 0.01,
+    },
 )
 """A network over pictures, whose second convolution is large enough for several blocks, and its training."""
 WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13, "wide": 3001}
@@ -89,7 +138,15 @@ DRIFTING = {
 }
 """A case that none of the others holds: too many of its settings must meet."""
 STANDING = [
-    {**DRIFTING, "output": output, "shape": "on the input", "data": data, "optimizer": optimizer, "limits": limits, "noise": noise}
+    {
+        **DRIFTING,
+        "output": output,
+        "shape": "on the input",
+        "data": data,
+        "optimizer": optimizer,
+        "limits": limits,
+        "noise": noise,
+    }
     for output, data, optimizer, limits, noise in (
         ({}, "values", "momentum", {}, "none"),
         ({"activation": "sigmoid"}, "ones", "rmsprop", {"gradient": 0.05}, "hidden asked for"),
@@ -100,16 +157,24 @@ STANDING = [
 
 
 def covering(settings, strength, seed=0):
-    """A few cases in which every value (strength 1) or every two values of different settings (2) stand: greedily, the best of some."""
+    """A few cases in which every value (strength 1) or every two values of different settings (2) stand:
+    greedily, the best of some.
+    """
     chance = random.Random(seed)
     places = {name: range(len(values)) for name, values in settings.items()}
     missing = set()
     for names in itertools.combinations(places, strength):
-        missing |= {frozenset(zip(names, chosen, strict=True)) for chosen in itertools.product(*(places[name] for name in names))}
+        missing |= {
+            frozenset(zip(names, chosen, strict=True))
+            for chosen in itertools.product(*(places[name] for name in names))
+        }
     cases = []
     while missing:
         forced = dict(min(missing, key=sorted))
-        tried = [{name: forced.get(name, chance.choice(values)) for name, values in places.items()} for _ in range(30)]
+        tried = [
+            {name: forced.get(name, chance.choice(values)) for name, values in places.items()}
+            for _ in range(30)
+        ]
         best = max(tried, key=lambda case: len(_parts(case, strength) & missing))
         missing -= _parts(best, strength)
         cases.append({name: settings[name][place] for name, place in best.items()})
@@ -128,8 +193,14 @@ FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6]]
 def documents(case):
     """The network and the training of a case."""
     weight_limit = {"weight_norm": case["limits"]["weight"]} if "weight" in case["limits"] else {}
-    entry = {"scale": "rsqrt", "popularity_damping": 0.5} | ({"denoise": 0.4} if case["noise"] in ("denoise", "hidden asked for") else {})
-    hidden = {"activation": "sigmoid", "sparseness": {}} if case["hidden"] == "sparseness" else {"activation": case["hidden"]}
+    entry = {"scale": "rsqrt", "popularity_damping": 0.5} | (
+        {"denoise": 0.4} if case["noise"] in ("denoise", "hidden asked for") else {}
+    )
+    hidden = (
+        {"activation": "sigmoid", "sparseness": {}}
+        if case["hidden"] == "sparseness"
+        else {"activation": case["hidden"]}
+    )
     hidden |= {"dropout": 0.3} if case["noise"].startswith("dropout") else {}
     delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
     output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
@@ -138,20 +209,50 @@ def documents(case):
     output |= {"sample": case["sample"]} if sampled else {}
     history = {"name": "in", "kind": "input", "field": "items", **entry}
     h = {"name": "h", "units": 6, "source": "in", **hidden, **weight_limit, **delta_limit}
-    out = {"name": "out", "kind": "output", "field": "items", "source": "h", **output, **({} if sampled else weight_limit)}
+    out = {
+        "name": "out",
+        "kind": "output",
+        "field": "items",
+        "source": "h",
+        **output,
+        **({} if sampled else weight_limit),
+    }
     out |= {**delta_limit, "delta_boost": {"target": 2.0, "other": 0.5}} if delta_limit else {}
     layers = {
         "tied": [history, h, _without_limit(out) | {"weights": {"layer": "h", "transposed": True}}],
-        "tied, by rows": [history, _without_limit(h) | {"weights": {"layer": "out", "transposed": True}}, out],
-        "deep": [history, h, {"name": "mid", "units": 5, "activation": "gelu", **weight_limit}, out | {"source": "mid"}],
+        "tied, by rows": [
+            history,
+            _without_limit(h) | {"weights": {"layer": "out", "transposed": True}},
+            out,
+        ],
+        "deep": [
+            history,
+            h,
+            {"name": "mid", "units": 5, "activation": "gelu", **weight_limit},
+            out | {"source": "mid"},
+        ],
         "towers": [
             history,
             {"name": "age", "kind": "input", "field": "age", "dropout": 0.2},
             h,
             {"name": "mix", "units": 5, "source": ["h", "age", "in"], "activation": "silu", **weight_limit},
             out | {"source": ["mix", "h", "age"], "loss_weight": 0.7},
-            {"name": "label", "kind": "output", "field": "label", "source": "mix", "activation": "sigmoid", "bias": False},
-            {"name": "guess", "kind": "output", "field": "age", "source": "mix", "activation": "softmax", "loss": "l2"},
+            {
+                "name": "label",
+                "kind": "output",
+                "field": "label",
+                "source": "mix",
+                "activation": "sigmoid",
+                "bias": False,
+            },
+            {
+                "name": "guess",
+                "kind": "output",
+                "field": "age",
+                "source": "mix",
+                "activation": "softmax",
+                "loss": "l2",
+            },
         ],
         "two inputs": [
             history,
@@ -160,12 +261,24 @@ def documents(case):
             {"name": "g", "units": 6, "source": "wish", "activation": "relu", "weights": {"layer": "h"}},
             out | {"source": ["h", "g"]},
         ],
-        "on the input": [history, out | {"source": "in"}, h, {"name": "label", "kind": "output", "field": "label", "source": "h"}],
+        "on the input": [
+            history,
+            out | {"source": "in"},
+            h,
+            {"name": "label", "kind": "output", "field": "label", "source": "h"},
+        ],
         "two outputs": [
             history,
             h,
             out,
-            {"name": "want", "kind": "output", "field": "wishes", "source": "h", "activation": "sigmoid", "weights": {"layer": "out"}},
+            {
+                "name": "want",
+                "kind": "output",
+                "field": "wishes",
+                "source": "h",
+                "activation": "sigmoid",
+                "weights": {"layer": "out"},
+            },
         ],
     }[case["shape"]]
     training = {
@@ -183,7 +296,10 @@ def documents(case):
 
 def may_be_sampled(case):
     """Whether the output's activation and loss go together with a sample."""
-    activation, loss = case["output"].get("activation", "softmax"), case["output"].get("loss", "cross_entropy")
+    activation, loss = (
+        case["output"].get("activation", "softmax"),
+        case["output"].get("loss", "cross_entropy"),
+    )
     return activation not in ("softmax", "relu_max", "linear_max") or loss not in ("l1", "l2")
 
 
@@ -202,24 +318,37 @@ def write_data(folder):
 
 def _dataset(path, name, width, examples, picture=1):
     chance = np.random.default_rng(width)
-    rows = [chance.choice(width, size=chance.integers(2, min(width, 6)), replace=False).tolist() for _ in range(examples)]
+    rows = [
+        chance.choice(width, size=chance.integers(2, min(width, 6)), replace=False).tolist()
+        for _ in range(examples)
+    ]
     wishes = [chance.choice(width, size=2, replace=False).tolist() for _ in rows[1:]]
     dataset_from_lists(
         path,
         [[] if example == 3 else row[:-1] for example, row in enumerate(rows)],
         heldout=[row[-1:] for row in rows],
         width=width,
-        values=[[] if example == 3 else (0.2 + 0.8 * chance.random(len(row) - 1)).tolist() for example, row in enumerate(rows)]
-        if name in ("values", "wide")
-        else None,
+        values=(
+            [
+                [] if example == 3 else (0.2 + 0.8 * chance.random(len(row) - 1)).tolist()
+                for example, row in enumerate(rows)
+            ]
+            if name in ("values", "wide")
+            else None
+        ),
         weights=(0.5 + chance.random(examples)).tolist() if name in ("narrow", "values", "wide") else None,
         sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(examples)]},
-        dense={"age": (chance.random((examples, 3)) * (name == "dense")).tolist(), "picture": chance.random((examples, picture)).tolist()},
+        dense={
+            "age": (chance.random((examples, 3)) * (name == "dense")).tolist(),
+            "picture": chance.random((examples, picture)).tolist(),
+        },
     )
 
 
 def outcome(case, folder, exchange):
-    """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with their scores, metrics."""
+    """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with
+    their scores, metrics.
+    """
     return outcome_in(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
 
@@ -240,10 +369,14 @@ def outcome_in(spec, training, data, exchange):
     for batch in stream.batches(0):
         draws, numbers = Draws(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
         prepared = network.prepare(batch.fields, draws)
-        losses.append(train_step(network, prepared, batch.weights, draws, rule, numbers, training.gradient_norm_limit))
+        losses.append(
+            train_step(network, prepared, batch.weights, draws, rule, numbers, training.gradient_norm_limit)
+        )
     settle(network, rule, steps, stream.steps_per_epoch)
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}
-    allowed = Filter(torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width))
+    allowed = Filter(
+        torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width)
+    )
     plain = top_k(network, fields, "out", 7)
     filtered = top_k(network, fields, "out", 3, excluded=data.sparse("items", np.arange(5)), allowed=allowed)
     best = [tensor.numpy().tobytes() for tensor in (*plain, *filtered)]

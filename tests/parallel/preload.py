@@ -1,4 +1,6 @@
-"""What every worker would load before its first step: one process imports this, and the workers are copies of it."""
+"""What every worker would load before its first step: one process imports this, and the workers are copies
+of it.
+"""
 
 from widenet.kernels.compiled_tiles import compiled_tiles
 from widenet.kernels.fixed_point import compiled_add

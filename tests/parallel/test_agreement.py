@@ -1,4 +1,6 @@
-"""Processes that were given different work, or compute differently, name what differs and end, before anything is written."""
+"""Processes that were given different work, or compute differently, name what differs and end, before
+anything is written.
+"""
 
 import json
 import os
@@ -32,15 +34,26 @@ NETWORK = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
-TRAINING = {"epochs": 2, "batch_size": 4, "shards": SHARDS, "optimizer": "momentum", "checkpoints": {"keep_last": 9}}
+TRAINING = {
+    "epochs": 2,
+    "batch_size": 4,
+    "shards": SHARDS,
+    "optimizer": "momentum",
+    "checkpoints": {"keep_last": 9},
+}
 
 
 def rows(shift):
-    return [sorted({(example * 5 + step * step + shift) % WIDTH for step in range(4)}) for example in range(EXAMPLES)]
+    return [
+        sorted({(example * 5 + step * step + shift) % WIDTH for step in range(4)})
+        for example in range(EXAMPLES)
+    ]
 
 
 def books(path, shift=0):
-    dataset_from_lists(path, rows(shift), validation=[[example % WIDTH] for example in range(EXAMPLES)], width=WIDTH)
+    dataset_from_lists(
+        path, rows(shift), validation=[[example % WIDTH] for example in range(EXAMPLES)], width=WIDTH
+    )
     return path
 
 
@@ -62,21 +75,31 @@ def test_what_differs_is_told_with_the_ranks_that_have_it():
     assert differences(facts[:1]) == ""
     digest = "digest: ranks 0, 2 have 3f3f3f3f3f3f..., rank 1 has 777777777777..."
     assert differences(facts) == f"{digest}; more: rank 0 has , rank 1 has x, rank 2 has xx"
-    assert differences([{"a": "1"}, {}, {"b": "2"}]) == "a: rank 0 has 1, ranks 1-2 have none; b: ranks 0-1 have none, rank 2 has 2"
+    assert (
+        differences([{"a": "1"}, {}, {"b": "2"}])
+        == "a: rank 0 has 1, ranks 1-2 have none; b: ranks 0-1 have none, rank 2 has 2"
+    )
     many = [{str(number): str(rank) for number in range(9)} for rank in range(2)]
     assert differences(many).endswith("; 4: rank 0 has 0, rank 1 has 1; and 4 more")
     assert by_value(["a" * 99, "b"]) == f"rank 0 has {'a' * 57}..., rank 1 has b"
 
 
 @pytest.mark.parametrize(
-    ("numbers", "words"), [([3], "rank 3"), ([0, 1], "ranks 0-1"), ([0, 2], "ranks 0, 2"), ([0, 1, 2, 5, 7, 8], "ranks 0-2, 5, 7-8")]
+    ("numbers", "words"),
+    [
+        ([3], "rank 3"),
+        ([0, 1], "ranks 0-1"),
+        ([0, 2], "ranks 0, 2"),
+        ([0, 1, 2, 5, 7, 8], "ranks 0-2, 5, 7-8"),
+    ],
 )
 def test_ranks_are_told_as_ranges(numbers, words):
     assert ranks(numbers) == words
 
 
 @pytest.mark.parametrize(
-    ("values", "odd"), [("aaa", []), ("ab", []), ("aba", [1]), ("abc", []), ("abab", []), ("babbb", [1]), ("abcbb", [0, 2])]
+    ("values", "odd"),
+    [("aaa", []), ("ab", []), ("aba", [1]), ("abc", []), ("abab", []), ("babbb", [1]), ("abcbb", [0, 2])],
 )
 def test_a_majority_outvotes_the_others(values, odd):
     assert outvoted(values) == odd
@@ -103,7 +126,10 @@ def outcome(work, *arguments):
 
 def trained(network, training, data, out, resume=False, start_from=None):
     heard = Heard()
-    return train(network, training, data, out, resume=resume, start_from=start_from, report=heard).fingerprint(), heard.said
+    return (
+        train(network, training, data, out, resume=resume, start_from=start_from, report=heard).fingerprint(),
+        heard.said,
+    )
 
 
 def of_rank(choices):
@@ -112,7 +138,9 @@ def of_rank(choices):
 
 
 def attacked(choices, out):
-    """A training in which rank 1 was given something else; `choices` holds what the others are given, and what rank 1 is."""
+    """A training in which rank 1 was given something else; `choices` holds what the others are given, and
+    what rank 1 is.
+    """
     given = {"network": NETWORK, "training": TRAINING, "data": None, "out": out} | of_rank(choices)
     return outcome(lambda: trained(**given))
 
@@ -124,7 +152,9 @@ def without_numba(patch):
 
 def on_another_instruction_set(patch):
     now = environment.instruction_sets()
-    patch.setattr(environment, "instruction_sets", lambda: {**now, "mkl": "Intel(R) Advanced Vector Extensions 2"})
+    patch.setattr(
+        environment, "instruction_sets", lambda: {**now, "mkl": "Intel(R) Advanced Vector Extensions 2"}
+    )
 
 
 def with_another_torch(patch):
@@ -154,9 +184,17 @@ def test_processes_with_other_work_refuse_before_anything_is_written(data, run, 
     fewer = {"layers": [*NETWORK["layers"][:2], NETWORK["layers"][3]]}
     attacks = [
         ({}, {"data": other}, "dataset digest: rank 0 has "),
-        ({}, {"training": {**TRAINING, "batch_size": 3}}, "training.json batch_size: rank 0 has 4, rank 1 has 3. "),
+        (
+            {},
+            {"training": {**TRAINING, "batch_size": 3}},
+            "training.json batch_size: rank 0 has 4, rank 1 has 3. ",
+        ),
         ({}, {"training": {**TRAINING, "shards": 3}}, "training.json shards: rank 0 has 6, rank 1 has 3. "),
-        ({}, {"training": {**TRAINING, "optimizer": "sgd"}}, 'training.json optimizer.kind: rank 0 has "momentum", rank 1 has "sgd"; '),
+        (
+            {},
+            {"training": {**TRAINING, "optimizer": "sgd"}},
+            'training.json optimizer.kind: rank 0 has "momentum", rank 1 has "sgd"; ',
+        ),
         ({}, {"network": fewer}, 'network.json layers[2].name: rank 0 has "deep", rank 1 has "next"; '),
         ({}, {"resume": True}, "resume: rank 0 has False, rank 1 has True. "),
         ({}, {"start_from": run}, "weights to start from: rank 0 has none, rank 1 has "),
@@ -171,8 +209,16 @@ def test_processes_with_other_work_refuse_before_anything_is_written(data, run, 
 
 def test_processes_that_compute_otherwise_refuse_before_anything_is_written(data, groups, tmp_path):
     attacks = [
-        (without_numba, "compiled code: rank 0 has by Numba, rank 1 has none: torch alone; Numba: rank 0 has ", ", rank 1 has none. "),
-        (on_another_instruction_set, "instruction set (mkl): rank 0 has ", ", rank 1 has Intel(R) Advanced Vector Extensions 2. "),
+        (
+            without_numba,
+            "compiled code: rank 0 has by Numba, rank 1 has none: torch alone; Numba: rank 0 has ",
+            ", rank 1 has none. ",
+        ),
+        (
+            on_another_instruction_set,
+            "instruction set (mkl): rank 0 has ",
+            ", rank 1 has Intel(R) Advanced Vector Extensions 2. ",
+        ),
         (with_another_torch, f"torch: rank 0 has {torch.__version__}, rank 1 has 2.8.0. "),
     ]
     for change, *parts in attacks:
@@ -184,14 +230,35 @@ def test_a_command_refuses_an_instruction_set_that_one_process_may_not_use(data,
     """Real processes with real limits: MKL obeys its own on most processors, torch on all of x86-64."""
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))
-    line = [sys.executable, "-m", "widenet", "train", "network.json", "training.json", "--data", str(data), "--out", "run"]
+    line = [
+        sys.executable,
+        "-m",
+        "widenet",
+        "train",
+        "network.json",
+        "training.json",
+        "--data",
+        str(data),
+        "--out",
+        "run",
+    ]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     processes = []
-    for rank, limits in enumerate(({}, {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "default"})):
-        group = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for rank, limits in enumerate(
+        ({}, {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "default"})
+    ):
+        group = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
         environment = {**os.environ, **group, **limits, "PYTHONPATH": str(Path(__file__).parents[2])}
-        processes.append(subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True))
+        processes.append(
+            subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+        )
     said = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [2, 2]
     assert said[1] == ""
@@ -204,7 +271,9 @@ def resumed(outs, data, resume=True):
     return outcome(trained, NETWORK, TRAINING, data, of_rank(outs), resume)
 
 
-def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they_are(data, run, groups, tmp_path):
+def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they_are(
+    data, run, groups, tmp_path
+):
     older, newest = sorted(path.name for path in (run / "checkpoints").glob("epoch-*"))
 
     def copied(name):
@@ -213,10 +282,16 @@ def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they
 
     one, other = copied("one"), copied("stale")
     (other / "checkpoints" / "latest").write_text(f"{older}\n")
-    assert_refused(groups(2)(resumed, [one, other], data), f"newest checkpoint: rank 0 has {newest}, rank 1 has {older}. ")
+    assert_refused(
+        groups(2)(resumed, [one, other], data),
+        f"newest checkpoint: rank 0 has {newest}, rank 1 has {older}. ",
+    )
     other = copied("fewer")
     shutil.rmtree(other / "checkpoints" / older)
-    assert_refused(groups(2)(resumed, [one, other], data), f"checkpoints: rank 0 has {older}, {newest}, rank 1 has {newest}. ")
+    assert_refused(
+        groups(2)(resumed, [one, other], data),
+        f"checkpoints: rank 0 has {older}, {newest}, rank 1 has {newest}. ",
+    )
     other = copied("of another time")
     manifest = other / "checkpoints" / newest / "manifest.json"
     kept = json.loads(manifest.read_text())
@@ -249,14 +324,20 @@ def predicted(run, datasets):
 def test_processes_that_load_different_models_or_data_refuse(data, run, groups, tmp_path):
     other, shifted = tmp_path / "other", books(tmp_path / "shifted", shift=1)
     train(NETWORK, TRAINING, shifted, other)
-    assert groups(2)(measured, [run, run], [data, data]) == [Model.load(run).evaluate(data, "validation", ks=[5])] * 2
+    assert (
+        groups(2)(measured, [run, run], [data, data])
+        == [Model.load(run).evaluate(data, "validation", ks=[5])] * 2
+    )
     assert_refused(groups(2)(measured, [run, other], [data, data]), "checkpoint digest: rank 0 has ")
     assert_refused(groups(2)(measured, [run, run], [data, shifted]), "dataset digest: rank 0 has ")
     assert_refused(groups(2)(predicted, run, [data, shifted]), "dataset digest: rank 0 has ")
 
 
 def overflowing(data, out):
-    layers = [{**layer, "activation": "linear"} if layer["name"] in ("taste", "deep") else layer for layer in NETWORK["layers"]]
+    layers = [
+        {**layer, "activation": "linear"} if layer["name"] in ("taste", "deep") else layer
+        for layer in NETWORK["layers"]
+    ]
     layers[2] = {**layers[2], "initializer": {"kind": "constant", "value": 3e38}}
     with pytest.raises(NumericsError) as caught:
         train({"layers": layers}, TRAINING, data, out)
@@ -286,12 +367,16 @@ def flipping(rank, step, data, out):
 
 
 @pytest.mark.parametrize(("size", "rank"), [(2, 1), (3, 1), (3, 0)])
-def test_a_copy_of_the_hidden_weights_that_has_changed_by_a_bit_is_found_and_never_saved(size, rank, data, run, groups, tmp_path):
+def test_a_copy_of_the_hidden_weights_that_has_changed_by_a_bit_is_found_and_never_saved(
+    size, rank, data, run, groups, tmp_path
+):
     out, host = tmp_path / "run", socket.gethostname()
     found = groups(size)(flipping, rank, 5, data, out)
     assert len(set(found)) == 1
     assert found[0].startswith("epoch 2, step 3: the processes must hold equal copies of the hidden layers; ")
-    seen = re.search(r'first seen in weight "deep/taste" \((.*?)\)\. No checkpoint was written\. ', found[0])[1]
+    seen = re.search(r'first seen in weight "deep/taste" \((.*?)\)\. No checkpoint was written\. ', found[0])[
+        1
+    ]
     if size == 3:
         assert f"; rank {rank} ({host}) computed other numbers than most, " in found[0]
         assert f"rank {rank} has " in seen
@@ -299,5 +384,10 @@ def test_a_copy_of_the_hidden_weights_that_has_changed_by_a_bit_is_found_and_nev
     else:
         assert "; the processes computed different numbers, " in found[0]
         assert re.fullmatch(r"rank 0 has [0-9a-f]{12}\.\.\., rank 1 has [0-9a-f]{12}\.\.\.", seen)
-    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["epoch-00001-step-000000000", "latest"]
-    assert {fingerprint for fingerprint, _ in groups(size)(resumed, [out, out], data)} == {Model.load(run).fingerprint()}
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == [
+        "epoch-00001-step-000000000",
+        "latest",
+    ]
+    assert {fingerprint for fingerprint, _ in groups(size)(resumed, [out, out], data)} == {
+        Model.load(run).fingerprint()
+    }

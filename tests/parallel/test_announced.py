@@ -18,28 +18,55 @@ MPI = {
         "PMIX_RANK": "2",
         "PMIX_NAMESPACE": "prterun-node1-11689@1",
     },
-    "MPICH": {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "PMI_FD": "8"},
+    "MPICH": {
+        "PMI_RANK": "2",
+        "PMI_SIZE": "3",
+        "MPI_LOCALRANKID": "0",
+        "MPI_LOCALNRANKS": "1",
+        "PMI_FD": "8",
+    },
 }
 """Variables as Open MPI 4.1 and 5.0 and MPICH 4.0 were seen to set them."""
 
-SRUN = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3", "SLURM_LOCALID": "0", "SLURM_NTASKS": "3", "SLURM_STEP_NODELIST": "a[1-2]"}
+SRUN = {
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_LOCALID": "0",
+    "SLURM_NTASKS": "3",
+    "SLURM_STEP_NODELIST": "a[1-2]",
+}
 DAEMON = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_STEP_NODELIST": "a2"}
 """Slurm's variables as a daemon of mpirun on a second node hands them on."""
 
 LAUNCHERS = {
     "none": ({}, [None] * 5, False),
-    "torchrun": ({"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, ["2", "3", "0", "1", None], False),
+    "torchrun": (
+        {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+        ["2", "3", "0", "1", None],
+        False,
+    ),
     "Open MPI": (MPI["Open MPI"], ["2", "3", "0", "1", None], True),
     "MPICH": (MPI["MPICH"], ["2", "3", "0", "1", None], True),
     "Open MPI within a Slurm job": (MPI["Open MPI"] | DAEMON, ["2", "3", "0", "1", None], True),
     "torchrun within Open MPI": (
-        MPI["Open MPI"] | {"RANK": "5", "WORLD_SIZE": "6", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"},
+        MPI["Open MPI"]
+        | {
+            "RANK": "5",
+            "WORLD_SIZE": "6",
+            "LOCAL_RANK": "1",
+            "LOCAL_WORLD_SIZE": "2",
+            "TORCHELASTIC_RUN_ID": "a",
+        },
         ["5", "6", "1", "2", None],
         False,
     ),
     "srun": (SRUN, ["2", "3", "0", None, "a1"], False),
     "srun --mpi=pmi2": (SRUN | {"PMI_RANK": "2", "PMI_SIZE": "3"}, ["2", "3", "0", None, "a1"], False),
-    "srun --mpi=pmix": (SRUN | {"PMIX_RANK": "2", "PMIX_NAMESPACE": "slurm.pmix.7.0"}, ["2", "3", "0", None, "a1"], False),
+    "srun --mpi=pmix": (
+        SRUN | {"PMIX_RANK": "2", "PMIX_NAMESPACE": "slurm.pmix.7.0"},
+        ["2", "3", "0", None, "a1"],
+        False,
+    ),
     "prterun": (
         {"PMIX_RANK": "2", "PMIX_NAMESPACE": "prterun-node1-11717@1", "WORLD_SIZE": "3"} | DAEMON,
         ["2", "3", "2", None, None],
@@ -54,7 +81,9 @@ def told(monkeypatch):
 
     def tell(environment):
         for name in os.environ:
-            if name.startswith(("OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_")) or name in ("RANK", "WORLD_SIZE"):
+            if name.startswith(
+                ("OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_")
+            ) or name in ("RANK", "WORLD_SIZE"):
                 monkeypatch.delenv(name)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -66,7 +95,9 @@ def told(monkeypatch):
 def test_a_process_learns_its_place_from_the_launcher_that_has_started_it(launcher, told):
     environment, expected, mpi = LAUNCHERS[launcher]
     told(environment)
-    assert [announced(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")] == expected
+    assert [
+        announced(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+    ] == expected
     assert by_mpi() == mpi
 
 
@@ -123,7 +154,9 @@ def test_without_a_list_of_nodes_the_group_meets_where_slurm_was_called(monkeypa
     assert announced("MASTER_ADDR") == "10.0.0.1"
 
 
-@pytest.mark.parametrize(("count", "expected"), [(None, False), ("", False), ("0", False), ("1", True), ("12", True)])
+@pytest.mark.parametrize(
+    ("count", "expected"), [(None, False), ("", False), ("0", False), ("1", True), ("12", True)]
+)
 def test_a_process_knows_whether_torchrun_has_started_it_again(count, expected, monkeypatch):
     monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
     if count is not None:

@@ -1,4 +1,6 @@
-"""The part of a store that an attempt of a group has for itself, whatever earlier attempts left in the store and whoever comes first."""
+"""The part of a store that an attempt of a group has for itself, whatever earlier attempts left in the
+store and whoever comes first.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -19,7 +21,9 @@ def store():
 
 
 def attempt(store, order):
-    """What each process of an attempt finds under one key that the first has set, and under one that it has set itself."""
+    """What each process of an attempt finds under one key that the first has set, and under one that it
+    has set itself.
+    """
 
     def process(rank):
         part = PrefixStore(name_of_this_attempt(store, rank, SIZE, LIMIT), store)

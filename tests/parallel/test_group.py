@@ -1,4 +1,6 @@
-"""A training in a group of processes: handed from one number of them to another, and what becomes of it when one fails."""
+"""A training in a group of processes: handed from one number of them to another, and what becomes of it
+when one fails.
+"""
 
 import contextlib
 import errno
@@ -32,7 +34,12 @@ NETWORK = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
-TIED = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "cosine": {}, "weights": {"layer": "taste", "transposed": True}}]}
+TIED = {
+    "layers": [
+        *NETWORK["layers"][:2],
+        {**NETWORK["layers"][2], "cosine": {}, "weights": {"layer": "taste", "transposed": True}},
+    ]
+}
 DRIFTING = {
     "layers": [
         NETWORK["layers"][0],
@@ -43,16 +50,30 @@ DRIFTING = {
 TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "evaluation": {"metric": "ndcg@5"}, "keep": "best"}
 SETTINGS = {
     "momentum": (NETWORK, {**TRAINING, "optimizer": {"kind": "momentum", "learning_rate": 0.3}}),
-    "adam, tied, gradient limit": (TIED, {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5, "keep": "last"}),
-    "sgd, drifting": (DRIFTING, {**TRAINING, "epochs": 6, "optimizer": {"kind": "sgd", "learning_rate": 0.3}, "l2": 0.01}),
+    "adam, tied, gradient limit": (
+        TIED,
+        {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5, "keep": "last"},
+    ),
+    "sgd, drifting": (
+        DRIFTING,
+        {**TRAINING, "epochs": 6, "optimizer": {"kind": "sgd", "learning_rate": 0.3}, "l2": 0.01},
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    rows = [[(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)] for example in range(EXAMPLES)]
+    rows = [
+        [(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)]
+        for example in range(EXAMPLES)
+    ]
     path = tmp_path_factory.mktemp("group") / "data"
-    dataset_from_lists(path, [sorted(set(row)) for row in rows], validation=[[example % WIDTH] for example in range(EXAMPLES)], width=WIDTH)
+    dataset_from_lists(
+        path,
+        [sorted(set(row)) for row in rows],
+        validation=[[example % WIDTH] for example in range(EXAMPLES)],
+        width=WIDTH,
+    )
     return path
 
 
@@ -73,7 +94,9 @@ class Counted:
 
 
 def trained(name, data, out, resume=False, stop=0):
-    """The fingerprint and the log of a training that ended, or None where it was interrupted; the last process is told to stop."""
+    """The fingerprint and the log of a training that ended, or None where it was interrupted; the last
+    process is told to stop.
+    """
     told = not distributed.is_initialized() or distributed.get_rank() == distributed.get_world_size() - 1
     interrupted = Counted(stop if told else 0)
     try:
@@ -89,7 +112,9 @@ def log(out):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_training_may_change_its_number_of_processes_within_an_epoch(name, data, undisturbed, groups, tmp_path):
+def test_a_training_may_change_its_number_of_processes_within_an_epoch(
+    name, data, undisturbed, groups, tmp_path
+):
     out = tmp_path / "run"
     assert groups(4)(trained, name, data, out, False, 2) == [None] * 4
     assert groups(3)(trained, name, data, out, True, 3) == [None] * 3
@@ -100,7 +125,9 @@ def test_a_training_may_change_its_number_of_processes_within_an_epoch(name, dat
 
 
 def trained_again(name, data, out):
-    """As `trained`, where torchrun counts a restart in the second process alone, as it does with a group on two machines."""
+    """As `trained`, where torchrun counts a restart in the second process alone, as it does with a group
+    on two machines.
+    """
     heard = Heard()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHELASTIC_RESTART_COUNT", str(distributed.get_rank()))
@@ -128,7 +155,10 @@ LEFT = {
     "nothing": (lambda *_: None, ANEW),
     "an empty folder": (lambda out, _: out.mkdir(), ANEW),
     "a run half made": (lambda out, _: (out.with_name(".run.77") / "vocabulary").mkdir(parents=True), ANEW),
-    "a run half replaced": (lambda out, _: (out.with_name(".run.old") / "checkpoints").mkdir(parents=True), ANEW),
+    "a run half replaced": (
+        lambda out, _: (out.with_name(".run.old") / "checkpoints").mkdir(parents=True),
+        ANEW,
+    ),
     "a run without work": (a_run, ANEW),
     "another run without work": (lambda out, data: a_run(out, data, seed=7), ANEW),
     "the best weights": (a_run_of_which_the_best_alone_was_saved, ANEW),
@@ -137,7 +167,9 @@ LEFT = {
 
 
 @pytest.mark.parametrize("left", LEFT)
-def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(left, data, undisturbed, groups, tmp_path):
+def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(
+    left, data, undisturbed, groups, tmp_path
+):
     leave, said = LEFT[left]
     leave(tmp_path / "run", data)
     leader, other = groups(2)(trained_again, "momentum", data, tmp_path / "run")
@@ -155,7 +187,9 @@ def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data
     assert "exists already. Go on with --resume" in str(found[0])
 
 
-def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(data, groups, tmp_path):
+def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(
+    data, groups, tmp_path
+):
     a_run(tmp_path / "run", data, steps=STEPS + 1, seed=7)
     groups(2).start(trained_again, "momentum", data, tmp_path / "run")
     assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
@@ -176,7 +210,9 @@ def test_an_interrupted_run_is_read_by_any_number_of_processes(data, groups, tmp
 def used(out, data):
     """What a loaded model answers; its number of shards is that of its run."""
     model = Model.load(out)
-    return model.evaluate(data, "validation", ks=[5]), [(block.items, block.scores.tolist()) for block in model.predict(data, k=4)]
+    return model.evaluate(data, "validation", ks=[5]), [
+        (block.items, block.scores.tolist()) for block in model.predict(data, k=4)
+    ]
 
 
 def test_a_run_is_used_by_at_most_as_many_processes_as_it_has_shards(data, groups, tmp_path):
@@ -210,7 +246,9 @@ def trained_on_a_full_disk(name, data, out, full, good):
 
 
 @pytest.mark.parametrize("full", [0, 1])
-def test_a_disk_that_is_full_for_one_process_stops_all_and_leaves_the_last_checkpoint(full, data, undisturbed, groups, tmp_path):
+def test_a_disk_that_is_full_for_one_process_stops_all_and_leaves_the_last_checkpoint(
+    full, data, undisturbed, groups, tmp_path
+):
     out, name = tmp_path / "run", "adam, tied, gradient limit"
     own_files = 4 * 2 + (full == 0)
     groups(2).start(trained_on_a_full_disk, name, data, out, full, own_files + 3)
@@ -233,7 +271,11 @@ def test_a_shard_that_only_one_process_finds_damaged_stops_all(data, groups, tmp
     groups(2).start(trained, "momentum", data, out, True)
     first, second = groups(2).outcomes()
     assert type(first) is type(second) is CheckpointError
-    assert str(first) == str(second) == f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint."
+    assert (
+        str(first)
+        == str(second)
+        == f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint."
+    )
 
 
 def test_a_second_training_of_a_directory_is_refused_in_every_process(data, groups, tmp_path):
@@ -271,12 +313,19 @@ def test_what_one_process_raises_all_raise(groups):
 def commanded(line):
     """What a command line says in this process, and how it ends."""
     said, complained = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained), pytest.raises(SystemExit) as ended:
+    with (
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(complained),
+        pytest.raises(SystemExit) as ended,
+    ):
         main(line)
     return ended.value.code, said.getvalue(), complained.getvalue()
 
 
-@pytest.mark.parametrize("words", ["evaluate RUN --data DATA --part validation --json", "recommend RUN --items 3", "fingerprint RUN"])
+@pytest.mark.parametrize(
+    "words",
+    ["evaluate RUN --data DATA --part validation --json", "recommend RUN --items 3", "fingerprint RUN"],
+)
 def test_a_command_within_a_group_says_once_what_it_says_alone(words, data, groups, tmp_path):
     trained("momentum", data, tmp_path / "run")
     line = words.replace("RUN", str(tmp_path / "run")).replace("DATA", str(data)).split()
@@ -315,7 +364,9 @@ class AwayError(Exception):
 
 
 def deserting(place, where, killed, work, *arguments):
-    """Work to which the last process does not come as far as a place: it is killed, or it lives and does something else."""
+    """Work to which the last process does not come as far as a place: it is killed, or it lives and does
+    something else.
+    """
     whole = ProcessExchange.begin
 
     def deserted(here, ask, what_for):
@@ -343,14 +394,19 @@ PLACES = [
 
 
 @pytest.mark.parametrize(
-    ("place", "where", "work", "killed", "timeout"), [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 20)]
+    ("place", "where", "work", "killed", "timeout"),
+    [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 20)],
 )
-def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, where, work, killed, timeout, data, tmp_path):
+def test_the_others_say_in_which_step_and_layer_a_process_was_missed(
+    place, where, work, killed, timeout, data, tmp_path
+):
     run = tmp_path / "run"
     if work is predicted:
         trained("momentum", data, run)
     with Group(2, tmp_path, timedelta(seconds=timeout)) as group:
-        group.start(deserting, place, where, killed, work, *(["momentum"] if work is trained else []), data, run)
+        group.start(
+            deserting, place, where, killed, work, *(["momentum"] if work is trained else []), data, run
+        )
         other, deserter = group.outcomes()
     assert type(deserter) is (EOFError if killed else AwayError)
     assert type(other) is GroupError
@@ -393,7 +449,15 @@ def test_a_group_is_known_by_what_its_launcher_says(environment, expected, monke
 def test_a_process_whose_launcher_is_gone_does_not_wait_for_it(launcher, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), launcher: "True"}.items():
+    for name, value in {
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        launcher: "True",
+    }.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(GroupError, match=r"process 1 cannot join its group of 2 processes: \[Errno 111\] Connection refused"):
+    with pytest.raises(
+        GroupError, match=r"process 1 cannot join its group of 2 processes: \[Errno 111\] Connection refused"
+    ):
         join(torch.device("cpu"))

@@ -1,4 +1,6 @@
-"""Processes that stop answering: named while the others wait for them, and told from those that are only slow."""
+"""Processes that stop answering: named while the others wait for them, and told from those that are only
+slow.
+"""
 
 import json
 import os
@@ -31,7 +33,9 @@ HANG_SECONDS = 240
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    rows = [sorted({(example * 37 + step * step * 5) % WIDTH for step in range(5)}) for example in range(EXAMPLES)]
+    rows = [
+        sorted({(example * 37 + step * step * 5) % WIDTH for step in range(5)}) for example in range(EXAMPLES)
+    ]
     path = tmp_path_factory.mktemp("heartbeat") / "data"
     dataset_from_lists(path, rows, width=WIDTH)
     return path
@@ -98,20 +102,40 @@ except WidenetError as error:
 
 
 def processes(size, data, out, disturb="pass", timeout=4, join=600, ranks=None, last=""):
-    """A training in so many processes, of which the first holds the store, as under Slurm; something happens after two epochs."""
-    words = {"data": str(data), "out": str(out), "disturb": disturb, "timeout": timeout, "join": join, "last": last}
+    """A training in so many processes, of which the first holds the store, as under Slurm; something
+    happens after two epochs.
+    """
+    words = {
+        "data": str(data),
+        "out": str(out),
+        "disturb": disturb,
+        "timeout": timeout,
+        "join": join,
+        "last": last,
+    }
     code = SCRIPT.format(network=NETWORK, training=TRAINING, **words)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-    common = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    common = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return {
-        rank: subprocess.Popen([sys.executable, "-c", code], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **how)
+        rank: subprocess.Popen(
+            [sys.executable, "-c", code], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **how
+        )
         for rank in (range(size) if ranks is None else ranks)
     }
 
 
-LOST = "was lost at {}: no sign of life for \\d+ seconds. It was stopped, its machine is down, or the network is cut."
+LOST = (
+    "was lost at {}: no sign of life for \\d+ seconds. It was stopped, its machine is down, or the network is"
+    " cut."
+)
 REMEDY = "Start again; a training goes on with --resume."
 
 
@@ -119,10 +143,18 @@ def state(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.mark.parametrize(("size", "stopped"), [(2, 1), (3, 0)], ids=["1 of 2", "0 of 3, which holds the store"])
-def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(size, stopped, data, undisturbed, tmp_path):
-    group = processes(size, data, tmp_path / "run", f"os.kill(os.getpid(), signal.SIGSTOP) if rank == {stopped} else None")
-    said = {rank: process.communicate(timeout=HANG_SECONDS) for rank, process in group.items() if rank != stopped}
+@pytest.mark.parametrize(
+    ("size", "stopped"), [(2, 1), (3, 0)], ids=["1 of 2", "0 of 3, which holds the store"]
+)
+def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(
+    size, stopped, data, undisturbed, tmp_path
+):
+    group = processes(
+        size, data, tmp_path / "run", f"os.kill(os.getpid(), signal.SIGSTOP) if rank == {stopped} else None"
+    )
+    said = {
+        rank: process.communicate(timeout=HANG_SECONDS) for rank, process in group.items() if rank != stopped
+    }
     assert state(group[stopped].pid) == "T"
     group[stopped].kill()
     group[stopped].communicate()
@@ -130,13 +162,17 @@ def test_a_stopped_process_is_named_by_all_others_and_its_training_resumes(size,
     for out, complaint in said.values():
         assert out == ""
         missed = LOST.format("epoch (2, step 3|3, step 1), .*")
-        assert re.fullmatch(rf"GroupError: process {stopped} of {size} \(host \S+\) {missed} {REMEDY}\n", complaint), complaint
+        assert re.fullmatch(
+            rf"GroupError: process {stopped} of {size} \(host \S+\) {missed} {REMEDY}\n", complaint
+        ), complaint
     assert train(NETWORK, TRAINING, data, tmp_path / "run", resume=True).fingerprint() == undisturbed
 
 
 def assert_ended_well(group, undisturbed):
     """What torch says in its own words, where the process with the store ends first, does not count."""
-    assert [process.communicate(timeout=HANG_SECONDS)[0] for process in group.values()] == [f"{undisturbed}\n"] * len(group)
+    assert [process.communicate(timeout=HANG_SECONDS)[0] for process in group.values()] == [
+        f"{undisturbed}\n"
+    ] * len(group)
     assert [process.returncode for process in group.values()] == [0] * len(group)
 
 
@@ -149,13 +185,17 @@ STUCK = """
 
 
 def test_a_process_whose_device_waits_for_a_stopped_one_names_it_and_ends(data, tmp_path):
-    """A simulated device: its work never ends, and the main thread waits for it where no error can be raised."""
+    """A simulated device: its work never ends, and the main thread waits for it where no error can be
+    raised.
+    """
     group = processes(2, data, tmp_path / "run", STUCK.strip())
     _, complaint = group[0].communicate(timeout=HANG_SECONDS)
     group[1].kill()
     group[1].communicate()
     assert group[0].returncode == GroupError.status
-    assert re.fullmatch(rf"widenet: process 1 of 2 \(host \S+\) {LOST.format('.*')} {REMEDY}\n", complaint), complaint
+    assert re.fullmatch(rf"widenet: process 1 of 2 \(host \S+\) {LOST.format('.*')} {REMEDY}\n", complaint), (
+        complaint
+    )
 
 
 def test_a_process_that_is_slow_is_waited_for(data, undisturbed, tmp_path):
@@ -170,7 +210,8 @@ beats.join() if rank == 1 else None
 
 
 def test_a_process_that_ends_after_the_one_that_holds_the_store_ends_well(data, undisturbed, tmp_path):
-    # Its threads end when the store is gone. Pauses of 5 seconds let process 0 end before process 1 has read that it does.
+    # Its threads end when the store is gone. Pauses of 5 seconds let process 0 end before process 1 has read
+    # that it does.
     group = processes(2, data, tmp_path / "run", timeout=60, last=STAYS)
     assert_ended_well(group, undisturbed)
 
@@ -184,17 +225,38 @@ def test_a_process_that_does_not_come_is_named(data, tmp_path):
 def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_path):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps({**TRAINING, "epochs": 10**6}))
-    words = ["train", "network.json", "training.json", "--data", str(data), "--out", "run", "--processes", "2", "--timeout", "4"]
+    words = [
+        "train",
+        "network.json",
+        "training.json",
+        "--data",
+        str(data),
+        "--out",
+        "run",
+        "--processes",
+        "2",
+        "--timeout",
+        "4",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = subprocess.Popen(
-        [sys.executable, "-m", "widenet", *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "widenet", *words],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not command.stderr.readline().startswith("epoch  "):
         assert command.poll() is None
-    children = [int(child) for child in Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()]
+    children = [
+        int(child) for child in Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+    ]
     (second,) = [child for child in children if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()]
     os.kill(second, signal.SIGSTOP)
     _, complaint = command.communicate(timeout=HANG_SECONDS)
-    assert re.search(rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {REMEDY}$", complaint, re.MULTILINE), complaint
+    assert re.search(
+        rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {REMEDY}$", complaint, re.MULTILINE
+    ), complaint
     assert complaint.endswith("widenet: process 1 of 2 did not end and was killed.\n")
     assert command.returncode == GroupError.status

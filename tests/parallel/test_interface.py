@@ -30,7 +30,9 @@ def test_gloo_is_told_the_interface_of_the_address(monkeypatch):
     assert os.environ["GLOO_SOCKET_IFNAME"] == interface_of(address)
 
 
-@pytest.mark.parametrize(("address", "before"), [("127.0.0.1", None), ("192.0.2.77", None), (None, "chosen")], ids=str)
+@pytest.mark.parametrize(
+    ("address", "before"), [("127.0.0.1", None), ("192.0.2.77", None), (None, "chosen")], ids=str
+)
 def test_gloo_is_told_nothing_where_the_user_or_the_machine_decides(address, before, monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     if before is not None:

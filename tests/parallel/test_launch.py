@@ -1,4 +1,6 @@
-"""Starting, watching and ending the processes of a command, with stand-ins for `widenet` that start quickly."""
+"""Starting, watching and ending the processes of a command, with stand-ins for `widenet` that start
+quickly.
+"""
 
 import os
 import re
@@ -58,14 +60,29 @@ ENDS = {
         (2, None),
         "said by 0\nsaid by 1\n",
     ),
-    "the first killed": ("wait_for_ever() if rank else os.kill(os.getpid(), 9)", (3, LOST.format(0, 2, "signal SIGKILL")), ""),
-    "the second killed": ("os.kill(os.getpid(), 9) if rank else wait_for_ever()", (3, LOST.format(1, 2, "signal SIGKILL")), ""),
+    "the first killed": (
+        "wait_for_ever() if rank else os.kill(os.getpid(), 9)",
+        (3, LOST.format(0, 2, "signal SIGKILL")),
+        "",
+    ),
+    "the second killed": (
+        "os.kill(os.getpid(), 9) if rank else wait_for_ever()",
+        (3, LOST.format(1, 2, "signal SIGKILL")),
+        "",
+    ),
     "the second killed, which the first notices": (
-        "os.kill(os.getpid(), 9) if rank and wait_until_said() else (say('one is lost'), said.touch(), sys.exit(3))",
+        (
+            "os.kill(os.getpid(), 9) if rank and wait_until_said() else (say('one is lost'), said.touch(),"
+            " sys.exit(3))"
+        ),
         (3, LOST.format(1, 2, "signal SIGKILL")),
         "one is lost\n",
     ),
-    "the first crashed, which the second notices": ("sys.exit(3 if rank else 'crash')", (1, LOST.format(0, 2, "status 1")), "crash\n"),
+    "the first crashed, which the second notices": (
+        "sys.exit(3 if rank else 'crash')",
+        (1, LOST.format(0, 2, "status 1")),
+        "crash\n",
+    ),
     "the second crashed": ("sys.exit('crash' if rank else 3)", (1, LOST.format(1, 2, "status 1")), "crash\n"),
     "out of touch": ("say(f'{rank} waited'); sys.exit(3)", (3, None), "0 waited\n"),
     "stopped": ("say('stopped'); sys.exit(130)", (130, None), "stopped\n"),
@@ -88,7 +105,9 @@ def test_a_process_that_does_not_notice_that_another_failed_is_ended(widenet, mo
 
 def test_each_process_knows_its_group_and_its_words(widenet, capfd):
     names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
-    widenet(f"os.write(1, ' '.join([*(os.environ[name] for name in {names}), *sys.argv[1:]]).encode() + b'|')")
+    widenet(
+        f"os.write(1, ' '.join([*(os.environ[name] for name in {names}), *sys.argv[1:]]).encode() + b'|')"
+    )
     launch(3, ["train", "--quiet"])
     found = sorted(capfd.readouterr().out.split("|"))
     assert found == ["", *(f"{rank} {rank} 3 3 127.0.0.1 train --quiet" for rank in range(3))]
@@ -100,11 +119,16 @@ def test_fewer_than_one_process_is_refused(number):
         launch(number, [])
 
 
-COMMAND = "from widenet.parallel import launch; launch.SAVE_SECONDS, launch.STOP_SECONDS = {}, {}; print(*launch.launch(2, []))"
+COMMAND = (
+    "from widenet.parallel import launch; launch.SAVE_SECONDS, launch.STOP_SECONDS = {}, {};"
+    " print(*launch.launch(2, []))"
+)
 
 
 def command(tmp_path, save_seconds=300, stop_seconds=300):
-    """A command that launches two processes, in a process of its own; and those two, once both have said that they run."""
+    """A command that launches two processes, in a process of its own; and those two, once both have said
+    that they run.
+    """
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", COMMAND.format(save_seconds, stop_seconds)],
         cwd=tmp_path,
@@ -159,7 +183,9 @@ def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet, tmp_p
     out, said = process.communicate(timeout=HANG_SECONDS)
     assert out == "130 process 1 of 2 did not end and was killed.\n"
     assert re.fullmatch(
-        r"widenet: process(es 0 and)? 1 of 2 did not end within 0 seconds: sending SIGTERM again, and SIGKILL in 0 seconds\.\n", said
+        r"widenet: process(es 0 and)? 1 of 2 did not end within 0 seconds: sending SIGTERM again, and SIGKILL"
+        r" in 0 seconds\.\n",
+        said,
     )
     assert left(children) == []
 
@@ -188,7 +214,13 @@ def state(pid):
 def test_ctrl_z_pauses_every_process_until_the_command_continues(widenet, tmp_path):
     widenet("say(os.getpid(), sys.stdout)\nwhile True: wait_for_ever()")
     process, children = command(tmp_path)
-    pids = [process.pid, *(int(re.search(r"Pid:\t(\d+)", Path(f"/proc/self/fdinfo/{child}").read_text())[1]) for child in children)]
+    pids = [
+        process.pid,
+        *(
+            int(re.search(r"Pid:\t(\d+)", Path(f"/proc/self/fdinfo/{child}").read_text())[1])
+            for child in children
+        ),
+    ]
     for number, paused in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
         process.send_signal(number)
         while [state(pid) == "T" for pid in pids] != [paused] * 3:
@@ -214,9 +246,14 @@ def test_processes_get_sigterm_when_the_command_is_killed(widenet, tmp_path):
 def test_a_process_whose_command_is_gone_already_ends():
     here, there = os.pipe()
     os.close(there)
-    code = "import signal\nfrom widenet.parallel.launch import end_with_launcher\nend_with_launcher()\nsignal.pause()"
+    code = (
+        "import signal\nfrom widenet.parallel.launch import"
+        " end_with_launcher\nend_with_launcher()\nsignal.pause()"
+    )
     environment = {**os.environ, "PYTHONPATH": ROOT, "WIDENET_LAUNCHER": str(here)}
-    found = subprocess.run([sys.executable, "-c", code], env=environment, pass_fds=[here], check=False, timeout=HANG_SECONDS)
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, pass_fds=[here], check=False, timeout=HANG_SECONDS
+    )
     os.close(here)
     assert found.returncode == -signal.SIGTERM
 

@@ -1,4 +1,6 @@
-"""The thread that takes part in collectives: its order, its errors, and how those who wait for it are released."""
+"""The thread that takes part in collectives: its order, its errors, and how those who wait for it are
+released.
+"""
 
 import subprocess
 import sys
@@ -16,7 +18,10 @@ ROOT = Path(__file__).parents[2]
 def test_work_is_done_in_order_by_one_prepared_thread():
     ready = threading.local()
     line = Line(lambda: setattr(ready, "prepared", True))
-    done = [line.submit(lambda number: (number, ready.prepared, threading.get_ident()), number) for number in range(50)]
+    done = [
+        line.submit(lambda number: (number, ready.prepared, threading.get_ident()), number)
+        for number in range(50)
+    ]
     results = [future.result() for future in done]
     assert [result[:2] for result in results] == [(number, True) for number in range(50)]
     assert len({result[2] for result in results}) == 1
@@ -41,7 +46,10 @@ def test_a_lost_process_releases_everybody_who_waits():
 
 
 def test_a_blocked_line_does_not_keep_its_process_from_ending():
-    code = "import sys, threading; from widenet.parallel.line import Line; Line().submit(threading.Event().wait); sys.exit(3)"
+    code = (
+        "import sys, threading; from widenet.parallel.line import Line;"
+        " Line().submit(threading.Event().wait); sys.exit(3)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60).returncode == 3
 
 

@@ -1,4 +1,6 @@
-"""Shards over several processes: the bits of one process, whatever the network; and what the processes send."""
+"""Shards over several processes: the bits of one process, whatever the network; and what the processes
+send.
+"""
 
 import json
 import math
@@ -45,7 +47,10 @@ def data(tmp_path_factory):
 def in_many(name, data):
     """What each case gives in this process; threads differ from case to case and from process to process."""
     cases = getattr(matrix, name)
-    return [outcome(case, data, exchange(8, 1 + (distributed.get_rank() + number) % 2)) for number, case in enumerate(cases)]
+    return [
+        outcome(case, data, exchange(8, 1 + (distributed.get_rank() + number) % 2))
+        for number, case in enumerate(cases)
+    ]
 
 
 def in_one(cases, data):
@@ -69,16 +74,23 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
 def test_processes_that_hold_one_shard_or_two_give_the_bits_of_one(size, data, songs, tmp_path):
     names = list(sequences.SETTINGS)[size % 2 :: 4]
     with one_thread_an_operation():
-        alone = [outcome(case, data, LocalExchange(8)) for case in FEW_VALUES], [along(name, songs, LocalExchange(8)) for name in names]
+        alone = (
+            [outcome(case, data, LocalExchange(8)) for case in FEW_VALUES],
+            [along(name, songs, LocalExchange(8)) for name in names],
+        )
         pictures = outcome_of("pictures", data, LocalExchange(8), "float32")
     with Group(size, tmp_path) as group:
         assert group(a_few_in_many, names, data, songs) == [alone] * size
-        assert group(blocked, "pictures", data, "float32", True, 1) == [(pictures, DIVIDED["pictures"])] * size
+        assert (
+            group(blocked, "pictures", data, "float32", True, 1) == [(pictures, DIVIDED["pictures"])] * size
+        )
 
 
 def a_few_in_many(names, data, songs):
     """What a few cases of both kinds give in this process."""
-    return [outcome(case, data, exchange()) for case in FEW_VALUES], [along(name, songs, exchange()) for name in names]
+    return [outcome(case, data, exchange()) for case in FEW_VALUES], [
+        along(name, songs, exchange()) for name in names
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +107,10 @@ def along(name, songs, exchanged):
 
 def along_in_many(songs):
     rank = distributed.get_rank()
-    return [along(name, songs, exchange(8, 1 + (rank + number) % 2)) for number, name in enumerate(sequences.SETTINGS)]
+    return [
+        along(name, songs, exchange(8, 1 + (rank + number) % 2))
+        for number, name in enumerate(sequences.SETTINGS)
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -105,11 +120,15 @@ def test_along_sequences_too(size, songs, groups):
         alone = [along(name, songs, LocalExchange(8)) for name in sequences.SETTINGS]
     assert len({found[1] for found in alone}) == len(sequences.SETTINGS)
     for found in groups(size).outcomes():
-        assert [name for name, one, many in zip(sequences.SETTINGS, alone, found, strict=True) if one != many] == []
+        assert [
+            name for name, one, many in zip(sequences.SETTINGS, alone, found, strict=True) if one != many
+        ] == []
 
 
 def blocked(name, data, precision, divided, num_threads):
-    """What DEEP or PICTURES gives in this process, and how many gatherings of blocks it took part in; divided: None for the usual rule."""
+    """What DEEP or PICTURES gives in this process, and how many gatherings of blocks it took part in;
+    divided: None for the usual rule.
+    """
     gathered = []
 
     def counted(*arguments):
@@ -125,7 +144,10 @@ def blocked(name, data, precision, divided, num_threads):
         processes._gather_rows, processes.dividing_pays = gather_rows, rule
 
 
-@pytest.fixture(scope="module", params=[("deep", "float32"), ("deep", "bfloat16"), ("pictures", "float32"), ("pictures", "bfloat16")])
+@pytest.fixture(
+    scope="module",
+    params=[("deep", "float32"), ("deep", "bfloat16"), ("pictures", "float32"), ("pictures", "bfloat16")],
+)
 def alone(request, data):
     """A network, a precision, and what the two give."""
     with one_thread_an_operation():
@@ -133,16 +155,25 @@ def alone(request, data):
 
 
 DIVIDED = {"deep": 2 * 3 * 2 + 2, "pictures": 2 * 3 + 1}
-"""The two large products of DEEP and the one of PICTURES, forward and twice backward, in two steps; and forward in the evaluation."""
+"""The two large products of DEEP and the one of PICTURES, forward and twice backward, in two steps; and
+forward in the evaluation.
+"""
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, num_threads, data, alone, groups):
+def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(
+    size, num_threads, data, alone, groups
+):
     name, precision, expected = alone
     for divided, gatherings in ((True, DIVIDED[name]), (False, 0)):
-        assert groups(size)(blocked, name, data, precision, divided, num_threads) == [(expected, gatherings)] * size
-    assert [found for found, _ in groups(size)(blocked, name, data, precision, None, num_threads)] == [expected] * size
+        assert (
+            groups(size)(blocked, name, data, precision, divided, num_threads)
+            == [(expected, gatherings)] * size
+        )
+    assert [found for found, _ in groups(size)(blocked, name, data, precision, None, num_threads)] == [
+        expected
+    ] * size
 
 
 def test_threads_of_one_process_share_a_narrow_layer_with_the_same_bits(data, alone):
@@ -155,7 +186,9 @@ def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
     assert len({result[1] for result in in_one(EVERY_VALUE, data)}) == len(EVERY_VALUE)
     names = list(matrix.SETTINGS)
     met = {(a, str(case[a]), b, str(case[b])) for case in EVERY_PAIR for a in names for b in names if a < b}
-    assert len(met) == sum(len(matrix.SETTINGS[a]) * len(matrix.SETTINGS[b]) for a in names for b in names if a < b)
+    assert len(met) == sum(
+        len(matrix.SETTINGS[a]) * len(matrix.SETTINGS[b]) for a in names for b in names if a < b
+    )
     drawn = [documents(case)[0].layer("out").sample for case in EVERY_VALUE]
     assert {sample and sample.kind for sample in drawn} == {None, "uniform", "popularity"}
 
@@ -163,11 +196,17 @@ def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
 def terms_of(seed, count=8):
     """Terms of very different magnitude that nearly cancel."""
     chance = random.Random(seed)
-    large = [math.ldexp(chance.uniform(-1, 1), chance.choice([120, 60, 30, 0, -30, -100])) for _ in range(count // 2)]
+    large = [
+        math.ldexp(chance.uniform(-1, 1), chance.choice([120, 60, 30, 0, -30, -100]))
+        for _ in range(count // 2)
+    ]
     terms = [*large, *(-number for number in large)]
     terms[chance.randrange(count)] += math.ldexp(chance.random(), chance.choice([30, 0, -40]))
     chance.shuffle(terms)
-    return [torch.tensor([term, 1.0], dtype=chance.choice([torch.float32]) if seed % 2 else torch.float64) for term in terms]
+    return [
+        torch.tensor([term, 1.0], dtype=chance.choice([torch.float32]) if seed % 2 else torch.float64)
+        for term in terms
+    ]
 
 
 def own(exchanged, terms):
@@ -186,7 +225,10 @@ def test_a_sum_is_the_true_one_to_a_part_in_two_to_the_54_of_the_largest_term(si
     assert all(each == found[0] for each in found)
     for seed, (total, ones) in zip(seeds, found[0], strict=True):
         terms = terms_of(seed)
-        exact, peak = sum(Fraction(term[0].item()) for term in terms), max(abs(Fraction(term[0].item())) for term in terms)
+        exact, peak = (
+            sum(Fraction(term[0].item()) for term in terms),
+            max(abs(Fraction(term[0].item())) for term in terms),
+        )
         assert abs(Fraction(total) - exact) <= peak / 2**54 + abs(exact) / (2**23 if seed % 2 else 2**52)
         assert [total, ones] == exact_sum(terms).tolist()
 
@@ -197,13 +239,19 @@ def pair_of(seed):
 
 
 def summed_at_once(seeds):
-    """Sums that all travel at the same time, two and two; each process asks for the results in another order."""
+    """Sums that all travel at the same time, two and two; each process asks for the results in another
+    order.
+    """
     here = exchange()
     travels = [here.start_sum(*(own(here, terms) for terms in pair_of(seed)), where="") for seed in seeds]
     raised = here.start_any([lambda: distributed.get_rank() == 1], "")
     order = random.Random(distributed.get_rank()).sample(range(len(travels)), len(travels))
     found = {place: [total.tolist() for total in travels[place].result()] for place in order}
-    return [found[place] for place in range(len(travels))], raised.result(), here.collect(distributed.get_rank(), "")
+    return (
+        [found[place] for place in range(len(travels))],
+        raised.result(),
+        here.collect(distributed.get_rank(), ""),
+    )
 
 
 def test_many_sums_at_once_are_those_of_one_after_the_other(groups):
@@ -217,7 +265,10 @@ BAD = (math.nan, math.inf, -math.inf)
 
 def terms_with(bad, place):
     """A term a shard, of two rows; that of one shard holds a number that is not finite, in its first row."""
-    return [torch.tensor([[float(shard), bad if shard == place else -1.0, -2.0], [1.0, 2.0, float(shard)]]) for shard in range(8)]
+    return [
+        torch.tensor([[float(shard), bad if shard == place else -1.0, -2.0], [1.0, 2.0, float(shard)]])
+        for shard in range(8)
+    ]
 
 
 def undefined(place):
@@ -238,7 +289,10 @@ def combined():
     here, rank = exchange(), distributed.get_rank()
     terms = [torch.tensor([shard, -shard]) for shard in here.shards]
     fetched = [
-        here.fetch(shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device, "") for shard in range(8)
+        here.fetch(
+            shard, torch.full((2,), float(shard)) if shard in here.shards else None, (2,), here.device, ""
+        )
+        for shard in range(8)
     ]
     empty = here.sum([torch.zeros(0, 3) for _ in here.shards], "")
     return (
@@ -251,7 +305,9 @@ def combined():
     )
 
 
-@pytest.mark.parametrize("held", [[[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 1], [2, 3, 4], [5, 6, 7]]], ids=["evenly", "unevenly"])
+@pytest.mark.parametrize(
+    "held", [[[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 1], [2, 3, 4], [5, 6, 7]]], ids=["evenly", "unevenly"]
+)
 def test_processes_hold_the_shards_in_order_and_combine_them_in_order(held, groups):
     found = groups(len(held))(combined)
     assert [each[0] for each in found] == held
@@ -320,8 +376,14 @@ def refused():
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_step_sends_what_the_plan_says(size, data, groups):
-    cases = [(*(json.loads(document.to_json()) for document in documents(case)), data / case["data"]) for case in EVERY_VALUE]
-    blocked = [({"layers": layers}, training, data / name) for name, (layers, training) in {"deep": DEEP, "pictures": PICTURES}.items()]
+    cases = [
+        (*(json.loads(document.to_json()) for document in documents(case)), data / case["data"])
+        for case in EVERY_VALUE
+    ]
+    blocked = [
+        ({"layers": layers}, training, data / name)
+        for name, (layers, training) in {"deep": DEEP, "pictures": PICTURES}.items()
+    ]
     for case in [*cases, *blocked]:
         for measured, planned in groups(size)(sent_and_planned, *case):
             assert planned == round(measured), case

@@ -1,4 +1,6 @@
-"""Worker threads have one torch thread each, whatever the process had when they first worked; none is left alone with a failure."""
+"""Worker threads have one torch thread each, whatever the process had when they first worked; none is left
+alone with a failure.
+"""
 
 from threading import Barrier
 

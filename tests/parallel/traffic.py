@@ -31,7 +31,10 @@ def counted():
     Of N processes each sends 2 (N - 1) / N of what is reduced, and what it gives to be gathered N - 1 times.
     """
     bytes_sent, size = [], distributed.get_world_size()
-    plain = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather", "broadcast", "all_gather_object")}
+    plain = {
+        name: getattr(distributed, name)
+        for name in ("all_reduce", "all_gather", "broadcast", "all_gather_object")
+    }
 
     def reducing(tensor, *arguments):
         bytes_sent.append(tensor.nbytes * 2 * (size - 1) / size)
@@ -42,7 +45,11 @@ def counted():
         return plain["all_gather"](found, tensor)
 
     try:
-        for name, function in {**dict.fromkeys(plain), "all_reduce": reducing, "all_gather": gathering}.items():
+        for name, function in {
+            **dict.fromkeys(plain),
+            "all_reduce": reducing,
+            "all_gather": gathering,
+        }.items():
             setattr(distributed, name, function)
         yield bytes_sent
     finally:
@@ -57,7 +64,8 @@ def sent(width, tied):
             "layers": [
                 {"name": "in", "kind": "input", "field": "items"},
                 {"name": "h", "units": HIDDEN},
-                {"name": "out", "kind": "output", "field": "items"} | ({"weights": {"layer": "h", "transposed": True}} if tied else {}),
+                {"name": "out", "kind": "output", "field": "items"}
+                | ({"weights": {"layer": "h", "transposed": True}} if tied else {}),
             ]
         }
     )
@@ -65,7 +73,9 @@ def sent(width, tied):
     network, rule = build(spec, training, {"items": Width(width)}, exchange()), Optimizer(training.optimizer)
     network.prepare_training(rule)
     chance = np.random.default_rng(width)
-    batch = SparseBatch.from_lists([sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)])
+    batch = SparseBatch.from_lists(
+        [sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)]
+    )
     with counted() as bytes_sent:
         prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
         train_step(network, prepared, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
@@ -83,6 +93,20 @@ def sent_and_planned(layers, plan, folder):
     for number in (1, 2):
         with counted() as bytes_sent:
             numbers, draws = StepNumbers(number, rates(training, 2)), Draws(0, 0, number)
-            train_step(network, network.prepare(batch.fields, draws), batch.weights, draws, rule, numbers, training.gradient_norm_limit)
-    job = Job.of(spec, training, data.fields, num_examples=data.num_examples, num_processes=distributed.get_world_size())
+            train_step(
+                network,
+                network.prepare(batch.fields, draws),
+                batch.weights,
+                draws,
+                rule,
+                numbers,
+                training.gradient_norm_limit,
+            )
+    job = Job.of(
+        spec,
+        training,
+        data.fields,
+        num_examples=data.num_examples,
+        num_processes=distributed.get_world_size(),
+    )
     return sum(bytes_sent), work(job, distributed.get_rank()).sent_bytes

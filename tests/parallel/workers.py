@@ -13,7 +13,9 @@ from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.parallel.workers", "tests.parallel.matrix", "tests.parallel.preload", "widenet.runs"])
+CONTEXT.set_forkserver_preload(
+    ["tests.parallel.workers", "tests.parallel.matrix", "tests.parallel.preload", "widenet.runs"]
+)
 """One process loads everything; the workers are copies of it, made before it has threads."""
 
 TIMEOUT = timedelta(seconds=60)
@@ -30,7 +32,9 @@ class Group:
         self.size, self.ends, self.processes = size, [], []
         for rank in range(size):
             here, there = CONTEXT.Pipe()
-            process = CONTEXT.Process(target=_work, args=(rank, size, str(folder / f"store-{size}"), timeout, there), daemon=True)
+            process = CONTEXT.Process(
+                target=_work, args=(rank, size, str(folder / f"store-{size}"), timeout, there), daemon=True
+            )
             process.start()
             there.close()
             self.ends.append(here)
@@ -78,7 +82,9 @@ def _received(end: Connection):
 
 def _work(rank, size, store, timeout, end):
     os.environ.pop("WIDENET_THREADS", None)
-    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timeout)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timeout
+    )
     with one_thread_an_operation():
         while True:
             try:

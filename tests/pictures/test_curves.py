@@ -33,7 +33,9 @@ def test_every_point_says_its_numbers():
 
 def test_a_larger_number_stands_higher_and_a_later_one_further_right():
     page = Page(curves("loss", {"loss": [(1, 1.0), (2, 3.0), (4, 2.0)]}))
-    first, second, third = [(float(found["cx"]), float(found["cy"])) for name, found in page.elements if name == "circle"]
+    first, second, third = [
+        (float(found["cx"]), float(found["cy"])) for name, found in page.elements if name == "circle"
+    ]
     assert first[0] < second[0] < third[0]
     assert third[0] - second[0] == pytest.approx(2 * (second[0] - first[0]), abs=0.02)
     assert second[1] < third[1] < first[1]

@@ -9,12 +9,19 @@ ARROWS = [("a", "c"), ("b", "c"), ("c", "d" * 60), ("a", "d" * 60)]
 
 def test_each_box_stands_below_what_leads_to_it_and_within_the_picture():
     page = Page(graph("g", BOXES, ARROWS))
-    places = [{key: float(found[key]) for key in ("x", "y", "width", "height")} for name, found in page.elements if name == "rect"]
+    places = [
+        {key: float(found[key]) for key in ("x", "y", "width", "height")}
+        for name, found in page.elements
+        if name == "rect"
+    ]
     a, b, c, d = places
     assert a["y"] == b["y"] < c["y"] < d["y"]
     assert a["x"] + a["width"] < b["x"]
     _, _, width, height = map(float, dict(page.elements)["svg"]["viewbox"].split())
-    assert all(place["x"] >= 0 and place["x"] + place["width"] <= width and place["y"] + place["height"] <= height for place in places)
+    assert all(
+        place["x"] >= 0 and place["x"] + place["width"] <= width and place["y"] + place["height"] <= height
+        for place in places
+    )
     assert page.count("path") == len(ARROWS)
 
 

@@ -51,7 +51,10 @@ TIED = {"weights": {"layer": "mid", "transposed": True}}
 LINEAR = {"activation": "linear", "loss": "l2"}
 
 MISTAKES = {
-    "unknown field": (layers({"field": "item"}), 'layers[0].field ("in"): the dataset has no field "item". Did you mean "items"?'),
+    "unknown field": (
+        layers({"field": "item"}),
+        'layers[0].field ("in"): the dataset has no field "item". Did you mean "items"?',
+    ),
     "unknown field of an output": (
         layers(out={"field": "x"}),
         'layers[2].field ("out"): the dataset has no field "x". Known: items, tags, rated, age.',
@@ -60,8 +63,14 @@ MISTAKES = {
         layers({"units": 29}),
         'layers[0].units ("in") must be at least the width of the field "items", 30; got 29. Use "auto".',
     ),
-    "narrow output": (layers(out={"units": 1}), 'layers[2].units ("out") must be at least the width of the field "items", 30; got 1.'),
-    "wide dense input": (layers({"field": "age", "units": 4}), 'layers[0].units ("in") of a dense field must be its width, 3; got 4.'),
+    "narrow output": (
+        layers(out={"units": 1}),
+        'layers[2].units ("out") must be at least the width of the field "items", 30; got 1.',
+    ),
+    "wide dense input": (
+        layers({"field": "age", "units": 4}),
+        'layers[0].units ("in") of a dense field must be its width, 3; got 4.',
+    ),
     "denoised dense input": (
         layers({"field": "age", "denoise": 0.5}),
         'layers[0].denoise ("in") needs a sparse field; "age" is dense. Remove it.',
@@ -76,10 +85,15 @@ MISTAKES = {
     ),
     "sigmoid of large values": (
         layers(out={"field": "rated", "activation": "sigmoid"}),
-        'layers[2].loss ("out"): cross_entropy under a sigmoid needs targets from 0 to 1; got -1 to 5. '
-        'Use "values": "ignore", or another loss.',
+        (
+            'layers[2].loss ("out"): cross_entropy under a sigmoid needs targets from 0 to 1; got -1 to 5. '
+            'Use "values": "ignore", or another loss.'
+        ),
     ),
-    "sigmoid of dense values": (layers(out={"field": "age", "activation": "sigmoid"}), "got -2 to 2. Use another loss."),
+    "sigmoid of dense values": (
+        layers(out={"field": "age", "activation": "sigmoid"}),
+        "got -2 to 2. Use another loss.",
+    ),
     "softmax of negative values": (
         layers(out={"field": "rated"}),
         'layers[2].loss ("out"): cross_entropy under a softmax needs targets of at least 0; got -1.',
@@ -90,15 +104,24 @@ MISTAKES = {
     ),
     "more draws than units": (
         layers(out={"sample": {"kind": "popularity", "units": 31}}),
-        'layers[2].sample.units ("out") must be at most the width, 30; got 31. Lower it, or remove "sample" to train on all units.',
+        (
+            'layers[2].sample.units ("out") must be at most the width, 30; got 31. Lower it, or remove'
+            ' "sample" to train on all units.'
+        ),
     ),
     "output on a sparse input beside others": (
         layers(out={"source": ["in", "mid"]}),
-        'layers[2].source ("out"): an output cannot take the sparse input "in" directly beside other sources. Put a hidden layer between',
+        (
+            'layers[2].source ("out"): an output cannot take the sparse input "in" directly beside other'
+            " sources. Put a hidden layer between"
+        ),
     ),
     "cosine on a sparse input": (
         [*layers()[:1], {"name": "out", "kind": "output", "field": "items", "cosine": {}}],
-        'layers[1].cosine ("out") needs a hidden layer between the output and the sparse input "in". Add one, or remove it.',
+        (
+            'layers[1].cosine ("out") needs a hidden layer between the output and the sparse input "in". Add'
+            " one, or remove it."
+        ),
     ),
     "a weight shared by an output on a sparse input": (
         [
@@ -106,11 +129,17 @@ MISTAKES = {
             {"name": "a", "kind": "output", "field": "items"},
             {"name": "b", "kind": "output", "field": "items", "source": "in", "weights": {"layer": "a"}},
         ],
-        'layers[1].source ("a") shares weights with others, and so needs a hidden layer between it and the sparse input "in". Add one.',
+        (
+            'layers[1].source ("a") shares weights with others, and so needs a hidden layer between it and'
+            ' the sparse input "in". Add one.'
+        ),
     ),
     "tied to another width": (
         layers(out={**TIED, "field": "tags"}),
-        "layers[2].weights (\"out\") must match in size. It needs 5 x 7 weights; those of 'mid' transposed are 5 x 30.",
+        (
+            "layers[2].weights (\"out\") must match in size. It needs 5 x 7 weights; those of 'mid'"
+            " transposed are 5 x 30."
+        ),
     ),
     "tied the wrong way round": (
         layers(out={"weights": {"layer": "mid"}}),
@@ -123,11 +152,17 @@ MISTAKES = {
             {"field": "tags", "weights": {"layer": "deep", "transposed": True}},
             [{"name": "deep", "units": 7}],
         ),
-        'layers[3].weights ("out"): those of sparse inputs and of outputs are cut into shards and can be shared only among themselves.',
+        (
+            'layers[3].weights ("out"): those of sparse inputs and of outputs are cut into shards and can be'
+            " shared only among themselves."
+        ),
     ),
     "square but not transposed": (
         layers({"field": "tags"}, {"units": 7}, {"field": "tags", "weights": {"layer": "mid"}}),
-        'layers[2].weights ("out"): an input and an output share weights with "transposed": true, two of a kind with false.',
+        (
+            'layers[2].weights ("out"): an input and an output share weights with "transposed": true, two of'
+            " a kind with false."
+        ),
     ),
 }
 
@@ -154,7 +189,10 @@ def test_what_does_not_go_together_is_named_with_its_layer(name):
         layers({"units": 30}, out={"units": 30}),
         layers({"field": "age", "units": 3}),
         layers({"denoise": 0.5, "popularity_damping": 1.0, "units": 35}, out={**TIED, "units": 35}),
-        layers(more=[{"name": "also", "units": 5, "source": "in", "weights": {"layer": "mid"}}], out={"source": ["mid", "also"]}),
+        layers(
+            more=[{"name": "also", "units": 5, "source": "in", "weights": {"layer": "mid"}}],
+            out={"source": ["mid", "also"]},
+        ),
     ],
 )
 def test_what_goes_together_is_bound(document):

@@ -27,8 +27,18 @@ def test_the_output_that_is_ranked_and_the_k_of_the_metric():
 MISTAKES = [
     ({}, OUTPUTS, FitError, r"evaluation\.output must name one of the outputs: next, tag"),
     ({"output": "nex"}, OUTPUTS, FitError, r'evaluation\.output must be one of next, tag; got "nex"'),
-    ({"metric": "recall@0"}, OUTPUTS[:1], DocumentError, r'evaluation\.metric: metric "recall@0" must end with "@" and a whole number'),
-    ({"metric": "popularity@5"}, OUTPUTS[:1], DocumentError, r'of which more is better .* got "popularity@5"\. Use "ndcg@5"'),
+    (
+        {"metric": "recall@0"},
+        OUTPUTS[:1],
+        DocumentError,
+        r'evaluation\.metric: metric "recall@0" must end with "@" and a whole number',
+    ),
+    (
+        {"metric": "popularity@5"},
+        OUTPUTS[:1],
+        DocumentError,
+        r'of which more is better .* got "popularity@5"\. Use "ndcg@5"',
+    ),
 ]
 
 

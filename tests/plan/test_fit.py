@@ -36,7 +36,9 @@ def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
     for number in range(1, found.num_processes):
         assert memory(with_room(replace(found, num_processes=number), device_bytes)).total > device_bytes
     if found.training.shards > 8:
-        fewer = replace(found, training=found.training.model_copy(update={"shards": found.training.shards // 2}))
+        fewer = replace(
+            found, training=found.training.model_copy(update={"shards": found.training.shards // 2})
+        )
         assert memory(replace(fewer, num_processes=fewer.training.shards)).total > device_bytes
 
 
@@ -84,19 +86,26 @@ def test_what_fits_is_let_pass():
         (
             job(2),
             141 * GB,
-            "The plan needs 123 GB on each of 2 devices (optimizer state 80.4 GB, weights 40.2 GB); each has 100 GB. Use 3 devices.",
+            (
+                "The plan needs 123 GB on each of 2 devices (optimizer state 80.4 GB, weights 40.2 GB); each"
+                " has 100 GB. Use 3 devices."
+            ),
         ),
         (
             job(),
             20 * GB,
-            "The plan needs 244 GB on 1 device (optimizer state 161 GB, weights 80.4 GB); each has 20.0 GB. "
-            'Use 16 devices and "shards": 16.',
+            (
+                "The plan needs 244 GB on 1 device (optimizer state 161 GB, weights 80.4 GB); each has 20.0"
+                ' GB. Use 16 devices and "shards": 16.'
+            ),
         ),
         (
             job(optimizer="sgd"),
             GB,
-            "The plan needs 82.9 GB on 1 device (weights 80.4 GB, workspace 1.49 GB); each has 1.00 GB. "
-            'Lower "units" or "batch_size": no number of devices up to 1024 holds it.',
+            (
+                "The plan needs 82.9 GB on 1 device (weights 80.4 GB, workspace 1.49 GB); each has 1.00 GB. "
+                'Lower "units" or "batch_size": no number of devices up to 1024 holds it.'
+            ),
         ),
     ],
     ids=["more devices", "more shards", "none"],
@@ -110,10 +119,11 @@ def test_the_message_names_the_need_and_the_remedy(asked, device_bytes, message)
 def test_the_message_of_one_machine_adds_its_processes_up():
     with pytest.raises(CapacityError) as error:
         check_fits_here(job(2), 2, 24 * GB)
-    assert str(error.value) == (
-        "The plan needs 2 processes of 123 GB on this machine (optimizer state 80.4 GB, weights 40.2 GB); it has 24.0 GB to give. "
-        'Lower "units" or "batch_size", take an optimizer with less state ("sgd" has none), or divide it among several machines: '
-        '"widenet plan --device-memory" tells how many.'
+    assert (
+        str(error.value)
+        == "The plan needs 2 processes of 123 GB on this machine (optimizer state 80.4 GB, weights 40.2 GB);"
+        ' it has 24.0 GB to give. Lower "units" or "batch_size", take an optimizer with less state ("sgd"'
+        ' has none), or divide it among several machines: "widenet plan --device-memory" tells how many.'
     )
 
 

@@ -19,7 +19,9 @@ from widenet.plan.machine import available_memory, available_threads, used_memor
     ],
     ids=str,
 )
-def test_processes_of_one_machine_share_its_processors_unless_told_otherwise(environment, threads, monkeypatch):
+def test_processes_of_one_machine_share_its_processors_unless_told_otherwise(
+    environment, threads, monkeypatch
+):
     for name in ("WIDENET_THREADS", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -28,18 +30,26 @@ def test_processes_of_one_machine_share_its_processors_unless_told_otherwise(env
     assert available_threads() == threads
 
 
-@pytest.mark.parametrize(("bound", "sharing", "threads"), [(1, 2, 1), (4, 4, 4), (8, 4, 4), (16, 4, 4), (16, 32, 1)], ids=str)
-def test_a_process_that_mpirun_has_bound_to_processors_shares_those_of_its_launcher(bound, sharing, threads, monkeypatch):
+@pytest.mark.parametrize(
+    ("bound", "sharing", "threads"), [(1, 2, 1), (4, 4, 4), (8, 4, 4), (16, 4, 4), (16, 32, 1)], ids=str
+)
+def test_a_process_that_mpirun_has_bound_to_processors_shares_those_of_its_launcher(
+    bound, sharing, threads, monkeypatch
+):
     monkeypatch.delenv("WIDENET_THREADS", raising=False)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(sharing))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(16 if process == os.getppid() else bound))
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda process: range(16 if process == os.getppid() else bound)
+    )
     assert available_threads() == threads
 
 
 @pytest.mark.parametrize("asked", ["0", "two", "-1", "1.5", "²"])
 def test_what_is_no_number_of_threads_is_refused(asked, monkeypatch):
     monkeypatch.setenv("WIDENET_THREADS", asked)
-    with pytest.raises(OptionError, match=f'WIDENET_THREADS must be a whole number of at least 1; got "{asked}"'):
+    with pytest.raises(
+        OptionError, match=f'WIDENET_THREADS must be a whole number of at least 1; got "{asked}"'
+    ):
         available_threads()
 
 
@@ -86,7 +96,11 @@ def test_memory_is_what_both_the_machine_and_the_container_leave(available, cgro
     ("groups", "folder", "names"),
     [
         ("0::/job/step\n", "job", ("memory.max", "memory.current", "inactive_file")),
-        ("3:cpu:/\n7:memory:/job\n", "memory/job", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
+        (
+            "3:cpu:/\n7:memory:/job\n",
+            "memory/job",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
     ],
     ids=["version 2", "version 1"],
 )
@@ -94,7 +108,9 @@ def test_the_limit_of_a_group_around_this_process_counts(groups, folder, names, 
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cgroup").write_text(groups)
     (tmp_path / folder).mkdir(parents=True)
-    for name, text in zip((*names[:2], "memory.stat"), ("1000000", "700000", f"{names[2]} 150000\n"), strict=True):
+    for name, text in zip(
+        (*names[:2], "memory.stat"), ("1000000", "700000", f"{names[2]} 150000\n"), strict=True
+    ):
         (tmp_path / folder / name).write_text(text)
     assert available_memory(*machine(3000)) == 450_000
 

@@ -1,4 +1,6 @@
-"""Memory: weights and state to the byte as the network allocates them; the rest grows with what it depends on."""
+"""Memory: weights and state to the byte as the network allocates them; the rest grows with what it depends
+on.
+"""
 
 from dataclasses import replace
 
@@ -42,14 +44,21 @@ def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
         built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
         parts = [part for weight in built.wide.values() for part in weight.parts.values()]
         trunk = list(built.trunk.values())
-        lines = [output.sampler.ends for output in built.outputs.values() if output.sampler is not None and output.sampler.ends is not None]
+        lines = [
+            output.sampler.ends
+            for output in built.outputs.values()
+            if output.sampler is not None and output.sampler.ends is not None
+        ]
         counted = [*built.damping.values(), *(tensor for ends in lines for tensor in ends.values())]
         weights = size([part.weight for part in parts] + [weight.tensor for weight in trunk] + counted)
         states = [tensor for part in [*parts, *trunk] for tensor in part.state.values()]
         moved = [part.moved for part in parts if part.moved is not None]
         drifts = [output.drift for output in built.outputs.values() if output.drift is not None]
         states += [tensor for drift in drifts for tensor in drift.tensors().values()]
-        assert (memory(job, process).weights, memory(job, process).state) == (weights, size(states) + size(moved))
+        assert (memory(job, process).weights, memory(job, process).state) == (
+            weights,
+            size(states) + size(moved),
+        )
 
 
 def job(**changes):
@@ -90,7 +99,13 @@ def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
         {"name": "out", "kind": "output", "field": "items"},
     ]
     full, half = (
-        memory(Job.of(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"precision": name}), {"items": Width(1000)}))
+        memory(
+            Job.of(
+                NetworkSpec.of({"layers": layers}),
+                TrainingSpec.of({"precision": name}),
+                {"items": Width(1000)},
+            )
+        )
         for name in ("float32", "bfloat16")
     )
     assert half.activations == full.activations + 4 * 3000 * 2000
@@ -99,7 +114,10 @@ def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
 
 @pytest.mark.parametrize(("kind", "line"), [("uniform", 0), ("popularity", 8)])
 def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind, line):
-    small, large = (memory(job(width=width, sample={"kind": kind, "units": 5000}, activation="softmax")) for width in (10**6, 10**8))
+    small, large = (
+        memory(job(width=width, sample={"kind": kind, "units": 5000}, activation="softmax"))
+        for width in (10**6, 10**8)
+    )
     assert small.workspace == large.workspace
     chosen = 5000 + 512 * 100
     rows, logits = 2 * 4 * (64 + 1) * chosen, 4 * 512 * chosen
@@ -107,7 +125,9 @@ def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind,
     assert small.weights - memory(job(width=10**6)).weights == line * 10**6
 
 
-@pytest.mark.parametrize("larger", [{"units": 128}, {"training": {"batch_size": 1024}}, {"entries": {"items": 500.0}}], ids=str)
+@pytest.mark.parametrize(
+    "larger", [{"units": 128}, {"training": {"batch_size": 1024}}, {"entries": {"items": 500.0}}], ids=str
+)
 def test_what_a_batch_needs_grows_with_it(larger):
     before, after = memory(job(width=10**7)), memory(job(width=10**7, **larger))
     assert after.activations + after.workspace > before.activations + before.workspace
@@ -121,7 +141,9 @@ def test_processes_divide_weights_and_state_and_the_program_comes_once_in_each()
 
 
 @pytest.mark.parametrize("num_processes", [2, 3, 5, 6, 7, 8])
-@pytest.mark.parametrize("case", [{}, {"activation": "sigmoid"}, {"sample": {"kind": "uniform", "units": 500}}], ids=str)
+@pytest.mark.parametrize(
+    "case", [{}, {"activation": "sigmoid"}, {"sample": {"kind": "uniform", "units": 500}}], ids=str
+)
 def test_the_whole_training_needs_what_its_largest_process_needs(case, num_processes):
     whole = replace(job(width=10**5 + 7, **case), num_processes=num_processes, num_threads=2)
     needed = [memory(whole, process).total for process in range(num_processes)]
@@ -144,5 +166,7 @@ def test_checkpoints_within_epochs_need_a_copy_of_weights_and_state_in_the_memor
     assert after.total == before.total + after.snapshot
     assert memory(replace(asked, has_snapshots=False)) == before
     assert memory(replace(asked, device="cuda")) == memory(replace(seldom, device="cuda"))
-    assert [snapshot_bytes(replace(asked, device=device)) for device in ("cpu", "cuda")] == [after.snapshot] * 2
+    assert [snapshot_bytes(replace(asked, device=device)) for device in ("cpu", "cuda")] == [
+        after.snapshot
+    ] * 2
     assert [snapshot_bytes(each) for each in (seldom, replace(asked, has_snapshots=False))] == [0, 0]

@@ -13,7 +13,12 @@ from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-FIELDS = {"items": Width(40, "sequence"), "other": Width(30, "sequence"), "tags": Width(7), "age": Width(3, "dense")}
+FIELDS = {
+    "items": Width(40, "sequence"),
+    "other": Width(30, "sequence"),
+    "tags": Width(7),
+    "age": Width(3, "dense"),
+}
 TAGS = {"name": "tags", "kind": "input", "field": "tags"}
 ABOVE = {"name": "above", "units": 5}
 
@@ -31,20 +36,44 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([TAGS, gru(), {**NEXT, "field": "tags", "predict": "all"}], r'layers\[1\].source \("state"\) must lead to an input of a sequence'),
-        ([HISTORY, TAGS, gru(source=["history", "tags"]), NEXT], 'must all go along one sequence, or none; "history" and "tags" do not'),
-        ([HISTORY, gru(), {**NEXT, "predict": "all"}], '"next" belongs to a sequence .* "items" is sequence. Set "predict": "next".'),
-        ([HISTORY, gru(), {**NEXT, "field": "tags"}], '"next" belongs to a sequence field, and to no other; "tags" is sparse'),
+        (
+            [TAGS, gru(), {**NEXT, "field": "tags", "predict": "all"}],
+            r'layers\[1\].source \("state"\) must lead to an input of a sequence',
+        ),
+        (
+            [HISTORY, TAGS, gru(source=["history", "tags"]), NEXT],
+            'must all go along one sequence, or none; "history" and "tags" do not',
+        ),
+        (
+            [HISTORY, gru(), {**NEXT, "predict": "all"}],
+            '"next" belongs to a sequence .* "items" is sequence. Set "predict": "next".',
+        ),
+        (
+            [HISTORY, gru(), {**NEXT, "field": "tags"}],
+            '"next" belongs to a sequence field, and to no other; "tags" is sparse',
+        ),
         (
             [HISTORY, gru(), {**NEXT, "field": "other"}],
             'must follow an input of the same field, "other"; its sources read the sequence "items"',
         ),
-        ([TAGS, ABOVE, NEXT], 'must follow an input of the same field, "items"; its sources read no sequence'),
+        (
+            [TAGS, ABOVE, NEXT],
+            'must follow an input of the same field, "items"; its sources read no sequence',
+        ),
         ([HISTORY, NEXT], 'cannot take the sparse input "history" directly'),
-        ([{**HISTORY, "denoise": 0.5}, gru(), NEXT], 'denoise .* does not go with a sequence field; "items" is one'),
+        (
+            [{**HISTORY, "denoise": 0.5}, gru(), NEXT],
+            'denoise .* does not go with a sequence field; "items" is one',
+        ),
         ([{**HISTORY, "scale": "mean"}, gru(), NEXT], 'scale .* must be "none" over a sequence'),
-        ([{**HISTORY, "shape": [1, 40]}, gru(), NEXT], 'shape .* needs a dense field; "items" is sequence. Remove it'),
-        ([{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}], 'last .* needs a sequence field; "tags" is sparse'),
+        (
+            [{**HISTORY, "shape": [1, 40]}, gru(), NEXT],
+            'shape .* needs a dense field; "items" is sequence. Remove it',
+        ),
+        (
+            [{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}],
+            'last .* needs a sequence field; "tags" is sparse',
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(layers, message):
@@ -54,8 +83,14 @@ def test_what_does_not_fit_is_refused(layers, message):
 
 @pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4)])
 def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell, gates):
-    found = weights_of(spec(HISTORY, gru(cell=cell), gru(name="second", cell=cell, units=9), NEXT), FIELDS).weights
-    assert {name: (weight.rows, weight.columns, weight.wide) for name, weight in found.items() if weight.layer != "out"} == {
+    found = weights_of(
+        spec(HISTORY, gru(cell=cell), gru(name="second", cell=cell, units=9), NEXT), FIELDS
+    ).weights
+    assert {
+        name: (weight.rows, weight.columns, weight.wide)
+        for name, weight in found.items()
+        if weight.layer != "out"
+    } == {
         "state/history": (40, 6 * gates, True),
         "state/state": (6 * gates, 6, False),
         "state bias": (24, None, False),
@@ -67,7 +102,9 @@ def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell,
 
 def job(entries, newest=50, **more):
     training = TrainingSpec.of({"batch_size": 100, "shards": 4, "optimizer": "adam"})
-    return Job.of(spec({**HISTORY, "last": newest}, gru(units=64), NEXT), training, FIELDS, {"items": entries}, **more)
+    return Job.of(
+        spec({**HISTORY, "last": newest}, gru(units=64), NEXT), training, FIELDS, {"items": entries}, **more
+    )
 
 
 def test_vectors_of_a_step_are_positions_of_which_only_the_newest_are_read():
@@ -85,16 +122,30 @@ def test_what_a_step_sends_and_computes_grows_with_the_positions():
 
 
 def test_the_statistics_that_a_step_sends_are_of_positions():
-    ends = {name: spec(*EMBEDDED, gru(units=64), {**NEXT, "activation": name, "loss": "l2"}) for name in ("linear_max", "linear")}
+    ends = {
+        name: spec(*EMBEDDED, gru(units=64), {**NEXT, "activation": name, "loss": "l2"})
+        for name in ("linear_max", "linear")
+    }
     training = TrainingSpec.of({"batch_size": 7, "shards": 4})
-    sent = {name: work(Job.of(each, training, FIELDS, {"items": 20.0}, num_processes=2)).sent_bytes for name, each in ends.items()}
+    sent = {
+        name: work(Job.of(each, training, FIELDS, {"items": 20.0}, num_processes=2)).sent_bytes
+        for name, each in ends.items()
+    }
     assert sent["linear_max"] - sent["linear"] == 7 * 20 * 2 * 8 * 2  # positions, numbers, bytes, shards held
 
 
 def test_the_windows_of_a_convolution_are_laid_out_for_positions():
-    layers = [*EMBEDDED, gru(units=200), {"name": "near", "kind": "convolution", "filters": 2, "kernel": [50]}, NEXT]
+    layers = [
+        *EMBEDDED,
+        gru(units=200),
+        {"name": "near", "kind": "convolution", "filters": 2, "kernel": [50]},
+        NEXT,
+    ]
     training = TrainingSpec.of({"batch_size": 1, "shards": 1})
-    few, many = (memory(Job.of(spec(*layers), training, FIELDS, {"items": entries})).workspace for entries in (10.0, 30.0))
+    few, many = (
+        memory(Job.of(spec(*layers), training, FIELDS, {"items": entries})).workspace
+        for entries in (10.0, 30.0)
+    )
     assert many - few > 20 * 200 * 50 * 4
 
 

@@ -35,7 +35,10 @@ def network(*layers):
         ([pooling("lrn")], (2, 7, 6)),
         ([convolution("a"), convolution("b", source="in"), pooling("maxout", source=["a", "b"])], (3, 7, 6)),
         ([convolution("a"), {"name": "b", "units": 126}, pooling("maxout", source=["a", "b"])], (126,)),
-        ([convolution("a"), convolution("b"), convolution("c"), pooling("cosine", source=["a", "b", "c"])], (2,)),
+        (
+            [convolution("a"), convolution("b"), convolution("c"), pooling("cosine", source=["a", "b", "c"])],
+            (2,),
+        ),
         ([{"name": "p", "units": 5}], (5,)),
     ],
     ids=str,
@@ -49,7 +52,10 @@ REFUSED = {
         PICTURE | {"shape": [2, 7, 5]},
         convolution("c"),
     ],
-    'layers[0].shape ("items") needs a dense field; "items" is sparse. Remove it.': [ITEMS | {"shape": [1, 29]}, {"name": "h", "units": 3}],
+    'layers[0].shape ("items") needs a dense field; "items" is sparse. Remove it.': [
+        ITEMS | {"shape": [1, 29]},
+        {"name": "h", "units": 3},
+    ],
     'layers[1].source ("c"): a convolution layer cannot take the sparse input "items" directly. Put a hidden layer between them.': [
         ITEMS,
         convolution("c", kernel=[3]),
@@ -81,8 +87,11 @@ REFUSED = {
         {"name": "h", "units": 5},
         pooling("lrn"),
     ],
-    "layers[2].weights (\"d\") must match in size. It needs 3 x 3 x 3 x 3 weights; those of 'c' are 2 x 3 x 3 x 3. "
-    'Change "filters" or "kernel".': [PICTURE, convolution("c"), convolution("d", weights={"layer": "c"})],
+    'layers[2].weights ("d") must match in size. It needs 3 x 3 x 3 x 3 weights; those of \'c\' are 2 x 3 x 3 x 3. Change "filters" or "kernel".': [
+        PICTURE,
+        convolution("c"),
+        convolution("d", weights={"layer": "c"}),
+    ],
 }
 
 

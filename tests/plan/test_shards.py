@@ -34,7 +34,10 @@ def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_
 @pytest.mark.parametrize("num_shards", [1, 7, 8, 61, 1024])
 def test_a_further_process_is_worthwhile_where_the_largest_one_then_holds_less(num_shards):
     most = [most_held(num_shards, number) for number in range(1, num_shards + 1)]
-    assert worthwhile(num_shards) == [1, *(number for number, (before, now) in enumerate(pairwise(most), 2) if now < before)]
+    assert worthwhile(num_shards) == [
+        1,
+        *(number for number, (before, now) in enumerate(pairwise(most), 2) if now < before),
+    ]
 
 
 def test_eight_shards_are_worth_one_to_four_processes_or_eight():

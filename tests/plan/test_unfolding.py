@@ -10,7 +10,15 @@ from widenet.model.convolution import convolution
 from widenet.model.product import Blocks
 from widenet.parallel.local import LocalExchange
 from widenet.plan.place import Place
-from widenet.plan.unfolding import blocks_of_examples, examples_at_once, inner_of_filters, inner_of_inputs, pieces, shares, workspace
+from widenet.plan.unfolding import (
+    blocks_of_examples,
+    examples_at_once,
+    inner_of_filters,
+    inner_of_inputs,
+    pieces,
+    shares,
+    workspace,
+)
 from widenet.plan.windows import windows_of
 from widenet.spec.spatial import ConvolutionLayer
 

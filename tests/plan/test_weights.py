@@ -19,7 +19,13 @@ OUT = {"name": "out", "kind": "output", "field": "items"}
 
 
 def test_a_sparse_input_and_an_output_are_wide_and_what_lies_between_is_not():
-    found = weights(ITEMS, AGE, {"name": "low", "units": 5, "source": ["in", "age"]}, {"name": "high", "units": 4, "bias": False}, OUT)
+    found = weights(
+        ITEMS,
+        AGE,
+        {"name": "low", "units": 5, "source": ["in", "age"]},
+        {"name": "high", "units": 4, "bias": False},
+        OUT,
+    )
     assert found.units == {"in": 30, "age": 3, "low": 5, "high": 4, "out": 30}
     assert found.weights == {
         "low/in": Weight("low", 30, 5, wide=True, input="in"),
@@ -44,20 +50,34 @@ def test_a_shared_weight_stands_once_and_is_stepped_by_tiles(owner):
         name, shared = "out", Weight("out", 30, 5, wide=True, by_tiles=True)
     found = weights(ITEMS, hidden, output)
     assert [weight for weight in found.weights.values() if weight.columns] == [shared]
-    assert found.links == {("mid", "in"): Link(name, owner == "output"), ("out", ""): Link(name, owner == "input")}
+    assert found.links == {
+        ("mid", "in"): Link(name, owner == "output"),
+        ("out", ""): Link(name, owner == "input"),
+    }
 
 
 def test_an_output_of_several_sources_has_their_units_as_columns():
-    found = weights(ITEMS, {"name": "a", "units": 5}, {"name": "b", "units": 6, "source": "in"}, OUT | {"source": ["a", "b"]})
+    found = weights(
+        ITEMS,
+        {"name": "a", "units": 5},
+        {"name": "b", "units": 6, "source": "in"},
+        OUT | {"source": ["a", "b"]},
+    )
     assert found.weights["out"] == Weight("out", 30, 11, wide=True, by_tiles=True)
 
 
 def test_rows_are_features_where_a_hidden_layer_meets_a_sparse_input_and_of_an_output_never():
     found = weights(
-        ITEMS, AGE, {"name": "low", "units": 5, "source": ["in", "age"]}, OUT | {"source": "in"}, OUT | {"name": "up"} | {"source": "low"}
+        ITEMS,
+        AGE,
+        {"name": "low", "units": 5, "source": ["in", "age"]},
+        OUT | {"source": "in"},
+        OUT | {"name": "up"} | {"source": "low"},
     )
     assert [name for name, weight in found.weights.items() if weight.rows_are_features] == ["low/in"]
-    assert {name: weight.input for name, weight in found.weights.items() if weight.by_columns} == {"out": "in"}
+    assert {name: weight.input for name, weight in found.weights.items() if weight.by_columns} == {
+        "out": "in"
+    }
 
 
 def test_row_bytes_are_those_of_float32():

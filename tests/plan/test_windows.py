@@ -49,7 +49,13 @@ def test_positions_and_padding_along_an_axis(arguments, expected):
 def test_a_number_counts_for_every_axis_and_a_list_for_each():
     found = windows((4, 7, 6), kernel=3, stride=(1, 2), padding="valid")
     assert found.axes == (Axis(7, 3, 1, 5, 0, 0), Axis(6, 3, 2, 2, 0, 0))
-    assert (found.channels, found.places, found.kernel, found.positions, found.inputs) == (4, (7, 6), (3, 3), (5, 2), 36)
+    assert (found.channels, found.places, found.kernel, found.positions, found.inputs) == (
+        4,
+        (7, 6),
+        (3, 3),
+        (5, 2),
+        36,
+    )
 
 
 def test_windows_of_a_pooling_layer_lie_side_by_side_where_nothing_else_is_said():
@@ -64,15 +70,37 @@ def test_a_flat_source_is_one_channel_for_a_list_of_one():
 @pytest.mark.parametrize(
     ("source", "settings", "message"),
     [
-        ((9,), {"kernel": 3}, '.source ("c") needs channels and axes, but "in" is flat. Give the input a "shape" such as [1, 28, 28],'),
+        (
+            (9,),
+            {"kernel": 3},
+            (
+                '.source ("c") needs channels and axes, but "in" is flat. Give the input a "shape" such as'
+                " [1, 28, 28],"
+            ),
+        ),
         ((9,), {"kernel": (3, 3)}, '.source ("c") needs channels and axes, but "in" is flat.'),
-        ((1, 9, 9), {"kernel": (3,)}, '.kernel ("c") must have one number for each of the 2 axes of "in"; got 1.'),
-        ((1, 9, 9), {"kernel": 3, "stride": (1, 1, 1)}, '.stride ("c") must have one number for each of the 2 axes of "in"; got 3.'),
-        ((1, 9, 9), {"kernel": 3, "padding": (1,)}, '.padding ("c") must have one number for each of the 2 axes of "in"; got 1.'),
+        (
+            (1, 9, 9),
+            {"kernel": (3,)},
+            '.kernel ("c") must have one number for each of the 2 axes of "in"; got 1.',
+        ),
+        (
+            (1, 9, 9),
+            {"kernel": 3, "stride": (1, 1, 1)},
+            '.stride ("c") must have one number for each of the 2 axes of "in"; got 3.',
+        ),
+        (
+            (1, 9, 9),
+            {"kernel": 3, "padding": (1,)},
+            '.padding ("c") must have one number for each of the 2 axes of "in"; got 1.',
+        ),
         (
             (1, 9, 4),
             {"kernel": 5, "padding": "valid"},
-            '.kernel ("c") must be at most axis 1 of "in", 4 and its padding; got 5. Make it smaller, or use "padding": "same".',
+            (
+                '.kernel ("c") must be at most axis 1 of "in", 4 and its padding; got 5. Make it smaller, or'
+                ' use "padding": "same".'
+            ),
         ),
     ],
 )

@@ -35,7 +35,9 @@ def job(output=None, hidden=(), **training):
         {"name": "out", "kind": "output", "field": "items", **(output or {})},
     ]
     spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd", **training})
-    return Job.of(NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)}, {"items": float(ENTRIES)})
+    return Job.of(
+        NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)}, {"items": float(ENTRIES)}
+    )
 
 
 def added_product(total, left, right, **_):
@@ -45,7 +47,9 @@ def added_product(total, left, right, **_):
 
 
 def targets_beside(output):
-    """Targets that differ from each other and, where they can, from what a sample draws: then no fewer units take part than planned."""
+    """Targets that differ from each other and, where they can, from what a sample draws: then no fewer
+    units take part than planned.
+    """
     units = np.random.default_rng(0).permutation(WIDTH)
     taken = np.isin(units, drawn(output) if output.sampler is not None else [])
     return units[np.argsort(taken, kind="stable")][: EXAMPLES * ENTRIES]
@@ -53,16 +57,24 @@ def targets_beside(output):
 
 def drawn(output):
     shards, points = output.weight.shards, output.sampler.points(DRAWS, torch.device("cpu"))
-    return [shards.start(shard) + unit for shard in range(shards.count) for unit in output.sampler.drawn(shard, points)[0].tolist()]
+    return [
+        shards.start(shard) + unit
+        for shard in range(shards.count)
+        for unit in output.sampler.drawn(shard, points)[0].tolist()
+    ]
 
 
 def counted(job):
     """Floating-point operations of one step's matrix products, as torch counts them."""
     counts = {"items": np.ones(WIDTH)}
-    network = build(job.network, job.training, {"items": Width(WIDTH)}, LocalExchange(job.training.shards), counts=counts)
+    network = build(
+        job.network, job.training, {"items": Width(WIDTH)}, LocalExchange(job.training.shards), counts=counts
+    )
     rule = Optimizer(job.training.optimizer)
     network.prepare_training(rule)
-    batch = SparseBatch.from_lists(np.sort(targets_beside(network.outputs["out"]).reshape(EXAMPLES, ENTRIES)).tolist())
+    batch = SparseBatch.from_lists(
+        np.sort(targets_beside(network.outputs["out"]).reshape(EXAMPLES, ENTRIES)).tolist()
+    )
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product})
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
@@ -100,10 +112,21 @@ def test_products_are_those_that_torch_counts(case, kept, monkeypatch):
 
 
 def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_of_them():
-    layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "out", "kind": "output", "field": "items"}]
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
     spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "adagrad"})
     found = [
-        work(Job.of(NetworkSpec.of({"layers": layers}), spec, {"items": Width(width)}, {"items": 5.0}, num_processes=num))
+        work(
+            Job.of(
+                NetworkSpec.of({"layers": layers}),
+                spec,
+                {"items": Width(width)},
+                {"items": 5.0},
+                num_processes=num,
+            )
+        )
         for width, num in ((800, 1), (800, 2), (1600, 2))
     ]
     assert [each.operations for each in found] == [EXAMPLES * 5 * 4 * width for width in (800, 400, 800)]
@@ -112,7 +135,10 @@ def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_o
 
 @pytest.mark.parametrize("num_processes", [2, 4, 8])
 def test_processes_divide_the_wide_products_and_not_the_trunk(num_processes):
-    alone, shared = work(job(hidden=[{"name": "next", "units": 9}])), work(replace(job(), num_processes=num_processes))
+    alone, shared = (
+        work(job(hidden=[{"name": "next", "units": 9}])),
+        work(replace(job(), num_processes=num_processes)),
+    )
     trunk = 6 * EXAMPLES * 7 * 9
     assert shared.operations == pytest.approx((alone.operations - trunk) / num_processes, rel=0.3)
 
@@ -120,7 +146,10 @@ def test_processes_divide_the_wide_products_and_not_the_trunk(num_processes):
 def test_traffic_depends_on_examples_and_hidden_units_alone():
     wide = {"items": Width(10**8)}
     asked = replace(job(), num_processes=4)
-    assert work(Job.of(asked.network, asked.training, wide, num_processes=4)).sent_bytes == work(asked).sent_bytes
+    assert (
+        work(Job.of(asked.network, asked.training, wide, num_processes=4)).sent_bytes
+        == work(asked).sent_bytes
+    )
     assert 0 < work(asked).sent_bytes <= 2 * (16 * EXAMPLES * 7 + 64 * EXAMPLES)
 
 

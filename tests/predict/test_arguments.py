@@ -25,21 +25,57 @@ def model(tmp_path_factory):
 
 MISTAKES = {
     "a text": (lambda m: m.recommend("12"), OptionError, "items must be a list of texts; got '12'"),
-    "a text to understand": (lambda m: m.understood("12"), OptionError, "items must be a list of ids or titles; got the text '12'"),
+    "a text to understand": (
+        lambda m: m.understood("12"),
+        OptionError,
+        "items must be a list of ids or titles; got the text '12'",
+    ),
     "nothing": (lambda m: m.recommend([]), OptionError, "items must name at least one item"),
     "a number": (lambda m: m.recommend(3), OptionError, "items must be a list of texts; got 3"),
     "numbers": (lambda m: m.recommend(["1", 2]), OptionError, r"each as text; got 2\. Write '2'"),
-    "an undefined value": (lambda m: m.recommend(["1"], values=[np.nan]), DataError, "values must be finite numbers that a float32"),
-    "a huge value": (lambda m: m.recommend(["1"], values=[1e39]), DataError, "values must be finite numbers that a float32"),
-    "a value in quotes": (lambda m: m.recommend(["1"], values=["2"]), OptionError, "values must be numbers; got '2'"),
-    "few values": (lambda m: m.recommend(["1", "2"], values=[1.0]), OptionError, "one number for each of 2 items; got 1"),
-    "a lonely value": (lambda m: m.recommend(["1", "2"], values=1.0), OptionError, "values must be a list of numbers or None; got 1.0"),
+    "an undefined value": (
+        lambda m: m.recommend(["1"], values=[np.nan]),
+        DataError,
+        "values must be finite numbers that a float32",
+    ),
+    "a huge value": (
+        lambda m: m.recommend(["1"], values=[1e39]),
+        DataError,
+        "values must be finite numbers that a float32",
+    ),
+    "a value in quotes": (
+        lambda m: m.recommend(["1"], values=["2"]),
+        OptionError,
+        "values must be numbers; got '2'",
+    ),
+    "few values": (
+        lambda m: m.recommend(["1", "2"], values=[1.0]),
+        OptionError,
+        "one number for each of 2 items; got 1",
+    ),
+    "a lonely value": (
+        lambda m: m.recommend(["1", "2"], values=1.0),
+        OptionError,
+        "values must be a list of numbers or None; got 1.0",
+    ),
     "k in quotes": (lambda m: m.recommend(["1"], k="3"), OptionError, "k must be a whole number; got '3'"),
     "half a k": (lambda m: m.recommend(["1"], k=2.5), OptionError, r"k must be a whole number; got 2\.5"),
-    "no k": (lambda m: m.predict(m.run.path.parent / "data", k=None), OptionError, "k must be a whole number; got None"),
+    "no k": (
+        lambda m: m.predict(m.run.path.parent / "data", k=None),
+        OptionError,
+        "k must be a whole number; got None",
+    ),
     "no data": (lambda m: m.predict(5), OptionError, "data must be a Dataset or a path; got 5"),
-    "no data to evaluate": (lambda m: m.evaluate(None), OptionError, "data must be a Dataset or a path; got None"),
-    "no filter": (lambda m: m.predict(m.run.path.parent / "data", never=["0"]), OptionError, r"never must be a path or None; got \['0'\]"),
+    "no data to evaluate": (
+        lambda m: m.evaluate(None),
+        OptionError,
+        "data must be a Dataset or a path; got None",
+    ),
+    "no filter": (
+        lambda m: m.predict(m.run.path.parent / "data", never=["0"]),
+        OptionError,
+        r"never must be a path or None; got \['0'\]",
+    ),
     "no run": (lambda _: Model.load(5), OptionError, "run must be a path; got 5"),
 }
 
@@ -56,4 +92,6 @@ def test_numbers_and_names_of_numpy_and_any_sequence_are_welcome(model):
     expected = model.recommend(["0", "1"], k=2)
     assert model.recommend(np.array(["0", "1"]), k=np.int64(2)) == expected
     assert model.recommend(("0", "1"), k=2, values=np.ones(2)) == expected
-    assert model.evaluate(model.run.path.parent / "data", ks=np.array([1, 2])) == model.evaluate(model.run.path.parent / "data", ks=(1, 2))
+    assert model.evaluate(model.run.path.parent / "data", ks=np.array([1, 2])) == model.evaluate(
+        model.run.path.parent / "data", ks=(1, 2)
+    )

@@ -39,21 +39,30 @@ def write(path, users=USERS, counts=COUNTS, items=ITEMS, scores=SCORES, file_for
 
 def test_parquet_holds_one_typed_row_for_each_recommendation(tmp_path):
     table = pq.read_table(write(tmp_path / "out.parquet"))
-    assert table.schema == pa.schema([("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
-    assert [tuple(row.values()) for row in table.to_pylist()] == [(user, item, np.float32(score), rank) for user, item, score, rank in ROWS]
+    assert table.schema == pa.schema(
+        [("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())]
+    )
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        (user, item, np.float32(score), rank) for user, item, score, rank in ROWS
+    ]
 
 
 def test_csv_holds_one_row_for_each_recommendation_with_the_digits_of_float32(tmp_path):
     path = write(tmp_path / "out.csv")
     assert path.read_text("utf-8").splitlines()[:2] == ["user,item,score,rank", "ann,i1,0.9,1"]
     with path.open(newline="") as file:
-        rows = [(row["user"], row["item"], np.float32(row["score"]), int(row["rank"])) for row in csv.DictReader(file)]
+        rows = [
+            (row["user"], row["item"], np.float32(row["score"]), int(row["rank"]))
+            for row in csv.DictReader(file)
+        ]
     assert rows == [(user, item, np.float32(score), rank) for user, item, score, rank in ROWS]
 
 
 def test_csv_gives_back_awkward_names(tmp_path):
     names = ["a,b", 'say "x"', "two\nlines", "carriage\rreturn", "", " spaced ", "tab\t", "'"]
-    path = write(tmp_path / "out.csv", names, np.ones(8, dtype=np.int64), names[::-1], np.zeros(8, dtype=np.float32))
+    path = write(
+        tmp_path / "out.csv", names, np.ones(8, dtype=np.int64), names[::-1], np.zeros(8, dtype=np.float32)
+    )
     with path.open(newline="") as file:
         rows = list(csv.reader(file))[1:]
     assert [row[0] for row in rows] == names
@@ -63,7 +72,9 @@ def test_csv_gives_back_awkward_names(tmp_path):
 def test_json_lines_hold_one_object_for_each_user_even_without_recommendations(tmp_path):
     lines = write(tmp_path / "out.jsonl").read_text("utf-8").splitlines()
     found = [json.loads(line) for line in lines]
-    assert lines[0] == '{"user": "ann", "items": [{"item": "i1", "score": 0.9}, {"item": "i2", "score": 0.1}]}'
+    assert (
+        lines[0] == '{"user": "ann", "items": [{"item": "i1", "score": 0.9}, {"item": "i2", "score": 0.1}]}'
+    )
     assert [line["user"] for line in found] == USERS
     assert found[2] == {"user": "none yet", "items": []}
     assert [np.float32(item["score"]) for line in found for item in line["items"]] == SCORES.tolist()
@@ -76,7 +87,14 @@ def test_json_lines_escape_names(tmp_path):
 
 
 def test_dsstne_text_is_what_dsstne_wrote(tmp_path):
-    path = write(tmp_path / "recs", ["1"], np.array([2]), ["1214", "1196"], np.array([0.98249, 0.9725], dtype=np.float32), "dsstne")
+    path = write(
+        tmp_path / "recs",
+        ["1"],
+        np.array([2]),
+        ["1214", "1196"],
+        np.array([0.98249, 0.9725], dtype=np.float32),
+        "dsstne",
+    )
     assert path.read_text() == "1\t1214,0.982:1196,0.973:\n"
 
 
@@ -99,7 +117,9 @@ def test_dsstne_text_takes_user_names_with_commas_and_colons_but_no_tabs(tmp_pat
 def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
     monkeypatch.setattr(files, "ROW_GROUP", 4)
     whole = write(tmp_path / f"whole.{extension}").read_bytes()
-    assert [write(tmp_path / f"cut{block}.{extension}", block=block).read_bytes() for block in (1, 2, 3)] == [whole] * 3
+    assert [write(tmp_path / f"cut{block}.{extension}", block=block).read_bytes() for block in (1, 2, 3)] == [
+        whole
+    ] * 3
 
 
 def test_parquet_row_groups_are_of_one_size(tmp_path, monkeypatch):
@@ -120,7 +140,11 @@ def test_a_run_without_users_gives_a_file_without_rows(tmp_path, extension):
     path = tmp_path / f"out.{extension}"
     with open_results(path):
         pass
-    rows = pq.read_table(path).num_rows if extension == "parquet" else len(path.read_text().splitlines()) - (extension == "csv")
+    rows = (
+        pq.read_table(path).num_rows
+        if extension == "parquet"
+        else len(path.read_text().splitlines()) - (extension == "csv")
+    )
     assert rows == 0
 
 
@@ -148,7 +172,10 @@ def test_a_score_that_is_no_number_is_refused_with_its_user_and_item(tmp_path, s
         (
             "out.xlsx",
             None,
-            'must be one of .parquet, .csv, .jsonl, .dsstne; got ".xlsx". Rename the file, or name the format.',
+            (
+                'must be one of .parquet, .csv, .jsonl, .dsstne; got ".xlsx". Rename the file, or name the'
+                " format."
+            ),
         ),
         ("out", None, 'got "". Rename'),
         ("out.csv", "parqet", '"parqet" is not a known format of recommendations. Did you mean "parquet"?'),

@@ -13,7 +13,9 @@ from widenet.sparse import SparseBatch
 
 @pytest.fixture
 def names(tmp_path):
-    return dataset_from_lists(tmp_path / "data", [[0]], item_ids=["a", "b,c", "d", 'say "e"']).vocabulary("items")
+    return dataset_from_lists(tmp_path / "data", [[0]], item_ids=["a", "b,c", "d", 'say "e"']).vocabulary(
+        "items"
+    )
 
 
 @pytest.fixture
@@ -52,7 +54,9 @@ def test_items_of_single_users_come_row_by_row(names, file):
 def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
     barred = PerUser(file("user,item\nbob,d\nann,a\nbob,a\neve,d\n"), names)
     barred.of(["bob", "none"])
-    assert barred.not_asked_for().endswith('filter.csv: 2 of 3 users are not in the dataset, such as "ann"; their lines had no effect.')
+    assert barred.not_asked_for().endswith(
+        'filter.csv: 2 of 3 users are not in the dataset, such as "ann"; their lines had no effect.'
+    )
     barred.of(["eve", "ann"])
     assert barred.not_asked_for() == ""
 
@@ -69,22 +73,70 @@ READERS = {
 }
 
 MISTAKES = [
-    ("never", "a\nzz\n", "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it from the file."),
-    ("never_for", "user,item\nann,zz\n", "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it"),
-    ("weights", "item,weight\nzz,1\n", "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it"),
-    ("never_for", "usr,item\nann,a\n", 'filter.csv: column "user" is missing; the first line has usr, item. Add it.'),
+    (
+        "never",
+        "a\nzz\n",
+        "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it from the file.",
+    ),
+    (
+        "never_for",
+        "user,item\nann,zz\n",
+        "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it",
+    ),
+    (
+        "weights",
+        "item,weight\nzz,1\n",
+        "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it",
+    ),
+    (
+        "never_for",
+        "usr,item\nann,a\n",
+        'filter.csv: column "user" is missing; the first line has usr, item. Add it.',
+    ),
     ("never_for", "", 'filter.csv: column "user" is missing; the first line has nothing. Add it.'),
-    ("weights", "item,wait\na,1\n", 'filter.csv: column "weight" is missing; the first line has item, wait. Add it.'),
+    (
+        "weights",
+        "item,wait\na,1\n",
+        'filter.csv: column "weight" is missing; the first line has item, wait. Add it.',
+    ),
     ("weights", "item,weight\na,1\nd\n", "filter.csv: line 3: must have 2 columns; got 1. Fix the line."),
-    ("weights", "item,weight\na,1\nd,heavy\n", 'filter.csv: line 3: column "weight" must be a finite number; got "heavy". Fix the line.'),
-    ("weights", "item,weight\na,nan\n", 'filter.csv: line 2: column "weight" must be a finite number; got "nan". Fix the line.'),
-    ("weights", "item,weight\na,1e999\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e999". Fix the line.'),
-    ("weights", "item,weight\na,1e39\n", 'filter.csv: line 2: column "weight" must be a finite number; got "1e39". Fix the line.'),
-    ("weights", "item,weight\na,-0.5\n", 'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-0.5". Write'),
-    ("weights", "item,weight\na,-inf\n", 'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-inf". Write'),
+    (
+        "weights",
+        "item,weight\na,1\nd,heavy\n",
+        'filter.csv: line 3: column "weight" must be a finite number; got "heavy". Fix the line.',
+    ),
+    (
+        "weights",
+        "item,weight\na,nan\n",
+        'filter.csv: line 2: column "weight" must be a finite number; got "nan". Fix the line.',
+    ),
+    (
+        "weights",
+        "item,weight\na,1e999\n",
+        'filter.csv: line 2: column "weight" must be a finite number; got "1e999". Fix the line.',
+    ),
+    (
+        "weights",
+        "item,weight\na,1e39\n",
+        'filter.csv: line 2: column "weight" must be a finite number; got "1e39". Fix the line.',
+    ),
+    (
+        "weights",
+        "item,weight\na,-0.5\n",
+        'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-0.5". Write',
+    ),
+    (
+        "weights",
+        "item,weight\na,-inf\n",
+        'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-inf". Write',
+    ),
     ("weights", "item,item,weight\na,1\n", "filter.csv: line 2: must have 3 columns; got 2. Fix the line."),
     ("never", "a,b\n", "filter.csv: line 1: must have 1 column; got 2. Fix the line."),
-    ("never", b"\xff\xfe\n", "filter.csv cannot be read: 'utf-8' codec can't decode byte 0xff .* Check the path and the file."),
+    (
+        "never",
+        b"\xff\xfe\n",
+        "filter.csv cannot be read: 'utf-8' codec can't decode byte 0xff .* Check the path and the file.",
+    ),
 ]
 
 
@@ -97,7 +149,10 @@ def test_a_mistake_is_named_with_file_and_line(kind, text, message, names, file)
 
 @pytest.mark.parametrize("kind", READERS)
 def test_a_missing_file_is_named(kind, names, tmp_path):
-    with pytest.raises(DataError, match=r"nowhere\.csv cannot be read: No such file or directory\. Check the path and the file\."):
+    with pytest.raises(
+        DataError,
+        match=r"nowhere\.csv cannot be read: No such file or directory\. Check the path and the file\.",
+    ):
         READERS[kind](tmp_path / "nowhere.csv", names)
 
 

@@ -21,7 +21,10 @@ NETWORK = {
 NUM, WIDTH = 41, 12
 IDS = [f"i{index}" for index in range(WIDTH)]
 USERS = [f"u{row}" for row in range(NUM)]
-ROWS = [[row % WIDTH, (row * 5 + 1) % WIDTH] if row % WIDTH != (row * 5 + 1) % WIDTH else [row % WIDTH] for row in range(NUM)]
+ROWS = [
+    [row % WIDTH, (row * 5 + 1) % WIDTH] if row % WIDTH != (row * 5 + 1) % WIDTH else [row % WIDTH]
+    for row in range(NUM)
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,22 +71,32 @@ def test_the_whole_catalogue_less_what_a_user_had_can_be_asked_for(model, data):
     for row, (_, items, scores) in enumerate(by_user(model.predict(data, k=1000))):
         assert sorted(items) == sorted(set(IDS) - {IDS[index] for index in ROWS[row]})
         assert scores == sorted(scores, reverse=True)
-    assert all(len(items) == WIDTH for items in items_of(model.predict(data, k=WIDTH, exclude_seen=False)).values())
+    assert all(
+        len(items) == WIDTH for items in items_of(model.predict(data, k=WIDTH, exclude_seen=False)).values()
+    )
 
 
-@pytest.mark.parametrize(("largest", "cells", "sizes"), [(7, 2**21, [7] * 5 + [6]), (512, 12, [4] * 10 + [1]), (512, 1, [1] * 41)])
-def test_blocks_are_bounded_by_users_and_by_recommendations_and_do_not_change_them(largest, cells, sizes, model, data, monkeypatch):
+@pytest.mark.parametrize(
+    ("largest", "cells", "sizes"), [(7, 2**21, [7] * 5 + [6]), (512, 12, [4] * 10 + [1]), (512, 1, [1] * 41)]
+)
+def test_blocks_are_bounded_by_users_and_by_recommendations_and_do_not_change_them(
+    largest, cells, sizes, model, data, monkeypatch
+):
     whole = by_user(model.predict(data, k=3))
     monkeypatch.setattr(module, "_LARGEST_BLOCK", largest)
     monkeypatch.setattr(module, "_RECOMMENDATIONS_A_BLOCK", cells)
     assert [len(block.users) for block in model.predict(data, k=3)] == sizes
-    assert [(user, items) for user, items, _ in by_user(model.predict(data, k=3))] == [(user, items) for user, items, _ in whole]
+    assert [(user, items) for user, items, _ in by_user(model.predict(data, k=3))] == [
+        (user, items) for user, items, _ in whole
+    ]
 
 
 def test_blocks_come_one_at_a_time_as_they_are_asked_for(model, data, monkeypatch):
     monkeypatch.setattr(module, "_LARGEST_BLOCK", 10)
     asked = []
-    monkeypatch.setattr(module, "top_k", lambda *arguments, top_k=module.top_k: asked.append(1) or top_k(*arguments))
+    monkeypatch.setattr(
+        module, "top_k", lambda *arguments, top_k=module.top_k: asked.append(1) or top_k(*arguments)
+    )
     blocks = model.predict(data, k=2)
     assert asked == []
     next(blocks)
@@ -98,14 +111,19 @@ def test_banned_items_are_shown_to_nobody_and_those_of_one_user_to_everybody_els
     barred = {user: {"i3", "i4"} for user in USERS}
     barred["u0"] |= {"i7", "i8"}
     barred["u2"] |= {"i9"}
-    assert after == {user: [item for item in items if item not in barred[user]] for user, items in before.items()}
+    assert after == {
+        user: [item for item in items if item not in barred[user]] for user, items in before.items()
+    }
     only = items_of(model.predict(data, k=WIDTH, exclude_seen=False, never_for=tmp_path / "never_for"))
     assert set(IDS) - set(only["u0"]) == {"i7", "i8"}
 
 
 def test_weights_multiply_scores_before_the_ranking(model, data, tmp_path):
     (tmp_path / "weights").write_text("item,weight\ni3,1000\ni4,0\ni5,0.001\n")
-    before = {user: dict(zip(items, scores, strict=True)) for user, items, scores in by_user(model.predict(data, k=WIDTH))}
+    before = {
+        user: dict(zip(items, scores, strict=True))
+        for user, items, scores in by_user(model.predict(data, k=WIDTH))
+    }
     for user, items, scores in by_user(model.predict(data, k=WIDTH, weights=tmp_path / "weights")):
         factor = {"i3": 1000, "i5": 0.001}
         expected = {item: score * factor.get(item, 1) for item, score in before[user].items() if item != "i4"}
@@ -119,7 +137,11 @@ def test_every_activation_is_known_to_be_signed_or_not():
         for kind in one.model_fields["kind"].annotation.__args__:
             values = torch.linspace(-3, 3, 13)
             total = values.abs().sum() if kind in ROW_WISE else None
-            given = {"softmax": values.exp(), "relu_max": values.relu(), "linear_max": values / total} if total is not None else {}
+            given = (
+                {"softmax": values.exp(), "relu_max": values.relu(), "linear_max": values / total}
+                if total is not None
+                else {}
+            )
             found = given[kind] if kind in ROW_WISE else activate(one(kind=kind), values)
             assert bool((found < 0).any()) == (kind in SIGNED), kind
 
@@ -127,19 +149,33 @@ def test_every_activation_is_known_to_be_signed_or_not():
 @pytest.mark.parametrize("activation", ["linear", "tanh", "linear_max", "relu"])
 def test_weights_are_refused_where_a_score_can_be_negative(activation, data, tmp_path):
     output = {**NETWORK["layers"][2], "activation": activation, "loss": "l2"}
-    model = train({"layers": [*NETWORK["layers"][:2], output]}, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
+    model = train(
+        {"layers": [*NETWORK["layers"][:2], output]}, {"epochs": 1, "shards": 2}, data, tmp_path / "run"
+    )
     (tmp_path / "weights").write_text("item,weight\ni3,0\n")
     if activation == "relu":
         found = items_of(model.predict(data, k=WIDTH, weights=tmp_path / "weights", exclude_seen=False))
         assert {len(items) for items in found.values()} == {WIDTH - 1}
         return
-    with pytest.raises(FitError, match=f'weights need scores of at least 0, such as a sigmoid or softmax; output "out" has "{activation}"'):
+    with pytest.raises(
+        FitError,
+        match=(
+            'weights need scores of at least 0, such as a sigmoid or softmax; output "out" has'
+            f' "{activation}"'
+        ),
+    ):
         model.predict(data, weights=tmp_path / "weights")
 
 
 def test_nobody_is_shown_what_was_set_aside_of_his_own(model, tmp_path):
-    parts = {name: [[(items[0] + step) % WIDTH] for items in ROWS] for name, step in (("validation", 1), ("heldout", 3))}
-    rows = [[index for index in items if index not in (parts["validation"][row] + parts["heldout"][row])] for row, items in enumerate(ROWS)]
+    parts = {
+        name: [[(items[0] + step) % WIDTH] for items in ROWS]
+        for name, step in (("validation", 1), ("heldout", 3))
+    }
+    rows = [
+        [index for index in items if index not in (parts["validation"][row] + parts["heldout"][row])]
+        for row, items in enumerate(ROWS)
+    ]
     split = dataset_from_lists(tmp_path / "data", rows, ids=USERS, item_ids=IDS, **parts)
     for row, (_, items, _) in enumerate(by_user(model.predict(split, k=WIDTH))):
         had = {*rows[row], *parts["validation"][row], *parts["heldout"][row]}
@@ -148,7 +184,9 @@ def test_nobody_is_shown_what_was_set_aside_of_his_own(model, tmp_path):
 
 
 def recall(blocks, truth, k):
-    """The mean share of each user's true items among the first k, as somebody would compute it who has the file and the truth."""
+    """The mean share of each user's true items among the first k, as somebody would compute it who has the
+    file and the truth.
+    """
     found = items_of(blocks)
     return np.mean([len(true & set(found[user][:k])) / len(true) for user, true in truth.items() if true])
 
@@ -157,8 +195,13 @@ def recall(blocks, truth, k):
 def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(part, model, tmp_path):
     random = np.random.default_rng(3)
     shuffled = [random.permutation(WIDTH).tolist() for _ in ROWS]
-    parts = {"validation": [items[3:5] for items in shuffled], "heldout": [items[5 : 5 + row % 3] for row, items in enumerate(shuffled)]}
-    split = dataset_from_lists(tmp_path / "data", [items[:3] for items in shuffled], ids=USERS, item_ids=IDS, **parts)
+    parts = {
+        "validation": [items[3:5] for items in shuffled],
+        "heldout": [items[5 : 5 + row % 3] for row, items in enumerate(shuffled)],
+    }
+    split = dataset_from_lists(
+        tmp_path / "data", [items[:3] for items in shuffled], ids=USERS, item_ids=IDS, **parts
+    )
     truth = {user: {IDS[item] for item in items} for user, items in zip(USERS, parts[part], strict=True)}
     found = recall(model.predict(split, k=4, part=part), truth, 4)
     assert found == pytest.approx(model.evaluate(split, part, ks=[4])["recall@4"], rel=0, abs=1e-12)
@@ -176,7 +219,9 @@ def test_users_of_a_filter_that_the_dataset_does_not_have_are_told_once_at_the_e
     assert said == []
     assert len(list(blocks)) == 0
     assert len(said) == 1
-    assert said[0].endswith('never_for: 1 of 3 users are not in the dataset, such as "nobody"; their lines had no effect.')
+    assert said[0].endswith(
+        'never_for: 1 of 3 users are not in the dataset, such as "nobody"; their lines had no effect.'
+    )
 
 
 def test_a_user_with_nothing_left_is_there_with_no_recommendations(model, data, tmp_path):
@@ -225,7 +270,9 @@ def test_items_are_known_by_id_title_or_a_part_of_one(titled):
 
 
 def test_all_items_can_be_recommended_and_no_unit_beyond_them(titled, folder):
-    assert set(map(len, items_of(titled.predict(folder / "titled", k=WIDTH, exclude_seen=False)).values())) == {WIDTH}
+    assert set(
+        map(len, items_of(titled.predict(folder / "titled", k=WIDTH, exclude_seen=False)).values())
+    ) == {WIDTH}
     assert sorted(one.item for one in titled.recommend(["i0"], k=100)) == sorted(IDS[1:])
     assert len(titled.recommend(["i0"], k=11)) == 11
     assert len(titled.recommend(["i0"], k=WIDTH, exclude_seen=False)) == WIDTH
@@ -250,7 +297,9 @@ def test_what_recommend_cannot_answer_is_one_sentence(titled, folder):
 
 
 def test_of_several_outputs_one_must_be_named(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], sparse={"tags": [[0], [1]]}, dense={"age": [[0.1], [0.2]]})
+    data = dataset_from_lists(
+        tmp_path / "data", [[0, 1], [1, 2]], sparse={"tags": [[0], [1]]}, dense={"age": [[0.1], [0.2]]}
+    )
     network = {
         "layers": [
             *({"name": field, "kind": "input", "field": field} for field in ("items", "tags", "age")),

@@ -64,10 +64,18 @@ def network(activation, shards=2, width=WIDTH, **output):
         {"name": "out", "kind": "output", "field": "items", "activation": activation, "loss": "l2", **output},
     ]
     facts = {"history": Facts(20), "items": Facts(width)}
-    built = build(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts, LocalExchange(shards, 2), counts={})
+    built = build(
+        NetworkSpec.of({"layers": layers}),
+        TrainingSpec.of({"shards": shards}),
+        facts,
+        LocalExchange(shards, 2),
+        counts={},
+    )
     generator = torch.Generator().manual_seed(3)
     for wide in built.wide.values():
-        rows = torch.randn(wide.shards.width, *next(iter(wide.parts.values())).weight.shape[1:], generator=generator)
+        rows = torch.randn(
+            wide.shards.width, *next(iter(wide.parts.values())).weight.shape[1:], generator=generator
+        )
         for shard, part in wide.parts.items():
             part.weight.copy_(rows[wide.shards.start(shard) : wide.shards.stop(shard)])
     return built
@@ -80,7 +88,10 @@ def scores_of(built, activation):
         parts = built.wide[name].parts
         return torch.cat([parts[shard].weight for shard in range(len(parts))]).double().numpy()
 
-    hidden = np.tanh(BATCH.to_dense(20).double().numpy() @ weight("mid/in") + built.trunk["mid bias"].tensor.double().numpy())
+    hidden = np.tanh(
+        BATCH.to_dense(20).double().numpy() @ weight("mid/in")
+        + built.trunk["mid bias"].tensor.double().numpy()
+    )
     vectors, spec = weight("out"), built.outputs["out"].spec
     if spec.cosine is not None:
         hidden = hidden / np.linalg.norm(hidden, axis=1, keepdims=True).clip(1e-9) / spec.cosine.temperature
@@ -94,7 +105,10 @@ def ranked(scores, k, excluded=None, banned=(), weights=None):
     for row, own in enumerate(scores if weights is None else scores * weights):
         barred = {*banned, *(excluded[row] if excluded else ())}
         best = sorted((-score, unit) for unit, score in enumerate(own) if unit not in barred)[:k]
-        found.append([(-score, unit) for score, unit in best] + [(-math.inf, -1)] * (min(k, scores.shape[1]) - len(best)))
+        found.append(
+            [(-score, unit) for score, unit in best]
+            + [(-math.inf, -1)] * (min(k, scores.shape[1]) - len(best))
+        )
     return found
 
 
@@ -116,7 +130,9 @@ def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(
         torch.isin(torch.arange(WIDTH), torch.tensor(banned)) if banned else None,
         None if weights is None else torch.tensor(weights, dtype=torch.float32),
     )
-    found = top_k(built, {"history": BATCH}, "out", 7, SparseBatch.from_lists(excluded) if excluded else None, allowed)
+    found = top_k(
+        built, {"history": BATCH}, "out", 7, SparseBatch.from_lists(excluded) if excluded else None, allowed
+    )
     assert found[0].dtype == torch.float32
     assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
 
@@ -138,7 +154,9 @@ def test_factors_multiply_the_scores_of_units_example_by_example(activation):
         scores[row, own] *= by
     for excluded in (None, EXCLUDED):
         batch = SparseBatch.from_lists(excluded) if excluded else None
-        found = top_k(built, {"history": BATCH}, "out", 9, batch, factors=SparseBatch.from_lists(units, factors))
+        found = top_k(
+            built, {"history": BATCH}, "out", 9, batch, factors=SparseBatch.from_lists(units, factors)
+        )
         assert_same(found, ranked(scores, 9, excluded))
 
 
@@ -148,12 +166,16 @@ def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at
     built = network(activation, shards=3)
     pieces = list(layer_values(built, {"history": BATCH}, "out"))
     assert max(piece.shape[1] for piece in pieces) <= max(64, SEARCHED_CELLS["cpu"] // FEWEST_EXAMPLES)
-    np.testing.assert_allclose(torch.cat(pieces, dim=1).numpy(), scores_of(built, activation), rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        torch.cat(pieces, dim=1).numpy(), scores_of(built, activation), rtol=2e-5, atol=1e-6
+    )
     (hidden,) = layer_values(built, {"history": BATCH}, "mid")
     assert hidden.shape == (5, 6)
 
 
-@pytest.mark.parametrize("activation", ["softmax", "relu", "relu_max", "linear_max", "gelu", "silu", "leaky_relu"])
+@pytest.mark.parametrize(
+    "activation", ["softmax", "relu", "relu_max", "linear_max", "gelu", "silu", "leaky_relu"]
+)
 @pytest.mark.parametrize("k", [1, 64, WIDTH, 1000])
 @pytest.mark.usefixtures("tiles")
 def test_k_may_be_one_or_more_than_the_width(activation, k):
@@ -191,10 +213,15 @@ def test_of_equal_scores_the_lower_unit_comes_first(activation, weighted):
     for shard, part in built.wide["out"].parts.items():
         part.weight.zero_()
         start = built.wide["out"].shards.start(shard)
-        built.wide["out bias"].parts[shard].weight.copy_(1.0 + torch.arange(start, start + len(part.weight)) % 2)
+        built.wide["out bias"].parts[shard].weight.copy_(
+            1.0 + torch.arange(start, start + len(part.weight)) % 2
+        )
     allowed = Filter(weight_L=torch.ones(WIDTH)) if weighted else None
     units = top_k(built, {"history": BATCH}, "out", 90, SparseBatch.from_lists([[1, 5]] * 5), allowed)[1]
-    assert units.tolist() == [[unit for unit in range(1, WIDTH, 2) if unit not in (1, 5)] + list(range(0, 28, 2))] * 5
+    assert (
+        units.tolist()
+        == [[unit for unit in range(1, WIDTH, 2) if unit not in (1, 5)] + list(range(0, 28, 2))] * 5
+    )
 
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "relu"])
@@ -224,6 +251,8 @@ def test_a_network_trained_in_bfloat16_predicts_in_float32():
     found = []
     for precision in ("float32", "bfloat16"):
         training = TrainingSpec.of({"precision": precision})
-        built = build(NetworkSpec.of({"layers": layers}), training, {"items": Facts(WIDTH)}, LocalExchange(8), counts={})
+        built = build(
+            NetworkSpec.of({"layers": layers}), training, {"items": Facts(WIDTH)}, LocalExchange(8), counts={}
+        )
         found.append([tensor.tolist() for tensor in top_k(built, {"items": BATCH}, "out", 9)])
     assert found[0] == found[1]

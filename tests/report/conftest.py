@@ -17,5 +17,10 @@ def reported(tmp_path_factory):
     titles = [f"Book {index} {EVIL}" for index in range(31)]
     data = books(folder / "data", titles=titles, ids=[f"{example:02} {EVIL}" for example in range(23)])
     train(NETWORK, TRAINING, data, folder / "run")
-    train(UNTIED, {**TRAINING, "epochs": 2, "optimizer": {"kind": "adam", "learning_rate": 0.01}}, data, folder / "other")
+    train(
+        UNTIED,
+        {**TRAINING, "epochs": 2, "optimizer": {"kind": "adam", "learning_rate": 0.01}},
+        data,
+        folder / "other",
+    )
     return folder

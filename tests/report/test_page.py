@@ -9,17 +9,40 @@ from PIL import Image
 
 from widenet.report.write import write_report
 
-BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))), None)
-QUIET = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", "--virtual-time-budget=1000"]
+BROWSER = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome", "chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
+QUIET = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--virtual-time-budget=1000",
+]
 
 
 def shot(path, folder, width=1200, more=()):
     """What the browser shows of a page, uint8 [height, width, 3], and what it says on its console."""
     picture = folder / f"{width}{len(more)}.png"
-    line = [BROWSER, *QUIET, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},4000", f"--screenshot={picture}", *more]
+    line = [
+        BROWSER,
+        *QUIET,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--window-size={width},4000",
+        f"--screenshot={picture}",
+        *more,
+    ]
     ended = subprocess.run([*line, path.as_uri()], capture_output=True, text=True, check=True)
     with Image.open(picture) as opened:
-        return np.asarray(opened.convert("RGB")), [said for said in ended.stderr.splitlines() if "CONSOLE" in said]
+        return np.asarray(opened.convert("RGB")), [
+            said for said in ended.stderr.splitlines() if "CONSOLE" in said
+        ]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")

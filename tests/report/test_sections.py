@@ -13,7 +13,14 @@ from widenet.training.run_directory import RunDirectory
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.1234, "0.123 s"), (99, "99 s"), (100, "2 min"), (5400, "90 min"), (6000, "1 h 40 min"), (360000, "100 h 0 min")],
+    [
+        (0.1234, "0.123 s"),
+        (99, "99 s"),
+        (100, "2 min"),
+        (5400, "90 min"),
+        (6000, "1 h 40 min"),
+        (360000, "100 h 0 min"),
+    ],
 )
 def test_times_are_short(seconds, said):
     assert duration(seconds) == said
@@ -29,7 +36,11 @@ def subject(reported, tmp_path, records, **training):
 
 def test_the_times_of_all_phases_add_up(reported, tmp_path):
     times = {"seconds": 50.0, "reading_seconds": 10.0, "evaluation_seconds": 20.0, "checkpoint_seconds": 30.0}
-    page = Page(time_section(subject(reported, tmp_path, [{"epoch": epoch, "loss": 1.0, **times} for epoch in (1, 2)])))
+    page = Page(
+        time_section(
+            subject(reported, tmp_path, [{"epoch": epoch, "loss": 1.0, **times} for epoch in (1, 2)])
+        )
+    )
     rows = list(zip(*[iter(page.texts["td"])] * 3, strict=True))
     assert rows == [
         ("steps", "80 s", "40.0%"),
@@ -47,7 +58,16 @@ def test_a_log_without_some_times_is_shown_without_them(reported, tmp_path):
 
 @pytest.mark.parametrize(("keep", "warns"), [("last", True), ("best", False)])
 def test_a_loss_far_above_its_start_is_said_first(keep, warns, reported, tmp_path):
-    records = [{"epoch": 1, "loss": 2.0, "start_loss": 3.0, "ndcg@5": 0.5}, {"epoch": 2, "loss": 6.5, "ndcg@5": 0.1}]
+    records = [
+        {"epoch": 1, "loss": 2.0, "start_loss": 3.0, "ndcg@5": 0.5},
+        {"epoch": 2, "loss": 6.5, "ndcg@5": 0.1},
+    ]
     page = Page(summary(subject(reported, tmp_path, records, keep=keep)))
-    assert any("The loss of epoch 2, 6.5, is far above the 3 that it began with" in text for text in page.texts.get("p", [])) == warns
+    assert (
+        any(
+            "The loss of epoch 2, 6.5, is far above the 3 that it began with" in text
+            for text in page.texts.get("p", [])
+        )
+        == warns
+    )
     assert "2 of 3" in page.texts["b"]

@@ -23,8 +23,13 @@ def test_the_parameters_of_a_convolution_are_the_numbers_of_its_filters():
         {"name": "edges", "kind": "convolution", "filters": 4, "kernel": 3},
         {"name": "digit", "kind": "output", "field": "digits"},
     ]
-    fields = {"pixels": FieldRecord("dense", 50, 0.0, 1.0, None), "digits": FieldRecord("sparse", 10, 1.0, 1.0, None)}
-    subject = Subject("run", RunDirectory(Path("run"), NetworkSpec.of({"layers": layers}), TrainingSpec(), fields))
+    fields = {
+        "pixels": FieldRecord("dense", 50, 0.0, 1.0, None),
+        "digits": FieldRecord("sparse", 10, 1.0, 1.0, None),
+    }
+    subject = Subject(
+        "run", RunDirectory(Path("run"), NetworkSpec.of({"layers": layers}), TrainingSpec(), fields)
+    )
     assert subject.parameters == {"edges": 4 * (2 * 3 * 3) + 4, "digit": 10 * (4 * 5 * 5) + 10}
 
 
@@ -32,7 +37,10 @@ def test_the_best_line_is_the_first_of_the_largest_metric(reported, tmp_path):
     run = shutil.copytree(reported / "run", tmp_path / "run")
     records = [
         {"epoch": 1, "seconds": 1.5},
-        *({"epoch": epoch, "seconds": 2.0, "ndcg@5": value} for epoch, value in ((2, 0.5), (3, 0.5), (4, 0.25))),
+        *(
+            {"epoch": epoch, "seconds": 2.0, "ndcg@5": value}
+            for epoch, value in ((2, 0.5), (3, 0.5), (4, 0.25))
+        ),
     ]
     (run / "log.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     subject = Subject("run", RunDirectory.open(run))
@@ -43,7 +51,9 @@ def test_the_best_line_is_the_first_of_the_largest_metric(reported, tmp_path):
 
 def test_the_kept_line_is_the_best_where_the_document_keeps_the_best(reported, tmp_path):
     run = shutil.copytree(reported / "run", tmp_path / "run")
-    (run / "log.jsonl").write_text("".join(f'{{"epoch": {epoch}, "ndcg@5": {value}}}\n' for epoch, value in ((1, 0.5), (2, 0.25))))
+    (run / "log.jsonl").write_text(
+        "".join(f'{{"epoch": {epoch}, "ndcg@5": {value}}}\n' for epoch, value in ((1, 0.5), (2, 0.25)))
+    )
     training = json.loads((run / "training.json").read_text())
     for keep, epoch in (("best", 1), ("last", 2)):
         (run / "training.json").write_text(json.dumps({**training, "keep": keep}))

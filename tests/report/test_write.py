@@ -32,7 +32,16 @@ def test_the_page_shows_the_numbers_of_the_log_and_runs_nothing(run):
     for record in records:
         assert f"loss, epoch {record['epoch']}: {record['loss']:.6g}" in page.texts["title"]
         assert f"ndcg@5, epoch {record['epoch']}: {record['ndcg@5']:.6g}" in page.texts["title"]
-    sections = ["Loss and metrics", "Network", "Recommendations", "Data", "Time", "Numbers", "Documents", "Machine and versions"]
+    sections = [
+        "Loss and metrics",
+        "Network",
+        "Recommendations",
+        "Data",
+        "Time",
+        "Numbers",
+        "Documents",
+        "Machine and versions",
+    ]
     assert page.texts["h2"] == sections
     assert any(EVIL in text for text in page.texts["li"])
     assert any(EVIL in text for text in page.texts["h3"])
@@ -85,7 +94,9 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
     with pytest.raises(CheckpointError, match="is not a run"):
         write_report(tmp_path)
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(OptionError, match=r"mine exists already\. Choose another --out, or remove it first\."):
+    with pytest.raises(
+        OptionError, match=r"mine exists already\. Choose another --out, or remove it first\."
+    ):
         write_report(reported / "run", tmp_path / "mine")
     assert read(tmp_path / "mine") == "mine"
     shutil.copytree(reported / "data", tmp_path / "data")

@@ -16,7 +16,13 @@ TRAINING = {"epochs": 40, "batch_size": 8, "shards": 2, "optimizer": {"kind": "a
 
 
 def network(inputs):
-    return {"layers": [*inputs, {"name": "taste", "source": [each["name"] for each in inputs], "units": 4, "activation": "tanh"}, OUTPUT]}
+    return {
+        "layers": [
+            *inputs,
+            {"name": "taste", "source": [each["name"] for each in inputs], "units": 4, "activation": "tanh"},
+            OUTPUT,
+        ]
+    }
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +56,14 @@ def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, 
 
 
 def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_path):
-    titles, country = [f"Book {item}" for item in range(NUM_ITEMS)], {"country": [[user % 2] for user in range(len(ROWS))]}
+    titles, country = (
+        [f"Book {item}" for item in range(NUM_ITEMS)],
+        {"country": [[user % 2] for user in range(len(ROWS))]},
+    )
     other = dataset_from_lists(tmp_path / "other", ROWS, width=NUM_ITEMS, titles=titles, sparse=country)
-    with pytest.raises(FitError, match=r'other has no field "age", which .* Ingest it with --users FILE --dense age=COLUMN\.'):
+    with pytest.raises(
+        FitError, match=r'other has no field "age", which .* Ingest it with --users FILE --dense age=COLUMN\.'
+    ):
         model.recommend_for("0", other)
 
 
@@ -66,14 +77,20 @@ def test_a_country_alone_is_enough_for_somebody_without_items(data, tmp_path):
 
 
 def test_of_a_field_that_is_not_named_nothing_is_known(model):
-    assert model.recommend(["1"], k=3) == model.recommend(["1"], k=3, fields={"country": [], "age": [0.0, 0.0]})
+    assert model.recommend(["1"], k=3) == model.recommend(
+        ["1"], k=3, fields={"country": [], "age": [0.0, 0.0]}
+    )
     assert model.recommend(["1"], k=3) != model.recommend(["1"], k=3, fields={"country": "1"})
 
 
 def test_a_sequence_stands_beside_other_fields(tmp_path):
     rows = [[(user + step) % NUM_ITEMS for step in range(4)] for user in range(16)]
     data = dataset_from_lists(
-        tmp_path / "data", rows, sequence=True, width=NUM_ITEMS, sparse={"country": [[user % 2] for user in range(16)]}
+        tmp_path / "data",
+        rows,
+        sequence=True,
+        width=NUM_ITEMS,
+        sparse={"country": [[user % 2] for user in range(16)]},
     )
     spec = {
         "layers": [
@@ -100,10 +117,22 @@ MISTAKES = {
         r'that the network reads \(age, items, country\); got "contry"\. Did you mean "country"',
     ),
     "an unknown category": ({"country": "XX"}, DataError, r"has the id or the title 'XX'\. .* such as '0'"),
-    "a category that is a number": ({"country": 3}, OptionError, r'field "country" takes ids or titles, each as text; got 3\. Write \'3\''),
+    "a category that is a number": (
+        {"country": 3},
+        OptionError,
+        r'field "country" takes ids or titles, each as text; got 3\. Write \'3\'',
+    ),
     "a number too few": ({"age": 0.5}, OptionError, r'field "age" takes 2 numbers; got 1'),
-    "a number in quotes": ({"age": ["0.5", 1]}, DataError, r'field "age" takes finite numbers that a float32 can hold; got \'0\.5\''),
-    "no number": ({"age": [float("nan"), 1]}, DataError, r'field "age" takes finite numbers that a float32 can hold; got nan'),
+    "a number in quotes": (
+        {"age": ["0.5", 1]},
+        DataError,
+        r'field "age" takes finite numbers that a float32 can hold; got \'0\.5\'',
+    ),
+    "no number": (
+        {"age": [float("nan"), 1]},
+        DataError,
+        r'field "age" takes finite numbers that a float32 can hold; got nan',
+    ),
 }
 
 
@@ -116,7 +145,10 @@ def test_what_is_not_known_is_one_sentence(mistake, model):
 
 def test_what_is_said_in_place_of_items_is_not_recommended(model, data):
     def found(**more):
-        return {one.item for one in model.recommend_for("u0", data, k=NUM_ITEMS, fields={"items": ["5", "6"]}, **more)}
+        return {
+            one.item
+            for one in model.recommend_for("u0", data, k=NUM_ITEMS, fields={"items": ["5", "6"]}, **more)
+        }
 
     everything = {str(item) for item in range(NUM_ITEMS)}
     assert found() == everything - {"5", "6"} - {str(item) for item in ROWS[0]}
@@ -129,7 +161,9 @@ def test_what_is_understood_must_be_right_and_values_are_of_items(model):
         model.understood(fields={"age": ["x", 1]})
     with pytest.raises(DataError, match=r"a float32 can hold; got 1e\+39"):
         model.recommend(fields={"age": [1e39, 1]})
-    with pytest.raises(OptionError, match='values must be numbers of items; got no item, and the numbers of the field "age"'):
+    with pytest.raises(
+        OptionError, match='values must be numbers of items; got no item, and the numbers of the field "age"'
+    ):
         model.recommend(fields={"age": [0.5, 1]}, values=[2.0])
 
 
@@ -144,11 +178,18 @@ def test_items_go_to_a_network_that_reads_some(data, tmp_path):
 def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  # noqa: F811
     run = model.run.path
     ended = widenet("recommend", run, "book 1", "--field", "country=0", "--field", "age=0.7,9", "-k", 2)
-    assert ended.err == '"age" was 0.2 to 0.7 in training; got 9.\nFor somebody with items: Book 1\n  country: 0\n  age: 0.7; 9\n'
+    assert (
+        ended.err
+        == '"age" was 0.2 to 0.7 in training; got 9.\nFor somebody with items: Book 1\n  country: 0\n  age:'
+        " 0.7; 9\n"
+    )
     assert [line.split()[-1] for line in ended.out.splitlines()] == [
         f"({one.item})" for one in model.recommend(["1"], k=2, fields={"country": "0", "age": [0.7, 9]})
     ]
-    assert widenet("recommend", run, "1").err == "For somebody with items: Book 1\n  age: nothing\n  country: nothing\n"
+    assert (
+        widenet("recommend", run, "1").err
+        == "For somebody with items: Book 1\n  age: nothing\n  country: nothing\n"
+    )
     ended = widenet("recommend", run, "--user", "u0", "--data", data.path, "--field", "country=1")
     assert ended.err.endswith("\n  country, as given: 1\n")
     for wrong, said in {

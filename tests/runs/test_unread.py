@@ -17,7 +17,9 @@ NETWORK = {
     ]
 }
 UNREAD = 'The network does not read the fields "country", "age" of {}.'
-LACKS = '{} was trained with values of "items" from 1 to 5; {} has none, so that each of its entries counts as 1.'
+LACKS = (
+    '{} was trained with values of "items" from 1 to 5; {} has none, so that each of its entries counts as 1.'
+)
 HAS = '{} was trained without values of "items"; those of {}, from 1 to 5, multiply what it reads.'
 
 
@@ -31,7 +33,11 @@ def rated(tmp_path):
     return dataset_from_lists(tmp_path / "rated", ROWS, heldout=[[2], [0], []], values=RATED, width=4)
 
 
-def test_fields_that_the_network_does_not_read_are_said_by_training_prediction_and_evaluation(widenet, tmp_path, capsys):  # noqa: F811
+def test_fields_that_the_network_does_not_read_are_said_by_training_prediction_and_evaluation(
+    widenet,  # noqa: F811
+    tmp_path,
+    capsys,
+):
     side = {"sparse": {"country": [[0], [1], [0]]}, "dense": {"age": [[0.1], [0.2], [0.3]]}}
     data = dataset_from_lists(tmp_path / "data", ROWS, heldout=[[2], [0], []], width=4, **side)
     train(NETWORK, {"epochs": 1, "shards": 1}, data, tmp_path / "run", report=TrainingReport())
@@ -40,7 +46,10 @@ def test_fields_that_the_network_does_not_read_are_said_by_training_prediction_a
     out = tmp_path / "out.csv"
     assert widenet("predict", tmp_path / "run", "--data", tmp_path / "data", "--out", out).err == said
     assert widenet("evaluate", tmp_path / "run", "--data", tmp_path / "data", "--json").err == said
-    assert widenet("recommend", tmp_path / "run", "--data", tmp_path / "data", "--user", "0", "--json").err == said
+    assert (
+        widenet("recommend", tmp_path / "run", "--data", tmp_path / "data", "--user", "0", "--json").err
+        == said
+    )
 
 
 @pytest.mark.parametrize("values", ["use", "ignore"])
@@ -54,6 +63,8 @@ def test_values_that_only_the_training_or_the_dataset_has_are_said_where_the_net
     model = train(network, {"epochs": 1, "shards": 1}, rated if trained_rated else plain, tmp_path / "run")
     asked = rated if asked_rated else plain
     differs = values == "use" and trained_rated != asked_rated
-    assert model.ignored(asked) == ([(LACKS if trained_rated else HAS).format(tmp_path / "run", asked.path)] if differs else [])
+    assert model.ignored(asked) == (
+        [(LACKS if trained_rated else HAS).format(tmp_path / "run", asked.path)] if differs else []
+    )
     had = '"items" had values from 1 to 5 in training; what is named here counts as 1.'
     assert model.doubts(["1"]) == ([had] if trained_rated and values == "use" else [])

@@ -13,19 +13,38 @@ LOSSES = {
 
 
 def with_loss(activation, loss, **more):
-    output = {"name": "next", "kind": "output", "field": "items", "activation": activation, "loss": loss, **more}
+    output = {
+        "name": "next",
+        "kind": "output",
+        "field": "items",
+        "activation": activation,
+        "loss": loss,
+        **more,
+    }
     return {"layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 5}, output]}
 
 
-PLAIN = ("momentum", "nesterov", "adam, normalized", "sgd, drifting", "sgd, l2, tied, sampled", "adagrad, tied")
+PLAIN = (
+    "momentum",
+    "nesterov",
+    "adam, normalized",
+    "sgd, drifting",
+    "sgd, l2, tied, sampled",
+    "adagrad, tied",
+)
 CASES = {name: SETTINGS[name] for name in PLAIN}
-CASES |= {loss: (with_loss(activation, loss, **more), document("adam", evaluation=None)) for (activation, loss), more in LOSSES.items()}
+CASES |= {
+    loss: (with_loss(activation, loss, **more), document("adam", evaluation=None))
+    for (activation, loss), more in LOSSES.items()
+}
 CASES["bfloat16"] = (SETTINGS["rmsprop"][0], document("adamw", precision="bfloat16", evaluation=None))
 
 
 def trained(documents, data, out, device, epochs=2, **more):
     network, training = documents
-    return train(Network.of(network), Training.of({**training, "epochs": epochs}), data, out, device=device, **more)
+    return train(
+        Network.of(network), Training.of({**training, "epochs": epochs}), data, out, device=device, **more
+    )
 
 
 def weights_of(model):

@@ -1,4 +1,6 @@
-"""A CUDA device that is none: its tensors hold numbers on a CPU, say that they are on "cuda:0", and refuse what CUDA refuses."""
+"""A CUDA device that is none: its tensors hold numbers on a CPU, say that they are on "cuda:0", and refuse
+what CUDA refuses.
+"""
 
 import sys
 from collections import Counter
@@ -18,19 +20,31 @@ from tests.simulated.refusals import check_twice
 ROOT = str(Path(__file__).parent.parent.parent / "widenet")
 DEVICE = torch.device("cuda", 0)
 FACTORIES = ("zeros", "ones", "empty", "full", "arange", "tensor", "eye", "as_tensor")
-WAITING = {"_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select", "equal", "bincount"}
+WAITING = {
+    "_local_scalar_dense",
+    "nonzero",
+    "_unique2",
+    "unique_dim",
+    "unique_consecutive",
+    "masked_select",
+    "equal",
+    "bincount",
+}
 
 compiled: set[tuple[Any, ...]] = set()
 """Versions of Triton's kernels that have been launched, and so compiled."""
 waits: Counter[tuple[str, str]] = Counter()
-"""How often the host waited for the device: by the name of the stream that it waited for, and the place in widenet."""
+"""How often the host waited for the device: by the name of the stream that it waited for, and the place in
+widenet.
+"""
 
 
 class OnDevice(Tensor):
     """A tensor on the device.
 
-    Refused are operations on tensors of two devices, memory in the hands of code for a CPU, operations whose result CUDA does not
-    promise twice (`refusals`), and memory of another stream that nobody has waited for (`streams`).
+    Refused are operations on tensors of two devices, memory in the hands of code for a CPU, operations whose
+    result CUDA does not promise twice (`refusals`), and memory of another stream that nobody has waited for
+    (`streams`).
     """
 
     held: Tensor
@@ -40,7 +54,12 @@ class OnDevice(Tensor):
     @staticmethod
     def __new__(cls, held: Tensor) -> "OnDevice":
         own = torch.Tensor._make_wrapper_subclass(
-            cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype, device="cpu"
+            cls,
+            held.size(),
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            device="cpu",
         )
         own.held, own.memory = held, streams.memory_of(held)
         return own
@@ -116,13 +135,17 @@ def compute(func, args, kwargs):
     if name.rstrip("_") == "copy":
         return copied(func, args, kwargs)
     given = [leaf for leaf in leaves if isinstance(leaf, OnDevice)]
-    check_devices(func, args, [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice)])
+    check_devices(
+        func, args, [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice)]
+    )
     for tensor in given:
         streams.read(tensor.memory)
     own_args, own_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.held, (args, kwargs))
     work = _widened_product if func is torch.ops.aten.mm.dtype else func
     check_twice(func, own_args, own_kwargs)
-    masks = name.startswith("index") and any(leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor))
+    masks = name.startswith("index") and any(
+        leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)
+    )
     if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
         wait()
     written = [kwargs[key] for key in {"out", "self"} & set(kwargs)]
@@ -133,21 +156,35 @@ def compute(func, args, kwargs):
     known = {id(tensor.held): tensor for tensor in given}
     for tensor in written:
         streams.write(tensor.memory)
-    return tree_map_only(Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found)
+    return tree_map_only(
+        Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found
+    )
 
 
 def _widened_product(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Tensor:
-    """What CUDA computes of bfloat16 operands where the result is float32; torch has no such product on a CPU."""
+    """What CUDA computes of bfloat16 operands where the result is float32; torch has no such product on a
+    CPU.
+    """
     assert (left.dtype, right.dtype, out_dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
     return left.float() @ right.float()
 
 
 def check_devices(func, args, strangers: list[Tensor]) -> None:
-    """Torch takes single numbers of a CPU into an operation on single numbers, as long as the result is not theirs."""
-    first_is_ours = not (args and isinstance(args[0], Tensor) and not isinstance(args[0], OnDevice) and func._schema.is_mutable)
-    takes = torch.Tag.pointwise in func.tags or func._schema.name in ("aten::index_put_", "aten::_index_put_impl_")
+    """Torch takes single numbers of a CPU into an operation on single numbers, as long as the result is
+    not theirs.
+    """
+    first_is_ours = not (
+        args and isinstance(args[0], Tensor) and not isinstance(args[0], OnDevice) and func._schema.is_mutable
+    )
+    takes = torch.Tag.pointwise in func.tags or func._schema.name in (
+        "aten::index_put_",
+        "aten::_index_put_impl_",
+    )
     if strangers and not (first_is_ours and takes and all(tensor.dim() == 0 for tensor in strangers)):
-        raise RuntimeError(f"{func}: expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu")
+        raise RuntimeError(
+            f"{func}: expected all tensors to be on the same device, but found at least two devices, cuda:0"
+            " and cpu"
+        )
 
 
 def copied(func, args, kwargs):

@@ -1,4 +1,6 @@
-"""CUDA graphs of a device that is none: what is recorded is done again over the same memory; what a recording refuses is refused."""
+"""CUDA graphs of a device that is none: what is recorded is done again over the same memory; what a
+recording refuses is refused.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +17,9 @@ from tests.simulated import streams
 
 
 class CaptureError(RuntimeError):
-    """What cannot be recorded: the host waits, or memory of the host goes in, or a kernel would have to be compiled first."""
+    """What cannot be recorded: the host waits, or memory of the host goes in, or a kernel would have to be
+    compiled first.
+    """
 
 
 @dataclass
@@ -39,7 +43,9 @@ class Entry:
 
 
 class Graph:
-    """A recording: its operations, and what the memory that it changed held before, for recording does nothing."""
+    """A recording: its operations, and what the memory that it changed held before, for recording does
+    nothing.
+    """
 
     def __init__(self, keep_graph=False):
         del keep_graph
@@ -51,7 +57,12 @@ class Graph:
         for tensor in written:
             key = storage_of(tensor.held)
             if key not in self.own and key not in self.before:
-                self.before[key] = tensor, _bytes(tensor.held).clone(), tensor.memory.writer, tensor.memory.number
+                self.before[key] = (
+                    tensor,
+                    _bytes(tensor.held).clone(),
+                    tensor.memory.writer,
+                    tensor.memory.number,
+                )
         found = work()
         entry = Entry(work, given, written, _new(found, given))
         self.entries.append(entry)
@@ -63,7 +74,9 @@ class Graph:
         for tensor, held, writer, number in self.before.values():
             _bytes(tensor.held).copy_(held)
             tensor.memory.writer, tensor.memory.number = writer, number
-        for tensor in (tensor for entry in self.entries for tensor in entry.made if tensor.is_floating_point()):
+        for tensor in (
+            tensor for entry in self.entries for tensor in entry.made if tensor.is_floating_point()
+        ):
             tensor.fill_(torch.nan)
 
     def replay(self):
@@ -99,7 +112,9 @@ def refuse(reason: str) -> None:
 
 
 def noted(work: Callable[[], Any], given: list[Any], written: list[Any]) -> Any:
-    """What some work gives, which is part of the graph that this thread records, if any. given: all tensors; written: some of them."""
+    """What some work gives, which is part of the graph that this thread records, if any. given: all
+    tensors; written: some of them.
+    """
     graph = recording()
     return work() if graph is None else graph.note(work, given, written)
 
@@ -120,7 +135,9 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def captured(graph, pool=None, stream=None, capture_error_mode="global") -> Iterator[None]:
-    """See `torch.cuda.graph`; another thread is at work, so that only a recording of this thread's calls will do."""
+    """See `torch.cuda.graph`; another thread is at work, so that only a recording of this thread's calls
+    will do.
+    """
     del pool, stream
     if capture_error_mode != "thread_local":
         raise CaptureError("another thread would end the recording")

@@ -1,4 +1,6 @@
-"""Trains through Triton's kernels on the simulated device and prints what came of it, in JSON; for a process with TRITON_INTERPRET=1."""
+"""Trains through Triton's kernels on the simulated device and prints what came of it, in JSON; for a
+process with TRITON_INTERPRET=1.
+"""
 
 import json
 import sys
@@ -27,18 +29,32 @@ WAITS = {"dropout": UNTIED, "sample": SAMPLED}
 def main(data, folder):
     """Lines of what came of NEAR, ROOMS and WAITS.
 
-    Numbers of a setting of NEAR; fingerprints with and without room for logits of one of ROOMS; for one of WAITS the places where a
-    second step waited for the device.
+    Numbers of a setting of NEAR; fingerprints with and without room for logits of one of ROOMS; for one of
+    WAITS the places where a second step waited for the device.
     """
     from widenet.kernels.triton import running_top_k
 
     running_top_k.LEAST = 2  # a larger sort is interpreted for long
     for name in NEAR:
         with simulated():
-            print(json.dumps(weights_of(trained((CASES | SETTINGS)[name], data, folder / name, "cuda", epochs=1))))
+            print(
+                json.dumps(
+                    weights_of(trained((CASES | SETTINGS)[name], data, folder / name, "cuda", epochs=1))
+                )
+            )
     for activation, limit in ROOMS:
-        documents = with_loss(activation, "cross_entropy"), document("sgd", evaluation=None, gradient_norm_limit=limit, batch_size=12)
-        print(json.dumps([_with_room(documents, data, folder / f"{activation} {limit} {room}", room) for room in (0, 2**30)]))
+        documents = (
+            with_loss(activation, "cross_entropy"),
+            document("sgd", evaluation=None, gradient_norm_limit=limit, batch_size=12),
+        )
+        print(
+            json.dumps(
+                [
+                    _with_room(documents, data, folder / f"{activation} {limit} {room}", room)
+                    for room in (0, 2**30)
+                ]
+            )
+        )
     for name, network in WAITS.items():
         print(json.dumps(_waits(network, data, folder / name)))
 
@@ -51,7 +67,9 @@ def _waits(network, data, out):
         def counted(*arguments, step=loop.train_step):
             before = Counter(waits)
             loss = step(*arguments)
-            steps.append({place: number for (stream, place), number in (waits - before).items() if stream == DEFAULT})
+            steps.append(
+                {place: number for (stream, place), number in (waits - before).items() if stream == DEFAULT}
+            )
             return loss
 
         patch.setattr(loop, "train_step", counted)

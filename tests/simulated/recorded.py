@@ -1,4 +1,6 @@
-"""Trains with and without a CUDA graph on the simulated device, and prints whether both agree; for a process with TRITON_INTERPRET=1."""
+"""Trains with and without a CUDA graph on the simulated device, and prints whether both agree; for a
+process with TRITON_INTERPRET=1.
+"""
 
 import json
 import sys
@@ -12,10 +14,23 @@ from tests.simulated.device import simulated
 from widenet.data.lists import dataset_from_lists
 from widenet.model import packing
 
-HISTORY, OUTPUT = {"name": "history", "kind": "input", "field": "items"}, {"name": "next", "kind": "output", "field": "items"}
+HISTORY, OUTPUT = (
+    {"name": "history", "kind": "input", "field": "items"},
+    {
+        "name": "next",
+        "kind": "output",
+        "field": "items",
+    },
+)
 TASTE = {"name": "taste", "units": 3}
 SOFTMAX = {"layers": [HISTORY, TASTE, OUTPUT]}
-SIGMOID = {"layers": [{**HISTORY, "denoise": 0.3}, TASTE, {**OUTPUT, "activation": "sigmoid", "bias": False, "predict": "hidden"}]}
+SIGMOID = {
+    "layers": [
+        {**HISTORY, "denoise": 0.3},
+        TASTE,
+        {**OUTPUT, "activation": "sigmoid", "bias": False, "predict": "hidden"},
+    ]
+}
 TWO_INPUTS = {
     "layers": [
         {**HISTORY, "denoise": 0.3, "denoise_rescale": True},
@@ -55,24 +70,36 @@ PLACES = ("training/cuda_graph", "model/packing")
 
 
 def main(folder):
-    """A line a case: its name, whether a training with replayed steps is an eager one's equal, its replays, graphs, and waits."""
+    """A line a case: its name, whether a training with replayed steps is an eager one's equal, its
+    replays, graphs, and waits.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_LEAST", 8)  # every row of a capacity is interpreted
         for name, documents in CASES.items():
             sizes = SIZES.get(name, [1, 2, 3, 4, 1, 2, 3, 4])
-            rows = [sorted({(7 * e + 3 * i * i + i) % 9 for i in range(size)}) for e, size in enumerate(sizes)]
+            rows = [
+                sorted({(7 * e + 3 * i * i + i) % 9 for i in range(size)}) for e, size in enumerate(sizes)
+            ]
             more = weighted(rows) if documents[0] is TWO_INPUTS else {}
             data = dataset_from_lists(folder / f"{name}, data", rows, width=9, **more)
             eager = _outcome(documents, data, folder / f"{name}, eager")
             if name == "resumed":
                 with pytest.raises(KeyboardInterrupt):
-                    _outcome(documents, data, folder / name, cuda_graph=True, interrupted=iter([False, False, True]).__next__)
+                    _outcome(
+                        documents,
+                        data,
+                        folder / name,
+                        cuda_graph=True,
+                        interrupted=iter([False, False, True]).__next__,
+                    )
             recorded = _outcome(documents, data, folder / name, cuda_graph=True, resume=name == "resumed")
             print(json.dumps([name, eager[:2] == recorded[:2], *recorded[2:]]), flush=True)
 
 
 def _outcome(documents, data, out, **more):
-    """Fingerprint and losses of a training, replays, graphs that were replayed, and how often the host waited for one of them."""
+    """Fingerprint and losses of a training, replays, graphs that were replayed, and how often the host
+    waited for one of them.
+    """
     with simulated() as waits:
         model = trained(documents, data, out, "cuda", **more)
         losses = [record["loss"] for record in model.run.records()]

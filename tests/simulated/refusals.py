@@ -42,7 +42,11 @@ def check_twice(func, args, kwargs) -> None:
     if name in NEVER or plain in NEVER:
         raise OrderError(f"{name} has no fixed order on CUDA")
     floats = [arg for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
-    if plain in ADDING and floats and not (plain.endswith("add") and len(args[2].unique()) == args[2].numel()):
+    if (
+        plain in ADDING
+        and floats
+        and not (plain.endswith("add") and len(args[2].unique()) == args[2].numel())
+    ):
         raise OrderError(f"{name} adds floats in no fixed order on CUDA")
     if plain == "bincount" and ((*args, None)[1] is not None or kwargs.get("weights") is not None):
         raise OrderError("bincount adds weights in no fixed order on CUDA")
@@ -63,14 +67,32 @@ def _check_places(func, plain: str, args) -> None:
     """Write in reversed order too: the result must be the same."""
     places, values = (args[place] for place in WRITING[plain])
     adds = len(args) > 3 and plain.endswith(("put", "impl")) and args[3]
-    lengths = {len(place) for place in (places if isinstance(places, list | tuple) else [places]) if place is not None and place.dim() == 1}
-    masks = any(place is not None and place.dtype == torch.bool for place in (places if isinstance(places, list | tuple) else [places]))
-    if adds or masks or len(lengths) != 1 or not isinstance(values, Tensor) or not values.dim() or values.shape[0] not in lengths:
+    lengths = {
+        len(place)
+        for place in (places if isinstance(places, list | tuple) else [places])
+        if place is not None and place.dim() == 1
+    }
+    masks = any(
+        place is not None and place.dtype == torch.bool
+        for place in (places if isinstance(places, list | tuple) else [places])
+    )
+    if (
+        adds
+        or masks
+        or len(lengths) != 1
+        or not isinstance(values, Tensor)
+        or not values.dim()
+        or values.shape[0] not in lengths
+    ):
         return
     own, turned = list(args), list(args)
     own[0], turned[0] = args[0].clone(), args[0].clone()
     where, what = WRITING[plain]
-    turned[where] = [None if place is None else place.flip(0) for place in places] if isinstance(places, list | tuple) else places.flip(0)
+    turned[where] = (
+        [None if place is None else place.flip(0) for place in places]
+        if isinstance(places, list | tuple)
+        else places.flip(0)
+    )
     turned[what] = values.flip(0)
     func(*own)
     func(*turned)

@@ -13,7 +13,9 @@ DEFAULT = "the stream that trains"
 
 
 class StreamError(RuntimeError):
-    """A tensor in the hands of a stream that has not waited for it, or that nobody will wait for when its memory is given to others."""
+    """A tensor in the hands of a stream that has not waited for it, or that nobody will wait for when its
+    memory is given to others.
+    """
 
 
 class Stream:
@@ -101,7 +103,9 @@ def read(memory: Memory) -> None:
     stream = current()
     with _lock:
         if memory.writer is not stream and stream.seen.get(memory.writer, 0) < memory.number:
-            raise StreamError(f"{stream.name} uses what {memory.writer.name} has written, and has not waited for it")
+            raise StreamError(
+                f"{stream.name} uses what {memory.writer.name} has written, and has not waited for it"
+            )
         if not memory.users & {stream, _default}:
             raise StreamError(f"{stream.name} uses memory of another stream, which nobody has recorded")
 

@@ -17,7 +17,13 @@ DESIGN = {
     "layers": [
         {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
         {"name": "taste", "units": 256, "activation": "tanh", "dropout": 0.5},
-        {"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"},
+        {
+            "name": "next",
+            "kind": "output",
+            "field": "items",
+            "activation": "softmax",
+            "loss": "cross_entropy",
+        },
     ],
 }
 RICH = {
@@ -39,7 +45,14 @@ RICH = {
             "activation": {"kind": "leaky_relu", "slope": 0.2},
             "initializer": {"kind": "he", "scale": 2},
         },
-        {"name": "two", "units": 8, "source": ["one", "age"], "sparseness": {"target": 0.2}, "weight_norm": 2, "bias": False},
+        {
+            "name": "two",
+            "units": 8,
+            "source": ["one", "age"],
+            "sparseness": {"target": 0.2},
+            "weight_norm": 2,
+            "bias": False,
+        },
         {
             "name": "next",
             "kind": "output",
@@ -130,11 +143,23 @@ def test_bytes_that_are_not_text_are_located(tmp_path):
     ("text", "message"),
     [
         ("", "t.json: line 1, column 1: Expecting value. The file must be JSON."),
-        ('{"epochs": 3,\n "seed" 4}', "t.json: line 2, column 9: Expecting ':' delimiter. The file must be JSON."),
-        ('{"epochs": 3, "epochs": 4}', 't.json: the key "epochs" stands twice in one object. Keep one of them.'),
-        ('{"checkpoints": {"keep_last": 1, "keep_last": 1}}', 't.json: the key "keep_last" stands twice in one object. Keep one of them.'),
+        (
+            '{"epochs": 3,\n "seed" 4}',
+            "t.json: line 2, column 9: Expecting ':' delimiter. The file must be JSON.",
+        ),
+        (
+            '{"epochs": 3, "epochs": 4}',
+            't.json: the key "epochs" stands twice in one object. Keep one of them.',
+        ),
+        (
+            '{"checkpoints": {"keep_last": 1, "keep_last": 1}}',
+            't.json: the key "keep_last" stands twice in one object. Keep one of them.',
+        ),
         ('{"l2": NaN}', "t.json: NaN is not a JSON number. Write a finite number, or null for none."),
-        ('{"l2": -Infinity}', "t.json: -Infinity is not a JSON number. Write a finite number, or null for none."),
+        (
+            '{"l2": -Infinity}',
+            "t.json: -Infinity is not a JSON number. Write a finite number, or null for none.",
+        ),
         ('{"l2": 1e999}', "t.json: l2 must be a finite number; got Infinity."),
         ("[" * 100_000, "t.json: the file must be JSON of reasonable depth and numbers: RecursionError."),
         ("[]", "t.json must be a JSON object with named fields; got []."),
@@ -167,7 +192,11 @@ optimizer learning_rate loss l2 softmax activation cosine transposed schedule ev
 WORDS = st.sampled_from(NAMES.split())
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | WORDS
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=3), inner, max_size=5), max_leaves=12
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=3), inner, max_size=5)
+    ),
+    max_leaves=12,
 )
 
 
@@ -197,7 +226,9 @@ def test_whatever_is_given_is_a_document_or_a_document_error(values):
 def places(value, path=()):
     """The path of every value inside some JSON values."""
     yield path
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
     for key, child in children:
         yield from places(child, (*path, key))
 

@@ -12,7 +12,14 @@ NETWORK = NetworkSpec.of(
             {"name": "filters", "kind": "convolution", "filters": 3, "kernel": 2, "activation": "relu"},
             {"name": "largest", "kind": "pooling", "function": "max", "kernel": 2},
             {"name": "deep", "units": 12, "dropout": 0.25, "skip": "largest"},
-            {"name": "next", "kind": "output", "field": "<script>", "loss": "cross_entropy", "cosine": {}, "bias": False},
+            {
+                "name": "next",
+                "kind": "output",
+                "field": "<script>",
+                "loss": "cross_entropy",
+                "cosine": {},
+                "bias": False,
+            },
         ],
     }
 )

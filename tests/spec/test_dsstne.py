@@ -1,4 +1,6 @@
-"""DSSTNE's network documents: every key of its reference, said in this project's words or refused as there."""
+"""DSSTNE's network documents: every key of its reference, said in this project's words or refused as
+there.
+"""
 
 import json
 
@@ -42,7 +44,14 @@ def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
         "name": "AE",
         "dialect": "dsstne",
         "layers": [
-            {"name": "Input", "kind": "input", "field": "gl_input", "units": "auto", "denoise": 0.2, "denoise_rescale": True},
+            {
+                "name": "Input",
+                "kind": "input",
+                "field": "gl_input",
+                "units": "auto",
+                "denoise": 0.2,
+                "denoise_rescale": True,
+            },
             {
                 "name": "Hidden",
                 "units": 128,
@@ -108,7 +117,9 @@ def test_activations_are_what_dsstnes_kernels_compute(name, expected):
     assert layers_of(config(hidden(Activation=name)))[1]["activation"] == expected
 
 
-@pytest.mark.parametrize(("name", "expected"), [("SoftPlus", "softplus"), ("RELUMax", "relu_max"), ("LinearMax", "linear_max")])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("SoftPlus", "softplus"), ("RELUMax", "relu_max"), ("LinearMax", "linear_max")]
+)
 def test_in_widenets_dialect_activations_are_what_their_names_say(name, expected):
     assert layers_of(config(hidden(Activation=name)), "widenet")[1]["activation"] == expected
     assert layers_of(config(hidden(Activation="LRelu")), "widenet")[1]["activation"]["slope"] == 0.01
@@ -117,7 +128,10 @@ def test_in_widenets_dialect_activations_are_what_their_names_say(name, expected
 @pytest.mark.parametrize("alias", ["RELUSlope", "Slope"])
 def test_numbers_of_activations_stand_at_the_network_or_at_a_layer(alias):
     network = {alias: 0.2, "ELUAlpha": 1.5, "SELULambda": 1.1}
-    found = [layers_of(config(hidden(Activation=name), **network))[1]["activation"] for name in ("LRelu", "ELU", "SELU")]
+    found = [
+        layers_of(config(hidden(Activation=name), **network))[1]["activation"]
+        for name in ("LRelu", "ELU", "SELU")
+    ]
     assert found == [
         {"kind": "leaky_relu", "slope": 0.2},
         {"kind": "elu", "alpha": 1.5, "scale": 1.0},
@@ -125,19 +139,46 @@ def test_numbers_of_activations_stand_at_the_network_or_at_a_layer(alias):
     ]
     own = hidden(Activation="SELU", ELUAlpha=1.6, SELULambda=1.05)
     assert layers_of(config(own, **network))[1]["activation"] == {"kind": "elu", "alpha": 1.6, "scale": 1.05}
-    assert layers_of(config(hidden(Activation="LRelu", **{alias: 0.3}), **network))[1]["activation"]["slope"] == 0.3
+    assert (
+        layers_of(config(hidden(Activation="LRelu", **{alias: 0.3}), **network))[1]["activation"]["slope"]
+        == 0.3
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "dsstne", "widenet"),
     [
         ({}, HALF_XAVIER, {"kind": "xavier", "scale": 1.0}),
-        ({"Scheme": "Xavier", "Scale": 3}, {"kind": "xavier", "scale": 1.5}, {"kind": "xavier", "scale": 3.0}),
-        ({"Scheme": "CaffeXavier", "Scale": 2}, {"kind": "caffe_xavier", "scale": 2.0}, {"kind": "caffe_xavier", "scale": 2.0}),
-        ({"Scheme": "Gaussian", "Scale": 0.01}, {"kind": "gaussian", "deviation": 0.01}, {"kind": "gaussian", "deviation": 0.01}),
-        ({"Scheme": "Uniform", "Scale": 0.1}, {"kind": "uniform", "limit": 0.1}, {"kind": "uniform", "limit": 0.1}),
-        ({"Scheme": "UnitBall", "Scale": 0.1}, {"kind": "uniform", "limit": 0.1, "low": 0.0}, {"kind": "unit_ball", "radius": 0.1}),
-        ({"Scheme": "Constant", "Scale": 0.1}, {"kind": "constant", "value": -0.1}, {"kind": "constant", "value": 0.1}),
+        (
+            {"Scheme": "Xavier", "Scale": 3},
+            {"kind": "xavier", "scale": 1.5},
+            {"kind": "xavier", "scale": 3.0},
+        ),
+        (
+            {"Scheme": "CaffeXavier", "Scale": 2},
+            {"kind": "caffe_xavier", "scale": 2.0},
+            {"kind": "caffe_xavier", "scale": 2.0},
+        ),
+        (
+            {"Scheme": "Gaussian", "Scale": 0.01},
+            {"kind": "gaussian", "deviation": 0.01},
+            {"kind": "gaussian", "deviation": 0.01},
+        ),
+        (
+            {"Scheme": "Uniform", "Scale": 0.1},
+            {"kind": "uniform", "limit": 0.1},
+            {"kind": "uniform", "limit": 0.1},
+        ),
+        (
+            {"Scheme": "UnitBall", "Scale": 0.1},
+            {"kind": "uniform", "limit": 0.1, "low": 0.0},
+            {"kind": "unit_ball", "radius": 0.1},
+        ),
+        (
+            {"Scheme": "Constant", "Scale": 0.1},
+            {"kind": "constant", "value": -0.1},
+            {"kind": "constant", "value": 0.1},
+        ),
         ({"Scheme": "SELU"}, {"kind": "reciprocal", "scale": 1.0}, {"kind": "selu", "scale": 1.0}),
     ],
 )
@@ -159,7 +200,9 @@ def test_weights_begin_as_dsstnes_code_draws_them_or_as_the_scheme_says(given, d
         ("Hinge", "hinge", False),
     ],
 )
-def test_every_output_has_the_networks_loss_with_values_where_dsstne_looks_at_them(function, expected, ignores):
+def test_every_output_has_the_networks_loss_with_values_where_dsstne_looks_at_them(
+    function, expected, ignores
+):
     found = layers_of(config(**({} if function is None else {"ErrorFunction": function})))[-1]
     assert (found["loss"], found.get("values") == "ignore") == (expected, ignores)
 
@@ -168,12 +211,25 @@ def test_every_output_has_the_networks_loss_with_values_where_dsstne_looks_at_th
 @pytest.mark.parametrize("function", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
 def test_both_spellings_of_the_margins_serve_both_losses(key, function):
     found = layers_of(config(ErrorFunction=function, **{key: {"oneTarget": 0.8, "zeroScale": 0.3}}))[-1]
-    kind = "data_scaled_marginal_cross_entropy" if function.startswith("Data") else "scaled_marginal_cross_entropy"
-    assert found["loss"] == {"kind": kind, "one_target": 0.8, "zero_target": 0.1, "one_scale": 1.0, "zero_scale": 0.3}
+    kind = (
+        "data_scaled_marginal_cross_entropy"
+        if function.startswith("Data")
+        else "scaled_marginal_cross_entropy"
+    )
+    assert found["loss"] == {
+        "kind": kind,
+        "one_target": 0.8,
+        "zero_target": 0.1,
+        "one_scale": 1.0,
+        "zero_scale": 0.3,
+    }
     assert ("values" in found) == (kind == "scaled_marginal_cross_entropy")
 
 
-@pytest.mark.parametrize(("function", "acts"), [("L2", True), ("L1", True), ("CrossEntropy", True), ("L2Hinge", False), ("Hinge", False)])
+@pytest.mark.parametrize(
+    ("function", "acts"),
+    [("L2", True), ("L1", True), ("CrossEntropy", True), ("L2Hinge", False), ("Hinge", False)],
+)
 def test_boosts_go_where_dsstne_applies_them(function, acts):
     found = spoken(config(ErrorFunction=function, DeltaBoost={"one": 4, "zero": 0.5}))
     expected = {"target": 4.0, "other": 0.5} if acts else None
@@ -186,33 +242,62 @@ def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
     last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"], "DeltaNorm": 2}
     found = layers_of(config(*towers, last=last, ErrorFunction="L2Hinge"))
     name = found[-1]["name"]
-    assert found[-2] == {"name": f"{name} pooled", "kind": "pooling", "function": "cosine", "source": ["Query", "Item"]}
+    assert found[-2] == {
+        "name": f"{name} pooled",
+        "kind": "pooling",
+        "function": "cosine",
+        "source": ["Query", "Item"],
+    }
     assert found[-1]["source"] == f"{name} pooled"
-    assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (True, "linear", "l2_hinge")
+    assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (
+        True,
+        "linear",
+        "l2_hinge",
+    )
     assert found[-1]["delta_norm"] == 2
 
 
 def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightless_output():
     window = {"Type": "Convolutional", "N": 4, "Kernel": [3, 2], "WeightNorm": 2, "Activation": "SoftMax"}
     before, after = layers_of(config(first=IMAGE, last=window, DeltaBoost={"one": 3, "zero": 1}))[1:]
-    assert (before["name"], before["kind"], before["filters"], before["kernel"]) == ("Out convolved", "convolution", 4, [2, 3])
+    assert (before["name"], before["kind"], before["filters"], before["kernel"]) == (
+        "Out convolved",
+        "convolution",
+        4,
+        [2, 3],
+    )
     assert (before["activation"], before["weight_norm"]) == ("linear", 2.0)
-    assert (after["source"], after["weightless"], after["bias"], after["activation"]) == ("Out convolved", True, False, "softmax")
+    assert (after["source"], after["weightless"], after["bias"], after["activation"]) == (
+        "Out convolved",
+        True,
+        False,
+        "softmax",
+    )
     assert (after["units"], "delta_boost" in after, "initializer" in after) == ("auto", False, False)
-    before, after = layers_of(config(hidden(N=7), hidden(Name="G", N=5), last={"Skip": "H", "N": 7, "Source": "G"}))[3:]
+    before, after = layers_of(
+        config(hidden(N=7), hidden(Name="G", N=5), last={"Skip": "H", "N": 7, "Source": "G"})
+    )[3:]
     assert (before["name"], before["units"], before["source"], before["skip"]) == ("Out summed", 7, "G", "H")
     assert (after["source"], after["units"], after["activation"]) == ("Out summed", 7, "sigmoid")
 
 
 def test_limits_shares_and_sources_are_taken_over():
     tied = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}
-    document = config(hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5), last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1})
+    document = config(
+        hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5),
+        last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1},
+    )
     found = layers_of(document)
     assert (found[1]["weight_norm"], found[1]["delta_norm"], found[1]["dropout"]) == (2.0, 3.0, 0.5)
     assert found[2]["weights"] == {"layer": "H", "layer_source": "In", "source": "H", "transposed": True}
     assert (found[2]["source"], found[2]["delta_norm"]) == ("H", 1.0)
     plain = {"SourceInputLayer": "In", "SourceOutputLayer": "H"}
-    found = layers_of(config(hidden(), hidden(Name="G", SharedWeights=[tied, {**plain, "InputLayer": "In"}], Source=["H", "In"])))
+    found = layers_of(
+        config(
+            hidden(),
+            hidden(Name="G", SharedWeights=[tied, {**plain, "InputLayer": "In"}], Source=["H", "In"]),
+        )
+    )
     assert [share["source"] for share in found[2]["weights"]] == ["H", "In"]
     several = [hidden(Name=f"H{n}", N=4, Source="In") for n in range(6)]
     wide = layers_of(config(*several, hidden(Name="All", Source=[f"H{n}" for n in range(6)])))
@@ -234,7 +319,10 @@ def test_kind_type_and_name_have_dsstnes_defaults():
 def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_them():
     penalty = {"SparsenessPenalty": {"p": 0.2, "beta": 3}}
     assert "sparseness" not in layers_of(config(hidden(), **penalty))[1]
-    assert layers_of(config(hidden(Sparse=True), **penalty))[1]["sparseness"] == {"target": 0.2, "weight": 3.0}
+    assert layers_of(config(hidden(Sparse=True), **penalty))[1]["sparseness"] == {
+        "target": 0.2,
+        "weight": 3.0,
+    }
     own = hidden(Sparse=True, SparsenessPenalty={"p": 0.4})
     assert layers_of(config(own, **penalty))[1]["sparseness"] == {"target": 0.4, "weight": 3.0}
     alone = spoken(config(own))
@@ -269,7 +357,10 @@ def test_convolutions_and_poolings_have_their_axes_turned_round():
     ]
     found = layers_of({"Layers": layers, "LRN": {"k": 1, "n": 4}})
     assert found[0]["shape"] == [3, 24, 28]
-    assert {key: found[1][key] for key in ("kind", "filters", "kernel", "stride", "padding", "batch_normalization")} == {
+    assert {
+        key: found[1][key]
+        for key in ("kind", "filters", "kernel", "stride", "padding", "batch_normalization")
+    } == {
         "kind": "convolution",
         "filters": 8,
         "kernel": [3, 5],
@@ -277,15 +368,33 @@ def test_convolutions_and_poolings_have_their_axes_turned_round():
         "padding": "dsstne",
         "batch_normalization": {"momentum": 1.0},
     }
-    assert found[2] == {"name": "P", "kind": "pooling", "function": "max", "kernel": [3, 2], "stride": [2, 1], "padding": "dsstne"}
-    assert found[3] == {"name": "L", "kind": "pooling", "function": {"kind": "lrn", "k": 1.0, "n": 4, "alpha": 1e-4, "beta": 0.75}}
+    assert found[2] == {
+        "name": "P",
+        "kind": "pooling",
+        "function": "max",
+        "kernel": [3, 2],
+        "stride": [2, 1],
+        "padding": "dsstne",
+    }
+    assert found[3] == {
+        "name": "L",
+        "kind": "pooling",
+        "function": {"kind": "lrn", "k": 1.0, "n": 4, "alpha": 1e-4, "beta": 0.75},
+    }
 
 
-@pytest.mark.parametrize(("function", "expected"), [("Maxout", "maxout"), ("DotProduct", "dot_product"), ("Cosine", "cosine")])
+@pytest.mark.parametrize(
+    ("function", "expected"), [("Maxout", "maxout"), ("DotProduct", "dot_product"), ("Cosine", "cosine")]
+)
 def test_poolings_of_several_sources(function, expected):
     towers = [hidden(Name=name, Source="In") for name in ("A", "B")]
     pooled = {"Name": "P", "Type": "Pooling", "Function": function, "Source": ["A", "B"]}
-    assert layers_of(config(*towers, pooled))[3] == {"name": "P", "source": ["A", "B"], "kind": "pooling", "function": expected}
+    assert layers_of(config(*towers, pooled))[3] == {
+        "name": "P",
+        "source": ["A", "B"],
+        "kind": "pooling",
+        "function": expected,
+    }
 
 
 def test_skips_and_normalization_of_hidden_layers():
@@ -298,16 +407,31 @@ def test_what_belongs_to_training_is_told():
     found = spoken(config(ShuffleIndices=False, Decay=0.01))
     assert found.training == {"shuffle": False, "schedule": {"kind": "inverse", "decay": 0.01}}
     notes = NetworkSpec.of(config(ShuffleIndices=False, Decay=0.01)).notes
-    assert [note.split(";")[0] for note in notes] == ["training.json decides on shuffle", "training.json decides on schedule"]
+    assert [note.split(";")[0] for note in notes] == [
+        "training.json decides on shuffle",
+        "training.json decides on schedule",
+    ]
     assert NetworkSpec.of(config()).notes == ()
 
 
 MISTAKES = [
-    (config(Versoin=0.8), 'config.json: Versoin is not a known key of DSSTNE\'s here. Did you mean "Version"?'),
-    (config(WeightData="x"), 'config.json: WeightData is not a known key of DSSTNE\'s here. DSSTNE calls it "WeightsData"'),
+    (
+        config(Versoin=0.8),
+        'config.json: Versoin is not a known key of DSSTNE\'s here. Did you mean "Version"?',
+    ),
+    (
+        config(WeightData="x"),
+        'config.json: WeightData is not a known key of DSSTNE\'s here. DSSTNE calls it "WeightsData"',
+    ),
     (config(L1Penalty=1), "config.json: L1Penalty is not a known key"),
     (config(Recurrent=1), "config.json: Recurrent is not a known key"),
-    (config(CheckPointName="x"), 'config.json: CheckPointName is not a known key of DSSTNE\'s here. Write "checkpoints" in training.json.'),
+    (
+        config(CheckPointName="x"),
+        (
+            'config.json: CheckPointName is not a known key of DSSTNE\'s here. Write "checkpoints" in'
+            " training.json."
+        ),
+    ),
     (config(Version=0.6), "config.json: Version must be at least 0.7; got 0.6."),
     (config(Kind="Recurrent"), 'config.json: Kind must be a known name; got "Recurrent".'),
     (config(ErrorFunction="SMCE"), 'config.json: ErrorFunction must be a known name; got "SMCE".'),
@@ -318,7 +442,10 @@ MISTAKES = [
     (config(Layers=[]), "config.json: Layers must be a list of layers"),
     (config(hidden(ErrorFunction="L2")), "config.json: Layers[1].ErrorFunction is not a known key"),
     (config(hidden(N="auto")), "config.json: Layers[1].N of a hidden layer must be a number; got 'auto'."),
-    (config(hidden(N=0)), "config.json: Layers[1].N must be a whole number of at least 1, or a list of up to 4; got 0."),
+    (
+        config(hidden(N=0)),
+        "config.json: Layers[1].N must be a whole number of at least 1, or a list of up to 4; got 0.",
+    ),
     (config(hidden(Kind="Pooling")), 'config.json: Layers[1].Kind must be a known name; got "Pooling".'),
     (config(hidden(Kind="Target")), "config.json: Layers[1].Kind must be Input, Hidden or Output"),
     (
@@ -326,18 +453,42 @@ MISTAKES = [
         'config.json: Layers[1].Type must be a known name; got "Convolution". Did you mean "Convolutional"?',
     ),
     (config(hidden(Type="Pooling")), "config.json: Layers[1].Function must be one of Max"),
-    (config(hidden(Activation="ParametricRectifiedLinear")), "config.json: Layers[1].Activation must be a known name"),
+    (
+        config(hidden(Activation="ParametricRectifiedLinear")),
+        "config.json: Layers[1].Activation must be a known name",
+    ),
     (config(hidden(pDropout=1)), "config.json: Layers[1].pDropout must be less than 1; got 1."),
     (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
-    (config(hidden(WeightInit={"Scheme": "He"})), 'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".'),
+    (
+        config(hidden(WeightInit={"Scheme": "He"})),
+        'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".',
+    ),
     (config(hidden(WeightNorm="big")), "config.json: Layers[1].WeightNorm must be a number; got 'big'."),
-    (config(hidden(SharedWeights=[{}, {"x": 1}])), "config.json: Layers[1].SharedWeights[1].x is not a known key"),
-    (config(last={"SharedWeights": {"Transpose": True}}), "config.json: Layers[1].SharedWeights.Transpose is not a known key"),
-    (config(last={"BatchNormalization": True}), "config.json: Layers[1].BatchNormalization is not a known key"),
-    (config(last={"Skip": "In"}), "config.json: Layers[1].N of an output with Skip must be a number; got 'auto'."),
+    (
+        config(hidden(SharedWeights=[{}, {"x": 1}])),
+        "config.json: Layers[1].SharedWeights[1].x is not a known key",
+    ),
+    (
+        config(last={"SharedWeights": {"Transpose": True}}),
+        "config.json: Layers[1].SharedWeights.Transpose is not a known key",
+    ),
+    (
+        config(last={"BatchNormalization": True}),
+        "config.json: Layers[1].BatchNormalization is not a known key",
+    ),
+    (
+        config(last={"Skip": "In"}),
+        "config.json: Layers[1].N of an output with Skip must be a number; got 'auto'.",
+    ),
     (config(last={"Type": "Pooling"}), "config.json: Layers[1].Function must be one of Max"),
-    (config(last={"Source": 3}), "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3."),
-    ({**config(), "version": 1}, 'config.json: the key "version" stands twice, in another case. Keep one of them.'),
+    (
+        config(last={"Source": 3}),
+        "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3.",
+    ),
+    (
+        {**config(), "version": 1},
+        'config.json: the key "version" stands twice, in another case. Keep one of them.',
+    ),
 ]
 
 
@@ -349,7 +500,10 @@ def test_a_mistake_gives_one_sentence_with_its_place(document, message):
 
 
 def test_what_this_project_cannot_do_is_told_in_its_words():
-    with pytest.raises(DocumentError, match=r"^config.json, in widenet's words: layers\[1\].loss \"cross_entropy\" needs the activation"):
+    with pytest.raises(
+        DocumentError,
+        match=r"^config.json, in widenet's words: layers\[1\].loss \"cross_entropy\" needs the activation",
+    ):
         NetworkSpec.of(config(last={"Activation": "Tanh"}), "config.json")
 
 
@@ -391,6 +545,15 @@ def test_a_file_with_comments_is_read_as_it_is(tmp_path):
 
 def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
     shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
-    towers = [hidden(N=7), hidden(Name="G", N=7, Source="H"), hidden(Name="F", N=7, Source="G", SharedWeights=[shared])]
+    towers = [
+        hidden(N=7),
+        hidden(Name="G", N=7, Source="H"),
+        hidden(Name="F", N=7, Source="G", SharedWeights=[shared]),
+    ]
     found = layers_of(config(*towers, last={"Skip": "G", "N": 7, "Source": "F"}))
-    assert found[3]["weights"] == {"layer": "Out summed", "layer_source": "F", "source": "G", "transposed": False}
+    assert found[3]["weights"] == {
+        "layer": "Out summed",
+        "layer_source": "F",
+        "source": "G",
+        "transposed": False,
+    }

@@ -20,7 +20,13 @@ def kinds(union):
 def network(hidden=(), output=()):
     entry = {"name": "in", "kind": "input", "field": "items"}
     return NetworkSpec.of(
-        {"layers": [entry, {"name": "h", "units": 3, **dict(hidden)}, {"name": "o", "kind": "output", "field": "items", **dict(output)}]}
+        {
+            "layers": [
+                entry,
+                {"name": "h", "units": 3, **dict(hidden)},
+                {"name": "o", "kind": "output", "field": "items", **dict(output)},
+            ]
+        }
     )
 
 
@@ -40,13 +46,16 @@ def test_the_bare_name_of_an_initializer_is_its_object_with_defaults(kind):
 
 @pytest.mark.parametrize("kind", kinds(Loss))
 def test_the_bare_name_of_a_loss_is_its_object_with_defaults(kind):
-    both = [network(output={"activation": activation_for(kind), "loss": loss}) for loss in (kind, {"kind": kind})]
+    both = [
+        network(output={"activation": activation_for(kind), "loss": loss}) for loss in (kind, {"kind": kind})
+    ]
     assert both[0] == both[1]
     assert both[0].outputs[0].loss.kind == kind
 
 
 @pytest.mark.parametrize(
-    ("field", "kind"), [*(("optimizer", kind) for kind in kinds(Optimizer)), *(("schedule", kind) for kind in kinds(Schedule))]
+    ("field", "kind"),
+    [*(("optimizer", kind) for kind in kinds(Optimizer)), *(("schedule", kind) for kind in kinds(Schedule))],
 )
 def test_the_bare_name_of_an_optimizer_or_schedule_is_its_object_with_defaults(field, kind):
     assert TrainingSpec.of({field: kind}) == TrainingSpec.of({field: {"kind": kind}})
@@ -70,13 +79,26 @@ def accepts(schema, value, root):
     for key in ("anyOf", "oneOf"):
         if key in schema and sum(accepts(option, value, root) for option in schema[key]) < 1:
             return False
-    types = {"string": str, "array": list, "object": dict, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
-    if "type" in schema and (not isinstance(value, types[schema["type"]]) or (isinstance(value, bool) and schema["type"] != "boolean")):
+    types = {
+        "string": str,
+        "array": list,
+        "object": dict,
+        "boolean": bool,
+        "null": type(None),
+        "integer": int,
+        "number": (int, float),
+    }
+    if "type" in schema and (
+        not isinstance(value, types[schema["type"]])
+        or (isinstance(value, bool) and schema["type"] != "boolean")
+    ):
         return False
     if ("const" in schema and value != schema["const"]) or ("enum" in schema and value not in schema["enum"]):
         return False
     if isinstance(value, list):
-        return len(value) >= schema.get("minItems", 0) and all(accepts(schema.get("items", {}), item, root) for item in value)
+        return len(value) >= schema.get("minItems", 0) and all(
+            accepts(schema.get("items", {}), item, root) for item in value
+        )
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         if schema.get("additionalProperties") is False and not value.keys() <= properties.keys():
@@ -86,7 +108,9 @@ def accepts(schema, value, root):
         )
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         low, high = schema.get("minimum", value), schema.get("maximum", value)
-        return low <= value <= high and schema.get("exclusiveMinimum", value - 1) < value < schema.get("exclusiveMaximum", value + 1)
+        return low <= value <= high and schema.get("exclusiveMinimum", value - 1) < value < schema.get(
+            "exclusiveMaximum", value + 1
+        )
     return True
 
 
@@ -98,7 +122,14 @@ LAYERS = [
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"activation": {"kind": "elu", "alpha": 2}}, {"source": ["history"]}, {"source": "history"}, {"kind": "hidden"}]
+    "change",
+    [
+        {},
+        {"activation": {"kind": "elu", "alpha": 2}},
+        {"source": ["history"]},
+        {"source": "history"},
+        {"kind": "hidden"},
+    ],
 )
 def test_the_schema_of_networks_accepts_what_networks_accept(change):
     schema = NetworkSpec.model_json_schema()
@@ -128,7 +159,13 @@ def test_the_schema_of_networks_refuses_what_networks_refuse(change):
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"optimizer": "sgd", "schedule": {"kind": "step"}}, {"evaluation": {}, "keep": "best"}, {"evaluation": None}]
+    "values",
+    [
+        {},
+        {"optimizer": "sgd", "schedule": {"kind": "step"}},
+        {"evaluation": {}, "keep": "best"},
+        {"evaluation": None},
+    ],
 )
 def test_the_schema_of_trainings_accepts_what_trainings_accept(values):
     schema = TrainingSpec.model_json_schema()

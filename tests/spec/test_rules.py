@@ -16,7 +16,10 @@ def network(entry=(), hidden=(), output=(), more=()):
 
 
 FLOAT32 = "must be 0, or a number that a float32 can hold: of magnitude 1.2e-38 to 3.4e38"
-ACTIVATIONS = "sigmoid, tanh, relu, selu, softplus, softsign, linear, gelu, silu, softmax, relu_max, linear_max, leaky_relu, elu"
+ACTIVATIONS = (
+    "sigmoid, tanh, relu, selu, softplus, softsign, linear, gelu, silu, softmax, relu_max, linear_max,"
+    " leaky_relu, elu"
+)
 NETWORK_MISTAKES = [
     (5, " must be a JSON object with named fields; got 5."),
     ([], " must be a JSON object with named fields; got []."),
@@ -32,80 +35,159 @@ NETWORK_MISTAKES = [
                 {"name": "again", "kind": "output", "field": "items", "weights": {"layer": "state"}},
             ]
         ),
-        ": layers[4].weights.layer must name another hidden or output layer; "
-        'got "state", a recurrent layer, whose gates share their weights with nobody. Known: h, out.',
+        (
+            ": layers[4].weights.layer must name another hidden or output layer; "
+            'got "state", a recurrent layer, whose gates share their weights with nobody. Known: h, out.'
+        ),
     ),
     (
         {"epochs": 3},
-        " is a training document and stands where the network document belongs. Give the network first, then the training.",
+        (
+            " is a training document and stands where the network document belongs. Give the network first,"
+            " then the training."
+        ),
     ),
     ({"nam": "x", **network()}, ': nam is not a known field. Did you mean "name"?'),
     ({"zzz": "x", **network()}, ": zzz is not a known field. Known: name, dialect, layers."),
     (network({"fild": "x"}), ': layers[0].fild is not a known field. Did you mean "field"?'),
     (network({"denoice": 0.5}), ': layers[0].denoice is not a known field. Did you mean "denoise"?'),
-    (network({}, {"activaton": "relu"}), ': layers[1].activaton is not a known field. Did you mean "activation"?'),
+    (
+        network({}, {"activaton": "relu"}),
+        ': layers[1].activaton is not a known field. Did you mean "activation"?',
+    ),
     (network({}, {}, {"cosin": {}}), ': layers[2].cosin is not a known field. Did you mean "cosine"?'),
-    (network({}, {}, {"cosine": {"temprature": 1}}), ': layers[2].cosine.temprature is not a known field. Did you mean "temperature"?'),
+    (
+        network({}, {}, {"cosine": {"temprature": 1}}),
+        ': layers[2].cosine.temprature is not a known field. Did you mean "temperature"?',
+    ),
     (
         network({}, {"activation": {"kind": "leaky_relu", "slop": 1}}),
         ': layers[1].activation.slop is not a known field. Did you mean "slope"?',
     ),
-    (network({}, {"initializer": {"kind": "he", "scal": 1}}), ': layers[1].initializer.scal is not a known field. Did you mean "scale"?'),
+    (
+        network({}, {"initializer": {"kind": "he", "scal": 1}}),
+        ': layers[1].initializer.scal is not a known field. Did you mean "scale"?',
+    ),
     (
         network({}, {}, {"loss": {"kind": "cross_entropy", "targts": "sum"}}),
         ': layers[2].loss.targts is not a known field. Did you mean "targets"?',
     ),
-    (network({}, {"sparseness": {"targt": 0.1}}), ': layers[1].sparseness.targt is not a known field. Did you mean "target"?'),
-    (network({}, {"kind": "hiden"}), ': layers[1].kind must be a known name; got "hiden". Did you mean "hidden"?'),
+    (
+        network({}, {"sparseness": {"targt": 0.1}}),
+        ': layers[1].sparseness.targt is not a known field. Did you mean "target"?',
+    ),
+    (
+        network({}, {"kind": "hiden"}),
+        ': layers[1].kind must be a known name; got "hiden". Did you mean "hidden"?',
+    ),
     (network({}, {"kind": None}), ": layers[1].kind must be a known name; got null."),
-    (network({}, {"activation": "tahn"}), ': layers[1].activation must be a known name; got "tahn". Did you mean "tanh"?'),
-    (network({}, {"activation": {"kind": "tahn"}}), ': layers[1].activation.kind must be a known name; got "tahn". Did you mean "tanh"?'),
-    (network({}, {"activation": {"kind": 3}}), f": layers[1].activation.kind must be a known name; got 3. Known: {ACTIVATIONS}."),
+    (
+        network({}, {"activation": "tahn"}),
+        ': layers[1].activation must be a known name; got "tahn". Did you mean "tanh"?',
+    ),
+    (
+        network({}, {"activation": {"kind": "tahn"}}),
+        ': layers[1].activation.kind must be a known name; got "tahn". Did you mean "tanh"?',
+    ),
+    (
+        network({}, {"activation": {"kind": 3}}),
+        f": layers[1].activation.kind must be a known name; got 3. Known: {ACTIVATIONS}.",
+    ),
     (network({}, {"activation": {"slope": 0.1}}), ': layers[1].activation.kind is missing. Add "kind".'),
-    (network({}, {"activation": {"knd": "elu"}}), ': layers[1].activation.knd is not a known field. Did you mean "kind"?'),
+    (
+        network({}, {"activation": {"knd": "elu"}}),
+        ': layers[1].activation.knd is not a known field. Did you mean "kind"?',
+    ),
     (network({}, {"activation": 3}), ": layers[1].activation must be an object with named fields; got 3."),
     (network({}, {"units": "4"}), ': layers[1].units must be a whole number, without quotes; got "4".'),
     (network({}, {"units": 4.5}), ": layers[1].units must be a whole number; got 4.5."),
     (network({}, {"units": True}), ": layers[1].units must be a whole number; got true."),
-    (network({}, {"units": 100.0}), ": layers[1].units must be a whole number, without a decimal point; got 100.0."),
+    (
+        network({}, {"units": 100.0}),
+        ": layers[1].units must be a whole number, without a decimal point; got 100.0.",
+    ),
     (network({"denoise": True}), ": layers[0].denoise must be a number; got true."),
     (network({}, {"units": 0}), ": layers[1].units must be at least 1; got 0."),
     (network({}, {"units": 2**40}), ": layers[1].units must be at most 2147483647; got 1099511627776."),
-    (network({"units": "aut"}), ': layers[0].units must be a whole number, without quotes, or "auto"; got "aut".'),
+    (
+        network({"units": "aut"}),
+        ': layers[0].units must be a whole number, without quotes, or "auto"; got "aut".',
+    ),
     (network({"denoise": 1}), ": layers[0].denoise must be less than 1.0; got 1."),
     (network({"denoise": "0.2"}), ': layers[0].denoise must be a number, without quotes; got "0.2".'),
-    (network({"values": "used"}), ': layers[0].values must be one of use, ignore; got "used". Did you mean "use"?'),
+    (
+        network({"values": "used"}),
+        ': layers[0].values must be one of use, ignore; got "used". Did you mean "use"?',
+    ),
     (network({"name": ""}), ': layers[0].name must be at least 1 long; got "".'),
-    (network({"name": "a/b"}), ': layers[0].name must be text without "/", "\\" and control characters; got "a/b".'),
-    (network({"name": "a" * 101}), f': layers[0].name must be at most 100 characters long; got "{"a" * 56}....'),
-    (network({"name": "\ud800"}), " must hold plain JSON values: unexpected end of hex escape at line 1 column 29."),
+    (
+        network({"name": "a/b"}),
+        ': layers[0].name must be text without "/", "\\" and control characters; got "a/b".',
+    ),
+    (
+        network({"name": "a" * 101}),
+        f': layers[0].name must be at most 100 characters long; got "{"a" * 56}....',
+    ),
+    (
+        network({"name": "\ud800"}),
+        " must hold plain JSON values: unexpected end of hex escape at line 1 column 29.",
+    ),
     (network({}, {"bias": 1}), ": layers[1].bias must be true or false; got 1."),
     (network({}, {"bias_start": float("nan")}), ": layers[1].bias_start must be a finite number; got NaN."),
-    (network({}, {"bias_start": float("inf")}), ": layers[1].bias_start must be a finite number; got Infinity."),
-    (network({}, {"weight_norm": float("inf")}), ": layers[1].weight_norm must be a finite number; got Infinity."),
+    (
+        network({}, {"bias_start": float("inf")}),
+        ": layers[1].bias_start must be a finite number; got Infinity.",
+    ),
+    (
+        network({}, {"weight_norm": float("inf")}),
+        ": layers[1].weight_norm must be a finite number; got Infinity.",
+    ),
     (
         network({}, {"source": []}),
-        ': layers[1].source may be empty only beside "skip", without "weights" and "weight_norm". Name a layer, or remove the key.',
+        (
+            ': layers[1].source may be empty only beside "skip", without "weights" and "weight_norm". Name a'
+            " layer, or remove the key."
+        ),
     ),
     (network({}, {"source": [3]}), ": layers[1].source[0] must be text in quotes; got 3."),
     (network({}, {"source": "inn"}), ': layers[1].source must name a layer; got "inn". Did you mean "in"?'),
     (network({}, {"source": ["in", "in"]}), ": layers[1].source must name each layer once; got in, in."),
-    (network({}, {"source": "out"}), ': layers[1].source must not be an output layer; got "out". Take its source instead.'),
+    (
+        network({}, {"source": "out"}),
+        ': layers[1].source must not be an output layer; got "out". Take its source instead.',
+    ),
     (network({}, {"source": "h"}), ": layers must not feed themselves; got h -> h. Remove one source."),
     (
-        network({}, {"source": ["in", "g"]}, {}, [{"name": "g", "units": 2, "source": ["f"]}, {"name": "f", "units": 2, "source": "h"}]),
+        network(
+            {},
+            {"source": ["in", "g"]},
+            {},
+            [{"name": "g", "units": 2, "source": ["f"]}, {"name": "f", "units": 2, "source": "h"}],
+        ),
         ": layers must not feed themselves; got h -> f -> g -> h. Remove one source.",
     ),
     (
         network({}, {}, {}, [{"name": "g", "units": 2}]),
         ': layers[3].source must not be an output layer; got "out". Name the layer\'s "source".',
     ),
-    ({"layers": [H, IN, OUT]}, ': layers[0] ("h") has no layer before it. Put an input layer first, or name its "source".'),
+    (
+        {"layers": [H, IN, OUT]},
+        ': layers[0] ("h") has no layer before it. Put an input layer first, or name its "source".',
+    ),
     (network({}, {"name": "in"}), ': layers[1].name must be unique; "in" is also layers[0]. Rename one.'),
-    (network({}, {"name": "out bias"}), ': layers[1].name must not be "out bias" beside "out", whose biases are called so. Rename one.'),
+    (
+        network({}, {"name": "out bias"}),
+        ': layers[1].name must not be "out bias" beside "out", whose biases are called so. Rename one.',
+    ),
     ({"layers": [IN, H]}, ': layers must have an output layer. Add one with "kind": "output".'),
-    (network({}, {"source": "in"}, {"source": "in"}), ': layers[1] ("h") feeds no other layer. Name it as a "source", or remove it.'),
-    ({"layers": [IN, {**IN, "name": "other"}, H, OUT]}, ': layers[0] ("in") feeds no other layer. Name it as a "source", or remove it.'),
+    (
+        network({}, {"source": "in"}, {"source": "in"}),
+        ': layers[1] ("h") feeds no other layer. Name it as a "source", or remove it.',
+    ),
+    (
+        {"layers": [IN, {**IN, "name": "other"}, H, OUT]},
+        ': layers[0] ("in") feeds no other layer. Name it as a "source", or remove it.',
+    ),
     (
         network({}, {}, {"predict": "hidden"}),
         ': layers[2].predict "hidden" needs one input layer of the field "items" with "denoise" above 0.',
@@ -115,46 +197,89 @@ NETWORK_MISTAKES = [
         ': layers[2].predict "hidden" needs one input layer of the field "items" with "denoise" above 0.',
     ),
     (
-        {"layers": [{**IN, "denoise": 0.5}, {**IN, "name": "had"}, {**H, "source": ["in", "had"]}, {**OUT, "predict": "hidden"}]},
-        ': layers[3].predict "hidden" must not be fed by an input that shows all of "items"; got "had". '
-        'Take it from the sources, or set "predict": "all".',
+        {
+            "layers": [
+                {**IN, "denoise": 0.5},
+                {**IN, "name": "had"},
+                {**H, "source": ["in", "had"]},
+                {**OUT, "predict": "hidden"},
+            ]
+        },
+        (
+            ': layers[3].predict "hidden" must not be fed by an input that shows all of "items"; got "had". '
+            'Take it from the sources, or set "predict": "all".'
+        ),
     ),
     (network({}, {"bias_start": 1e300}), f": layers[1].bias_start {FLOAT32}; got 1e+300."),
     (network({}, {"bias_start": -1e-40}), f": layers[1].bias_start {FLOAT32}; got -1e-40."),
-    (network({}, {"initializer": {"kind": "constant", "value": 1e300}}), f": layers[1].initializer.value {FLOAT32}; got 1e+300."),
+    (
+        network({}, {"initializer": {"kind": "constant", "value": 1e300}}),
+        f": layers[1].initializer.value {FLOAT32}; got 1e+300.",
+    ),
     (network({}, {}, {"loss_weight": 1e300}), f": layers[2].loss_weight {FLOAT32}; got 1e+300."),
     (
         network({}, {"weight_norm": 1e300}),
         f": layers[1].weight_norm {FLOAT32}; got 1e+300.",
     ),
-    (network({}, {}, {"cosine": {"temperature": 1e-300}}), f": layers[2].cosine.temperature {FLOAT32}; got 1e-300."),
-    (network({}, {}, {"loss": "hinge"}), ': layers[2].loss "hinge" needs an activation of single units, such as "linear"; got "softmax".'),
+    (
+        network({}, {}, {"cosine": {"temperature": 1e-300}}),
+        f": layers[2].cosine.temperature {FLOAT32}; got 1e-300.",
+    ),
+    (
+        network({}, {}, {"loss": "hinge"}),
+        ': layers[2].loss "hinge" needs an activation of single units, such as "linear"; got "softmax".',
+    ),
     (
         network({}, {}, {"loss": "cosine_contrastive", "activation": "relu_max"}),
-        ': layers[2].loss "cosine_contrastive" needs an activation of single units, such as "linear"; got "relu_max".',
+        (
+            ': layers[2].loss "cosine_contrastive" needs an activation of single units, such as "linear"; got'
+            ' "relu_max".'
+        ),
     ),
-    (network({}, {}, {"activation": "tanh"}), ': layers[2].loss "cross_entropy" needs the activation "sigmoid" or "softmax"; got "tanh".'),
+    (
+        network({}, {}, {"activation": "tanh"}),
+        ': layers[2].loss "cross_entropy" needs the activation "sigmoid" or "softmax"; got "tanh".',
+    ),
     (
         network({}, {}, {"loss": "cosine_contrastive", "activation": "linear", "cosine": {}}),
-        ': layers[2].loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {"temperature": 1}.',
+        (
+            ': layers[2].loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine":'
+            ' {"temperature": 1}.'
+        ),
     ),
     (
         network({}, {}, {"loss": {"kind": "cross_entropy", "targets": "sum"}, "activation": "sigmoid"}),
         ': layers[2].loss.targets "sum" belongs to the activation "softmax"; got "sigmoid". Remove it.',
     ),
-    (network({}, {}, {"sample": "popular"}), ': layers[2].sample must be a known name; got "popular". Did you mean "popularity"?'),
-    (network({}, {}, {"sample": {"kind": "uniform", "units": 0}}), ": layers[2].sample.units must be at least 1; got 0."),
-    (network({}, {}, {"sample": {"kind": "uniform", "power": 1}}), ": layers[2].sample.power is not a known field. Known: kind, units."),
-    (network({}, {}, {"sample": {"kind": "popularity", "power": 0}}), ": layers[2].sample.power must be more than 0.0; got 0."),
+    (
+        network({}, {}, {"sample": "popular"}),
+        ': layers[2].sample must be a known name; got "popular". Did you mean "popularity"?',
+    ),
+    (
+        network({}, {}, {"sample": {"kind": "uniform", "units": 0}}),
+        ": layers[2].sample.units must be at least 1; got 0.",
+    ),
+    (
+        network({}, {}, {"sample": {"kind": "uniform", "power": 1}}),
+        ": layers[2].sample.power is not a known field. Known: kind, units.",
+    ),
+    (
+        network({}, {}, {"sample": {"kind": "popularity", "power": 0}}),
+        ": layers[2].sample.power must be more than 0.0; got 0.",
+    ),
     (
         network({}, {}, {"sample": "uniform", "loss": "l2"}),
-        ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l2" under "softmax". '
-        'Remove "sample" or change one.',
+        (
+            ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l2"'
+            ' under "softmax". Remove "sample" or change one.'
+        ),
     ),
     (
         network({}, {}, {"sample": "uniform", "loss": "l1", "activation": "linear_max"}),
-        ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l1" under "linear_max". '
-        'Remove "sample" or change one.',
+        (
+            ': layers[2].sample needs a cross-entropy, or an activation of single units; got the loss "l1"'
+            ' under "linear_max". Remove "sample" or change one.'
+        ),
     ),
     (
         network({}, {}, {"others": "ignore"}),
@@ -170,18 +295,30 @@ NETWORK_MISTAKES = [
     ),
     (
         network({}, {}, {"sample": "uniform", "weight_norm": 2.5}),
-        ': layers[2].weight_norm must be unset beside "sample", which leaves most rows alone; got 2.5. Remove one.',
+        (
+            ': layers[2].weight_norm must be unset beside "sample", which leaves most rows alone; got 2.5.'
+            " Remove one."
+        ),
     ),
     (
         network({}, {"activation": "relu", "sparseness": {}}),
         ': layers[1].sparseness needs activations between 0 and 1; got "relu". Use "sigmoid".',
     ),
     (network({}, {}, {"weights": {}}), ': layers[2].weights.layer is missing. Add "layer".'),
-    (network({}, {}, {"weights": [{"layr": "h"}]}), ': layers[2].weights[0].layr is not a known field. Did you mean "layer"?'),
+    (
+        network({}, {}, {"weights": [{"layr": "h"}]}),
+        ': layers[2].weights[0].layr is not a known field. Did you mean "layer"?',
+    ),
     (network({}, {}, {"weights": [{"from": "h"}]}), ': layers[2].weights[0].layer is missing. Add "layer".'),
-    ({"layers": [{"name": "h", "colour": 1, "unit": 3}]}, ': layers[0].unit is not a known field. Did you mean "units"?'),
+    (
+        {"layers": [{"name": "h", "colour": 1, "unit": 3}]},
+        ': layers[0].unit is not a known field. Did you mean "units"?',
+    ),
     (network({}, {}, {"weights": "h"}), ': layers[2].weights must be an object with named fields; got "h".'),
-    (network({}, {}, {"weights": [{"layer": "h"}, {}]}), ': layers[2].weights[1].layer is missing. Add "layer".'),
+    (
+        network({}, {}, {"weights": [{"layer": "h"}, {}]}),
+        ': layers[2].weights[1].layer is missing. Add "layer".',
+    ),
     (
         network({}, {}, {"weights": [{"layer": "h", "transposed": True}] * 2}),
         ': layers[2].weights must serve each source of "out" once; got two for "h". Remove one.',
@@ -211,7 +348,14 @@ NETWORK_MISTAKES = [
         ': layers[2].weights.layer_source must be a source of "h"; got "inn". Did you mean "in"?',
     ),
     (
-        {"layers": [IN, {**IN, "name": "two"}, {**H, "source": ["in", "two"]}, {**OUT, "weights": {"layer": "h"}}]},
+        {
+            "layers": [
+                IN,
+                {**IN, "name": "two"},
+                {**H, "source": ["in", "two"]},
+                {**OUT, "weights": {"layer": "h"}},
+            ]
+        },
         ': layers[3].weights.layer_source is missing: "h" has several sources. Name one of in, two.',
     ),
     (
@@ -234,43 +378,77 @@ TRAINING_MISTAKES = [
     (None, " must be a JSON object with named fields; got null."),
     ({"epochs": "3"}, ': epochs must be a whole number, without quotes; got "3".'),
     ({"epochs": 0}, ": epochs must be at least 1; got 0."),
-    (network(), " is a network document and stands where the training document belongs. Give the network first, then the training."),
+    (
+        network(),
+        (
+            " is a network document and stands where the training document belongs. Give the network first,"
+            " then the training."
+        ),
+    ),
     ({"epoch": 3}, ': epoch is not a known field. Did you mean "epochs"?'),
     ({"optimizer": "adm"}, ': optimizer must be a known name; got "adm". Did you mean "adam"?'),
-    ({"optimizer": {"kind": "adam", "lerning_rate": 1}}, ': optimizer.lerning_rate is not a known field. Did you mean "learning_rate"?'),
-    ({"optimizer": {"kind": "sgd", "momentum": 0.9}}, ": optimizer.momentum is not a known field. Known: kind, learning_rate."),
-    ({"optimizer": {"kind": "adam", "learning_rate": 0}}, ": optimizer.learning_rate must be more than 0.0; got 0."),
+    (
+        {"optimizer": {"kind": "adam", "lerning_rate": 1}},
+        ': optimizer.lerning_rate is not a known field. Did you mean "learning_rate"?',
+    ),
+    (
+        {"optimizer": {"kind": "sgd", "momentum": 0.9}},
+        ": optimizer.momentum is not a known field. Known: kind, learning_rate.",
+    ),
+    (
+        {"optimizer": {"kind": "adam", "learning_rate": 0}},
+        ": optimizer.learning_rate must be more than 0.0; got 0.",
+    ),
     ({"optimizer": {"kind": "adam", "beta1": 1.0}}, ": optimizer.beta1 must be less than 1.0; got 1.0."),
-    ({"optimizer": {"kind": "adamw", "weight_decay": -1}}, ": optimizer.weight_decay must be at least 0.0; got -1."),
+    (
+        {"optimizer": {"kind": "adamw", "weight_decay": -1}},
+        ": optimizer.weight_decay must be at least 0.0; got -1.",
+    ),
     ({"optimizer": {}}, ': optimizer.kind is missing. Add "kind".'),
-    ({"schedule": {"kind": "step", "every": 3}}, ": schedule.every is not a known field. Known: kind, every_epochs, factor."),
+    (
+        {"schedule": {"kind": "step", "every": 3}},
+        ": schedule.every is not a known field. Known: kind, every_epochs, factor.",
+    ),
     ({"schedule": "cosin"}, ': schedule must be a known name; got "cosin". Did you mean "cosine"?'),
     ({"seed": -1}, ": seed must be at least 0; got -1."),
     ({"seed": 2**63}, ": seed must be less than 9223372036854775808; got 9223372036854775808."),
     ({"l2": 1e300}, f": l2 {FLOAT32}; got 1e+300."),
-    ({"optimizer": {"kind": "adam", "learning_rate": 1e39}}, f": optimizer.learning_rate {FLOAT32}; got 1e+39."),
+    (
+        {"optimizer": {"kind": "adam", "learning_rate": 1e39}},
+        f": optimizer.learning_rate {FLOAT32}; got 1e+39.",
+    ),
     ({"schedule": {"kind": "inverse", "decay": 3.5e38}}, f": schedule.decay {FLOAT32}; got 3.5e+38."),
     ({"l2": float("nan")}, ": l2 must be a finite number; got NaN."),
     ({"gradient_norm_limit": 0}, ": gradient_norm_limit must be more than 0.0; got 0."),
-    ({"precision": "float16"}, ': precision must be one of float32, bfloat16; got "float16". Did you mean "bfloat16"?'),
+    (
+        {"precision": "float16"},
+        ': precision must be one of float32, bfloat16; got "float16". Did you mean "bfloat16"?',
+    ),
     ({"shards": 1025}, ": shards must be at most 1024; got 1025."),
     ({"keep": "best"}, ': keep "best" needs an evaluation. Add "evaluation": {}.'),
     ({"evaluation": []}, ": evaluation must be an object with named fields; got []."),
-    ({"evaluation": {"metrik": "ndcg@5"}}, ': evaluation.metrik is not a known field. Did you mean "metric"?'),
+    (
+        {"evaluation": {"metrik": "ndcg@5"}},
+        ': evaluation.metrik is not a known field. Did you mean "metric"?',
+    ),
     ({"evaluation": {"part": "test"}}, ': evaluation.part must be one of validation, heldout; got "test".'),
     ({"checkpoints": {"keep": 3}}, ': checkpoints.keep is not a known field. Did you mean "keep_last"?'),
     ({"shuffle": "yes"}, ': shuffle must be true or false; got "yes".'),
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), NETWORK_MISTAKES, ids=[message[:70] for _, message in NETWORK_MISTAKES])
+@pytest.mark.parametrize(
+    ("values", "message"), NETWORK_MISTAKES, ids=[message[:70] for _, message in NETWORK_MISTAKES]
+)
 def test_a_mistake_in_a_network_gives_one_sentence(values, message):
     with pytest.raises(DocumentError) as caught:
         NetworkSpec.of(values, "network.json")
     assert str(caught.value) == f"network.json{message}"
 
 
-@pytest.mark.parametrize(("values", "message"), TRAINING_MISTAKES, ids=[message[:70] for _, message in TRAINING_MISTAKES])
+@pytest.mark.parametrize(
+    ("values", "message"), TRAINING_MISTAKES, ids=[message[:70] for _, message in TRAINING_MISTAKES]
+)
 def test_a_mistake_in_a_training_gives_one_sentence(values, message):
     with pytest.raises(DocumentError) as caught:
         TrainingSpec.of(values, "training.json")
@@ -279,7 +457,14 @@ def test_a_mistake_in_a_training_gives_one_sentence(values, message):
 
 def test_an_input_that_shows_everything_may_feed_another_output():
     apart = {"name": "apart", "kind": "output", "field": "tags", "source": "g"}
-    layers = [{**IN, "denoise": 0.5}, H, {**OUT, "predict": "hidden"}, {**IN, "name": "had"}, {"name": "g", "units": 2}, apart]
+    layers = [
+        {**IN, "denoise": 0.5},
+        H,
+        {**OUT, "predict": "hidden"},
+        {**IN, "name": "had"},
+        {"name": "g", "units": 2},
+        apart,
+    ]
     assert len(NetworkSpec.of({"layers": layers}).outputs) == 2
 
 

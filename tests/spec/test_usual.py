@@ -11,7 +11,9 @@ from widenet.spec.usual import usual_network, usual_training
 def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_sequence):
     network = usual_network("songs", is_sequence)
     assert network.fields == ("songs",)
-    assert [layer.kind for layer in network.hidden] == (["hidden", "recurrent"] if is_sequence else ["hidden"])
+    assert [layer.kind for layer in network.hidden] == (
+        ["hidden", "recurrent"] if is_sequence else ["hidden"]
+    )
     [output] = network.outputs
     assert (output.weights[0].layer, output.predict) == ("taste", "next" if is_sequence else "all")
     assert NetworkSpec.parse(network.to_json()) == network
@@ -20,12 +22,16 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
 def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
     for has_validation in (True, False):
         training = usual_training(has_validation, 4096)
-        assert (training.evaluation is not None, training.keep) == (has_validation, "best" if has_validation else "last")
+        assert (training.evaluation is not None, training.keep) == (
+            has_validation,
+            "best" if has_validation else "last",
+        )
         assert TrainingSpec.parse(training.to_json()) == training
 
 
 @pytest.mark.parametrize(
-    ("examples", "batch"), [(0, 8), (1, 8), (255, 8), (256, 16), (1000, 32), (1024, 64), (4095, 128), (4096, 256), (10**9, 256)]
+    ("examples", "batch"),
+    [(0, 8), (1, 8), (255, 8), (256, 16), (1000, 32), (1024, 64), (4095, 128), (4096, 256), (10**9, 256)],
 )
 def test_an_epoch_of_few_examples_has_at_least_16_batches_of_8_or_more(examples, batch):
     assert usual_training(True, examples).batch_size == batch

@@ -1,4 +1,6 @@
-"""The bits of trained weights move with the version of the arithmetic alone, and a training that spans two versions says so."""
+"""The bits of trained weights move with the version of the arithmetic alone, and a training that spans two
+versions says so.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ from widenet.training import arithmetic
 from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
-"""By the version of the arithmetic: the release of torch, the first digits of fingerprints in portable bits, and where they were seen."""
+"""By the version of the arithmetic: the release of torch, the first digits of fingerprints in portable
+bits, and where they were seen.
+"""
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -32,18 +36,34 @@ def data(tmp_path_factory):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="portable bits are those of x86-64")
 @pytest.mark.skipif(not is_compiled("cpu"), reason="the values are those of code that Numba compiles")
-@pytest.mark.skipif(torch.__version__.split("+")[0] != GOLDEN[str(arithmetic.ARITHMETIC)]["torch"], reason="each torch has its own MKL")
+@pytest.mark.skipif(
+    torch.__version__.split("+")[0] != GOLDEN[str(arithmetic.ARITHMETIC)]["torch"],
+    reason="each torch has its own MKL",
+)
 def test_portable_bits_move_only_with_the_version_of_the_arithmetic(tmp_path):
     """On every processor, whatever limits the environment sets."""
     known = GOLDEN[str(arithmetic.ARITHMETIC)]
     command = [sys.executable, "-m", "tests.golden", str(tmp_path)]
-    ended = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True, check=True)
+    ended = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     found = json.loads(ended.stdout)
-    remedy = "Raise ARITHMETIC, list the change in the changelog as Changed, and write this under the new version in golden.json"
+    remedy = (
+        "Raise ARITHMETIC, list the change in the changelog as Changed, and write this under the new version"
+        " in golden.json"
+    )
     assert found == known["fingerprints"], f"{remedy}: {json.dumps(found, indent=1)}"
     processor = instruction_sets()["processor"]
     if processor not in known["seen on"]:
-        print(f'The bits are those of golden.json. Add this processor to "seen on" there: {json.dumps(processor)}')
+        print(
+            'The bits are those of golden.json. Add this processor to "seen on" there:'
+            f" {json.dumps(processor)}"
+        )
 
 
 @pytest.fixture
@@ -59,9 +79,13 @@ def later(data, tmp_path, monkeypatch):
 def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits_are_asked_for(data, later):
     report, versions = Heard(), [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
     model = run(*SETTINGS["momentum"], data, later, resume=True, report=report)
-    rule = f"{later} was begun with version {versions[0]} of the arithmetic; this widenet has version {versions[1]}"
+    rule = (
+        f"{later} was begun with version {versions[0]} of the arithmetic; this widenet has version"
+        f" {versions[1]}"
+    )
     assert report.said == [
-        f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint compares with no other."
+        f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint compares"
+        " with no other."
     ]
     assert json.loads((later / "model" / "manifest.json").read_text())["facts"]["arithmetic"] == versions
     assert [record.get("arithmetic") for record in model.run.records()] == [None, versions[1], versions[1]]
@@ -70,7 +94,9 @@ def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits
     assert arithmetic.MIXED in Page(write_report(later, data=data).read_text("utf-8")).texts["p"]
 
 
-def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again_and_is_told_once(data, later):
+def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again_and_is_told_once(
+    data, later
+):
     with pytest.raises(KeyboardInterrupt):
         run(*SETTINGS["momentum"], data, later, resume=True, interrupted=lambda: True)
     assert any("fingerprint compares with no other" in sentence for sentence in Model.load(later).caveats())

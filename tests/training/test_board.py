@@ -16,7 +16,9 @@ def scalars(folder):
     """What TensorBoard reads in a folder: name, then (epoch, value)."""
     found = EventAccumulator(str(folder))
     found.Reload()
-    return {name: [(event.step, event.value) for event in found.Scalars(name)] for name in found.Tags()["scalars"]}
+    return {
+        name: [(event.step, event.value) for event in found.Scalars(name)] for name in found.Tags()["scalars"]
+    }
 
 
 def written(folder, epoch, *losses, say=no_word):
@@ -29,7 +31,10 @@ def written(folder, epoch, *losses, say=no_word):
 def test_tensorboard_reads_every_number_by_epoch_and_drops_those_that_were_trained_again(tmp_path):
     folder = tmp_path / "tensorboard"
     written(folder, 1, 0.5, 0.25, 8.0)
-    assert scalars(folder) == {"loss": [(1, 0.5), (2, 0.25), (3, 8.0)], "arithmetic": [(1, 3.0), (2, 3.0), (3, 3.0)]}
+    assert scalars(folder) == {
+        "loss": [(1, 0.5), (2, 0.25), (3, 8.0)],
+        "arithmetic": [(1, 3.0), (2, 3.0), (3, 3.0)],
+    }
     written(folder, 3, 0.125)
     assert scalars(folder)["loss"] == [(1, 0.5), (2, 0.25), (3, 0.125)]
 
@@ -43,7 +48,10 @@ def test_a_file_that_cannot_grow_is_told_once_and_nothing_more_is_written(limit,
         written(tmp_path / "tensorboard", 1, *[0.5] * 9, say=said.append)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert said == [f"{tmp_path / 'tensorboard'} cannot be written: File too large. The training goes on without TensorBoard."]
+    assert said == [
+        f"{tmp_path / 'tensorboard'} cannot be written: File too large. The training goes on without"
+        " TensorBoard."
+    ]
     assert sum(path.stat().st_size for path in (tmp_path / "tensorboard").iterdir()) <= limit
 
 
@@ -51,4 +59,7 @@ def test_a_folder_that_cannot_be_made_is_told_once(tmp_path):
     (tmp_path / "tensorboard").touch()
     said = []
     written(tmp_path / "tensorboard", 1, 0.5, 0.5, say=said.append)
-    assert said == [f"{tmp_path / 'tensorboard'} cannot be written: File exists. The training goes on without TensorBoard."]
+    assert said == [
+        f"{tmp_path / 'tensorboard'} cannot be written: File exists. The training goes on without"
+        " TensorBoard."
+    ]

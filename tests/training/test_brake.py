@@ -20,7 +20,9 @@ NETWORK = {
 
 
 def scripted(losses):
-    """What became of each step: "made", "short" or "left out", and the brake; the formulas of DSSTNE's reference, written out."""
+    """What became of each step: "made", "short" or "left out", and the brake; the formulas of DSSTNE's
+    reference, written out.
+    """
     mean, brake, expected = 0.0, 0, []
     for number, loss in enumerate(losses, 1):
         mean = 0.9 * mean + 0.1 * loss
@@ -44,7 +46,10 @@ def judged(losses):
     return found, brake
 
 
-@pytest.mark.parametrize("leaps", [[], [50], [99], [100], [130], [130, 131], [130, 140], [130, 154], [130, 155], [130, 156], [101, 200]])
+@pytest.mark.parametrize(
+    "leaps",
+    [[], [50], [99], [100], [130], [130, 131], [130, 140], [130, 154], [130, 155], [130, 156], [101, 200]],
+)
 def test_a_leap_after_a_hundred_steps_leaves_one_out_and_makes_the_next_24_short(leaps):
     losses = [50.0 if position in leaps else 1.0 + 0.1 * (position % 3) for position in range(230)]
     found, brake = judged(losses)
@@ -67,13 +72,23 @@ def test_short_steps_go_at_a_tenth_of_the_rate():
 def leaping(tmp_path_factory):
     """One example in twelve has many more items than the others, so that its batch's loss leaps."""
     draw = np.random.default_rng(4)
-    rows = [sorted(draw.choice(40, 30 if user % 12 == 11 else 2, replace=False).tolist()) for user in range(36)]
+    rows = [
+        sorted(draw.choice(40, 30 if user % 12 == 11 else 2, replace=False).tolist()) for user in range(36)
+    ]
     return dataset_from_lists(tmp_path_factory.mktemp("leaping") / "data", rows, width=40)
 
 
 def settings(kind, **more):
     optimizer = {"kind": kind, "learning_rate": 0.1}
-    return {"epochs": 5, "batch_size": 1, "shards": 2, "optimizer": optimizer, "brake": True, "l2": 0.001, **more}
+    return {
+        "epochs": 5,
+        "batch_size": 1,
+        "shards": 2,
+        "optimizer": optimizer,
+        "brake": True,
+        "l2": 0.001,
+        **more,
+    }
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop"])

@@ -1,4 +1,6 @@
-"""What ends a training before it begins: arguments, metrics that make no sense, and the name of the document at fault."""
+"""What ends a training before it begins: arguments, metrics that make no sense, and the name of the
+document at fault.
+"""
 
 import json
 from pathlib import Path
@@ -28,19 +30,28 @@ def data(tmp_path):
 
 def test_the_bias_towards_popular_items_decides_nothing(data):
     def check(metric):
-        return check_training(NetworkSpec.of(NETWORK), TrainingSpec.of({"evaluation": {"metric": metric}}), data)
+        return check_training(
+            NetworkSpec.of(NETWORK), TrainingSpec.of({"evaluation": {"metric": metric}}), data
+        )
 
     assert [check(metric) for metric in ("ndcg@20", "coverage@7", "mrr@1")] == [20, 7, 1]
-    with pytest.raises(DocumentError, match=r'metric must be one of which more is better .*; got "popularity@20"\. Use "ndcg@20"\.'):
+    with pytest.raises(
+        DocumentError,
+        match=r'metric must be one of which more is better .*; got "popularity@20"\. Use "ndcg@20"\.',
+    ):
         check("popularity@20")
 
 
 def test_a_document_is_called_by_the_path_it_was_read_from(data, tmp_path):
-    (tmp_path / "wide.json").write_text(json.dumps({"layers": [{**NETWORK["layers"][0], "field": "item"}, *NETWORK["layers"][1:]]}))
+    (tmp_path / "wide.json").write_text(
+        json.dumps({"layers": [{**NETWORK["layers"][0], "field": "item"}, *NETWORK["layers"][1:]]})
+    )
     (tmp_path / "quick.json").write_text(json.dumps({"evaluation": {"output": "nxt"}}))
     with pytest.raises(FitError) as caught:
         train(tmp_path / "wide.json", {}, data, tmp_path / "run")
-    assert str(caught.value).startswith(f'{tmp_path / "wide.json"}: layers[0].field ("in"): the dataset has no field "item".')
+    assert str(caught.value).startswith(
+        f'{tmp_path / "wide.json"}: layers[0].field ("in"): the dataset has no field "item".'
+    )
     with pytest.raises(FitError) as caught:
         train(NETWORK, str(tmp_path / "quick.json"), data, tmp_path / "run")
     assert str(caught.value).startswith(f"{tmp_path / 'quick.json'}: evaluation.output must be one of out")
@@ -49,9 +60,17 @@ def test_a_document_is_called_by_the_path_it_was_read_from(data, tmp_path):
 
 
 ARGUMENTS = {
-    "network a number": ({"network": 5}, ArgumentError, "network must be a NetworkSpec, a dictionary, a path or None; got 5"),
+    "network a number": (
+        {"network": 5},
+        ArgumentError,
+        "network must be a NetworkSpec, a dictionary, a path or None; got 5",
+    ),
     "network a list": ({"network": ["x"]}, ArgumentError, r"network must be .*; got \['x'\], a list"),
-    "documents exchanged": ({"training": NetworkSpec.of(NETWORK)}, ArgumentError, "training must be .*, a NetworkSpec"),
+    "documents exchanged": (
+        {"training": NetworkSpec.of(NETWORK)},
+        ArgumentError,
+        "training must be .*, a NetworkSpec",
+    ),
     "data a number": ({"data": 5}, ArgumentError, "data must be a Dataset or a path; got 5"),
     "out a number": ({"out": 5}, OptionError, "out must be a path; got 5"),
 }
@@ -68,8 +87,16 @@ def test_an_argument_of_the_wrong_kind_is_one_sentence(case, data, tmp_path):
 
 EVALUATIONS = {
     "no such part": ({"part": "heldout"}, FitError, "has no heldout part"),
-    "unknown metric": ({"metric": "ndgc@20"}, DocumentError, 'training.json: evaluation.metric: .* Did you mean "ndcg@20"?'),
-    "metric without k": ({"metric": "recall"}, DocumentError, 'training.json: evaluation.metric: .* Write "recall@10"'),
+    "unknown metric": (
+        {"metric": "ndgc@20"},
+        DocumentError,
+        'training.json: evaluation.metric: .* Did you mean "ndcg@20"?',
+    ),
+    "metric without k": (
+        {"metric": "recall"},
+        DocumentError,
+        'training.json: evaluation.metric: .* Write "recall@10"',
+    ),
     "unknown output": ({"output": "nxt"}, FitError, 'evaluation.output must be one of out; got "nxt"'),
 }
 
@@ -83,10 +110,17 @@ def test_an_evaluation_that_cannot_be_done_is_refused_before_anything_is_written
 
 
 def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anything_is_written(tmp_path):
-    empty = dataset_from_lists(tmp_path / "empty", [[0], [1]], validation=[[], []], dense={"age": [[1.0], [2.0]]})
+    empty = dataset_from_lists(
+        tmp_path / "empty", [[0], [1]], validation=[[], []], dense={"age": [[1.0], [2.0]]}
+    )
     with pytest.raises(FitError, match='the validation part of field "items" has no entries'):
         train(NETWORK, {"evaluation": {}}, empty, tmp_path / "run")
-    network = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "field": "age", "activation": "linear", "loss": "l2"}]}
+    network = {
+        "layers": [
+            *NETWORK["layers"][:2],
+            {**NETWORK["layers"][2], "field": "age", "activation": "linear", "loss": "l2"},
+        ]
+    }
     with pytest.raises(FitError, match='output "out" asks for the dense "age"'):
         train(network, {"evaluation": {}}, empty, tmp_path / "run")
     assert not (tmp_path / "run").exists()

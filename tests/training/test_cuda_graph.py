@@ -24,7 +24,13 @@ def data(tmp_path):
 
 
 def test_without_triton_nothing_is_recorded(data, monkeypatch):
-    job = Job.of(NetworkSpec.of({"layers": LAYERS}), TrainingSpec.of({"shards": 2}), data.manifest.fields, device="cuda", cuda_graph=True)
+    job = Job.of(
+        NetworkSpec.of({"layers": LAYERS}),
+        TrainingSpec.of({"shards": 2}),
+        data.manifest.fields,
+        device="cuda",
+        cuda_graph=True,
+    )
     monkeypatch.setattr(cuda_graph, "has_triton", lambda: True)
     check_recordable_here(job)
     monkeypatch.setattr(cuda_graph, "has_triton", lambda: False)

@@ -13,7 +13,9 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("ask", [lambda momentum: Roads(momentum).ahead, lambda momentum: Shrinkage(momentum / 9).logs])
+@pytest.mark.parametrize(
+    "ask", [lambda momentum: Roads(momentum).ahead, lambda momentum: Shrinkage(momentum / 9).logs]
+)
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.99])
 def test_asked_at_every_step_or_at_the_last_one_the_numbers_are_the_same(momentum, ask, schedule):
     rates, followed = schedule(3000), ask(momentum)

@@ -5,7 +5,15 @@ from widenet.training.log_curves import log_curves, metric_names, points
 
 RECORDS = [
     {"epoch": 1, "loss": 3.0, "seconds": 1.0, "learning_rate": 0.1},
-    {"epoch": 2, "loss": 2.0, "seconds": 1.0, "recall@5": 0.25, "recall@20": 0.5, "map@5": 0.125, "num_examples": 7.0},
+    {
+        "epoch": 2,
+        "loss": 2.0,
+        "seconds": 1.0,
+        "recall@5": 0.25,
+        "recall@20": 0.5,
+        "map@5": 0.125,
+        "num_examples": 7.0,
+    },
 ]
 
 

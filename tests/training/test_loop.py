@@ -26,17 +26,30 @@ NETWORK = {
 
 
 def training(epochs=4, **more):
-    return {"epochs": epochs, "batch_size": 3, "shards": 2, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, **more}
+    return {
+        "epochs": epochs,
+        "batch_size": 3,
+        "shards": 2,
+        "optimizer": {"kind": "sgd", "learning_rate": 0.5},
+        **more,
+    }
 
 
 @pytest.fixture
 def data(tmp_path):
-    return dataset_from_lists(tmp_path / "data", ROWS, validation=[[row[0] + 1 if row[0] + 1 not in row else 0] for row in ROWS], width=8)
+    return dataset_from_lists(
+        tmp_path / "data",
+        ROWS,
+        validation=[[row[0] + 1 if row[0] + 1 not in row else 0] for row in ROWS],
+        width=8,
+    )
 
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Makes the evaluations of a training give these metrics, one after the other; gives the fingerprints at each of them."""
+    """Makes the evaluations of a training give these metrics, one after the other; gives the fingerprints
+    at each of them.
+    """
 
     def script(values):
         seen, left = [], list(values)
@@ -76,7 +89,9 @@ def test_the_log_holds_a_line_an_epoch_with_the_mean_loss_over_its_examples(data
     train(NETWORK, training(3), data, tmp_path / "run", report=report)
     assert [num for num, _ in report.steps] == [3, 3, 1] * 3
     lines = log(tmp_path / "run")
-    assert all(line.pop("checkpoint_seconds") > 0 and line["reading_seconds"] <= line["seconds"] for line in lines)
+    assert all(
+        line.pop("checkpoint_seconds") > 0 and line["reading_seconds"] <= line["seconds"] for line in lines
+    )
     assert lines == report.epochs
     assert report.epochs[0]["start_loss"] == pytest.approx(report.epochs[0]["loss"], rel=1e-12)
     for epoch, record in enumerate(report.epochs):
@@ -95,7 +110,12 @@ def test_evaluations_and_checkpoints_come_as_often_as_asked_and_at_the_end(data,
     assert names == ["epoch-00003-step-000000000", "epoch-00005-step-000000000"]
 
 
-DRIFTING = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "units": 2000, "activation": "linear", "loss": "l2"}]}
+DRIFTING = {
+    "layers": [
+        *NETWORK["layers"][:2],
+        {**NETWORK["layers"][2], "units": 2000, "activation": "linear", "loss": "l2"},
+    ]
+}
 
 
 @pytest.mark.parametrize("network", [NETWORK, DRIFTING], ids=["softmax", "drifting"])
@@ -113,11 +133,22 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
     report = Record()
     model = train(NETWORK, training(4, evaluation={}, keep="best"), data, tmp_path / "run", report=report)
     best = values.index(max(values))
-    assert report.said == [f"The weights of epoch {best + 1} are kept: of all evaluations, theirs was the best."]
+    assert report.said == [
+        f"The weights of epoch {best + 1} are kept: of all evaluations, theirs was the best."
+    ]
     assert len(set(seen)) == 4
     assert model.fingerprint() == Model.load(tmp_path / "run").fingerprint() == seen[best]
-    facts = {"epochs": 4, "best": values[best], "best_epoch": best + 1, "examples": data.digest, "arithmetic": [ARITHMETIC]}
-    assert Checkpoint.open(tmp_path / "run" / "model").facts == {**facts, RECORDED: RunDirectory.open(tmp_path / "run").digests}
+    facts = {
+        "epochs": 4,
+        "best": values[best],
+        "best_epoch": best + 1,
+        "examples": data.digest,
+        "arithmetic": [ARITHMETIC],
+    }
+    assert Checkpoint.open(tmp_path / "run" / "model").facts == {
+        **facts,
+        RECORDED: RunDirectory.open(tmp_path / "run").digests,
+    }
 
 
 def test_keep_last_ends_with_the_last_weights(data, tmp_path, scripted):
@@ -126,12 +157,16 @@ def test_keep_last_ends_with_the_last_weights(data, tmp_path, scripted):
 
 
 @pytest.mark.parametrize(("patience", "epochs"), [(1, 2), (2, 5), (None, 6)])
-def test_training_stops_after_so_many_evaluations_without_a_better_metric(patience, epochs, data, tmp_path, scripted):
+def test_training_stops_after_so_many_evaluations_without_a_better_metric(
+    patience, epochs, data, tmp_path, scripted
+):
     scripted([0.2, 0.2, 0.3, 0.3, 0.1, 0.2])
     spec = training(6, evaluation={"stop_after": patience}, checkpoints={"every_epochs": 9})
     train(NETWORK, spec, data, tmp_path / "run")
     assert len(log(tmp_path / "run")) == epochs
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("epoch-*")] == [f"epoch-{epochs:05d}-step-000000000"]
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("epoch-*")] == [
+        f"epoch-{epochs:05d}-step-000000000"
+    ]
 
 
 def test_a_training_that_stopped_early_stays_stopped_when_resumed(data, tmp_path, scripted):
@@ -144,12 +179,17 @@ def test_a_training_that_stopped_early_stays_stopped_when_resumed(data, tmp_path
 
 def test_a_training_that_diverges_ends_with_epoch_step_and_weight(data, tmp_path):
     spec = training(9, optimizer={"kind": "sgd", "learning_rate": 1e18})
-    network = {"layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "activation": "linear", "loss": "l2"}]}
+    network = {
+        "layers": [*NETWORK["layers"][:2], {**NETWORK["layers"][2], "activation": "linear", "loss": "l2"}]
+    }
     with pytest.raises(NumericsError) as caught:
         train(network, spec, data, tmp_path / "run")
     arose = r'The first number that is not finite arose in layer "(mid|out)"'
     remedy = r"Lower the learning rate, or set gradient_norm_limit\."
-    assert re.fullmatch(rf"epoch 1, step [23]: the loss must be a finite number; got (nan|inf)\. {arose}\. {remedy}", str(caught.value))
+    assert re.fullmatch(
+        rf"epoch 1, step [23]: the loss must be a finite number; got (nan|inf)\. {arose}\. {remedy}",
+        str(caught.value),
+    )
 
 
 def test_a_value_of_the_batch_that_is_too_large_is_named(tmp_path):
@@ -161,10 +201,21 @@ def test_a_value_of_the_batch_that_is_too_large_is_named(tmp_path):
             {**NETWORK["layers"][2], "field": "age", "activation": "linear", "loss": "l2"},
         ]
     }
-    arose = 'epoch 1, step 3: the loss must be a finite number; got nan. The first number that is not finite arose in layer "out". '
-    remedy = 'Lower the learning rate, set gradient_norm_limit, or scale field "age", whose values reach 3e+38 in this batch.'
+    arose = (
+        "epoch 1, step 3: the loss must be a finite number; got nan. The first number that is not finite"
+        ' arose in layer "out". '
+    )
+    remedy = (
+        'Lower the learning rate, set gradient_norm_limit, or scale field "age", whose values reach 3e+38 in'
+        " this batch."
+    )
     with pytest.raises(NumericsError, match=f"^{re.escape(arose + remedy)}$"):
-        train(network, training(1, batch_size=1, shuffle=False, optimizer={"kind": "sgd", "learning_rate": 1e-9}), data, tmp_path / "run")
+        train(
+            network,
+            training(1, batch_size=1, shuffle=False, optimizer={"kind": "sgd", "learning_rate": 1e-9}),
+            data,
+            tmp_path / "run",
+        )
 
 
 def test_weights_broken_by_the_last_step_of_an_epoch_are_never_saved(data, tmp_path, monkeypatch):
@@ -179,7 +230,9 @@ def test_weights_broken_by_the_last_step_of_an_epoch_are_never_saved(data, tmp_p
 
     whole = loop.train_step
     monkeypatch.setattr(loop, "train_step", breaking)
-    with pytest.raises(NumericsError, match='epoch 2, step 3: weights must be finite numbers; those of "out" are not'):
+    with pytest.raises(
+        NumericsError, match='epoch 2, step 3: weights must be finite numbers; those of "out" are not'
+    ):
         train(NETWORK, training(4), data, tmp_path / "run")
     assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "epoch-00001-step-000000000\n"
     monkeypatch.setattr(loop, "train_step", whole)
@@ -191,7 +244,9 @@ def batch_threads():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("widenet-batches")]
 
 
-def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_is_left(data, tmp_path, monkeypatch):
+def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_is_left(
+    data, tmp_path, monkeypatch
+):
     report, whole = Record(), Stream.batch
 
     def failing(stream, epoch, step, device):
@@ -227,7 +282,9 @@ def test_a_training_that_ends_early_leaves_no_thread(error, data, tmp_path, monk
 
 def test_the_board_is_closed_whatever_happens(data, tmp_path, monkeypatch):
     closed = []
-    monkeypatch.setattr(loop.Board, "close", lambda board, close=loop.Board.close: (closed.append(1), close(board)))
+    monkeypatch.setattr(
+        loop.Board, "close", lambda board, close=loop.Board.close: (closed.append(1), close(board))
+    )
     train(NETWORK, training(1), data, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(NETWORK, training(1), data, tmp_path / "cut", interrupted=lambda: True)

@@ -25,13 +25,21 @@ KINDS = {
 }
 """The optimizer of torch for each kind, with its settings."""
 
-OURS = {"eps": "epsilon", "alpha": "decay", "rho": "decay", "momentum": "momentum", "weight_decay": "weight_decay"}
+OURS = {
+    "eps": "epsilon",
+    "alpha": "decay",
+    "rho": "decay",
+    "momentum": "momentum",
+    "weight_decay": "weight_decay",
+}
 """What torch's settings are called in the training document."""
 
 
 @pytest.fixture(autouse=True, params=["compiled", "torch"])
 def implementation(request, monkeypatch):
-    """Each test holds for the compiled steps and for those of torch, which take their place where there is no Numba."""
+    """Each test holds for the compiled steps and for those of torch, which take their place where there is
+    no Numba.
+    """
     if request.param == "torch":
         monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
     return request.param
@@ -55,14 +63,20 @@ def rates_of(steps):
 
 
 def torch_steps(kind, start, gradients, rates, l2=0.0, l1=0.0):
-    """Where torch's optimizer takes a weight in float64, its coupled weight decay and a written l1 included."""
+    """Where torch's optimizer takes a weight in float64, its coupled weight decay and a written l1
+    included.
+    """
     weight = start.double().clone().requires_grad_()
     make, settings = KINDS[kind]
     optimizer = make([weight], lr=1.0, **(settings if kind == "adamw" else {**settings, "weight_decay": l2}))
     path = []
     for number, gradient in enumerate(gradients, 1):
         optimizer.param_groups[0]["lr"] = float(rates[number])
-        weight.grad = gradient.double() + l1 * torch.sign(weight.detach()) + (l2 * weight.detach() if kind == "adamw" else 0)
+        weight.grad = (
+            gradient.double()
+            + l1 * torch.sign(weight.detach())
+            + (l2 * weight.detach() if kind == "adamw" else 0)
+        )
         optimizer.step()
         path.append(weight.detach().clone())
     return path
@@ -117,7 +131,11 @@ def test_the_gradient_scale_comes_before_the_penalties(kind):
 
 def touched_rows(step, num_rows):
     """Which rows step `step` touches: row 0 always, row 1 never, row 2 once, the others now and then."""
-    return [row for row in range(num_rows) if row == 0 or (row == 2 and step == 5) or (row > 2 and (step * 7 + row * 3) % 11 == 0)]
+    return [
+        row
+        for row in range(num_rows)
+        if row == 0 or (row == 2 and step == 5) or (row > 2 and (step * 7 + row * 3) % 11 == 0)
+    ]
 
 
 def train_rows(kind, start, gradients, rates, **penalties):
@@ -128,19 +146,30 @@ def train_rows(kind, start, gradients, rates, **penalties):
     weight.prepare(rule)
     for step, gradient in enumerate(gradients, 1):
         for shard in range(3):
-            own = [row for row in touched_rows(step, len(start)) if shards.start(shard) <= row < shards.stop(shard)]
+            own = [
+                row
+                for row in touched_rows(step, len(start))
+                if shards.start(shard) <= row < shards.stop(shard)
+            ]
             rows_U = torch.tensor(own, dtype=torch.int64) - shards.start(shard)
             numbers = StepNumbers(step, rates)
             if rule.idle_weights_move:
                 weight.wake(shard, rows_U, rule, numbers)
             indptr = torch.arange(len(own) + 1)
-            weight.update_rows(shard, RowGradient(rows_U, indptr, torch.tensor(own, dtype=torch.int64), None, gradient), rule, numbers)
+            weight.update_rows(
+                shard,
+                RowGradient(rows_U, indptr, torch.tensor(own, dtype=torch.int64), None, gradient),
+                rule,
+                numbers,
+            )
     before = torch.cat([weight.parts[shard].weight for shard in range(3)])
     weight.wake_all(rule, StepNumbers(len(gradients) + 1, rates))
     return before, torch.cat([weight.parts[shard].weight for shard in range(3)]), weight
 
 
-@pytest.mark.parametrize("kind", ["sgd", "sgd with l2", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta"])
+@pytest.mark.parametrize(
+    "kind", ["sgd", "sgd with l2", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta"]
+)
 def test_rows_rarely_touched_end_where_dense_steps_would_take_them(kind):
     kind, _, with_l2 = kind.partition(" with ")
     l2 = 0.4 if with_l2 else 0.0
@@ -159,7 +188,9 @@ def test_rows_rarely_touched_end_where_dense_steps_would_take_them(kind):
 def test_rows_wait_until_they_are_woken(kind):
     kind, _, with_l2 = kind.partition(" with ")
     start = numbers(17, 4)
-    before, after, weight = train_rows(kind, start, numbers(50, 17, 4, seed=1), rates_of(50), l2=0.4 if with_l2 else 0.0)
+    before, after, weight = train_rows(
+        kind, start, numbers(50, 17, 4, seed=1), rates_of(50), l2=0.4 if with_l2 else 0.0
+    )
     assert not torch.equal(before, after)
     assert all(part.moved.tolist() == [50] * len(part.weight) for part in weight.parts.values())
 
@@ -175,7 +206,9 @@ def test_a_long_sleep_is_as_good_as_many_steps(kind):
         for number in range(since + 1, 5001):
             rule.apply(weight, torch.zeros(1, 2, dtype=torch.float64), state, StepNumbers(number, rates))
         assert torch.allclose(slept[row].double(), weight[0], rtol=0, atol=1e-6)
-        assert torch.allclose(states[0]["velocity"][row].double(), state["velocity"][0], rtol=1e-6, atol=1e-30)
+        assert torch.allclose(
+            states[0]["velocity"][row].double(), state["velocity"][0], rtol=1e-6, atol=1e-30
+        )
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
@@ -201,7 +234,9 @@ def test_tiles_of_any_size_take_the_same_step_to_the_bit(kind):
         for number, gradient in enumerate(gradients, 1):
             for first in range(0, 23, tile):
                 last = min(first + tile, 23)
-                weight.update_tile(0, first, last, gradient[first:last].clone(), rule, StepNumbers(number, rates))
+                weight.update_tile(
+                    0, first, last, gradient[first:last].clone(), rule, StepNumbers(number, rates)
+                )
         found.append(weight.parts[0].weight)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[1], found[2])
@@ -238,8 +273,12 @@ def test_state_has_the_shape_of_the_weight_and_starts_at_zero(kind):
 
 
 def dsstne_steps(kind, start, gradients, rates, l1, l2):
-    """Where DSSTNE's own formulas take a weight (its g is minus the gradient, which is turned round here), written out in numpy."""
-    w, first, second = (array.astype(np.float64) for array in (start, np.zeros_like(start), np.zeros_like(start)))
+    """Where DSSTNE's own formulas take a weight (its g is minus the gradient, which is turned round here),
+    written out in numpy.
+    """
+    w, first, second = (
+        array.astype(np.float64) for array in (start, np.zeros_like(start), np.zeros_like(start))
+    )
     mu, mu1 = 0.9, 0.95
     for number, gradient in enumerate(gradients, 1):
         G, alpha = -gradient.astype(np.float64) - l2 * w - l1 * np.sign(w), rates[number]

@@ -1,4 +1,6 @@
-"""An overflow names the layer in which it arose, whatever it then did to the weights; all processes name the same."""
+"""An overflow names the layer in which it arose, whatever it then did to the weights; all processes name
+the same.
+"""
 
 import math
 
@@ -17,8 +19,14 @@ TRAINING = {"epochs": 1, "batch_size": 2, "shards": 2, "optimizer": {"kind": "sg
 
 
 def overflow(tmp_path, large, limit=None):
-    """The sentence with which a training ends of which the weights of one layer begin so large that its sums are no float32."""
-    layers = [HISTORY, *({"name": name, "units": 3, "activation": "linear"} for name in ("first", "second", "third")), NEXT]
+    """The sentence with which a training ends of which the weights of one layer begin so large that its
+    sums are no float32.
+    """
+    layers = [
+        HISTORY,
+        *({"name": name, "units": 3, "activation": "linear"} for name in ("first", "second", "third")),
+        NEXT,
+    ]
     for layer in layers[1:]:
         layer["initializer"] = {"kind": "constant", "value": 2e38 if layer["name"] == large else 1.0}
     data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2], [2, 3], [0, 3]], width=4)
@@ -29,9 +37,14 @@ def overflow(tmp_path, large, limit=None):
 
 @pytest.mark.parametrize("limit", [None, 1.0], ids=["updated at once", "updated last"])
 @pytest.mark.parametrize("large", ["first", "second", "third", "next"])
-def test_the_layer_whose_sums_are_too_large_is_named_although_the_step_then_broke_all_weights(large, limit, tmp_path):
+def test_the_layer_whose_sums_are_too_large_is_named_although_the_step_then_broke_all_weights(
+    large, limit, tmp_path
+):
     arose = f'The first number that is not finite arose in layer "{large}".'
-    assert overflow(tmp_path, large, limit) == f"epoch 1, step 1: the loss must be a finite number; got nan. {arose} {REMEDY}"
+    assert (
+        overflow(tmp_path, large, limit)
+        == f"epoch 1, step 1: the loss must be a finite number; got nan. {arose} {REMEDY}"
+    )
 
 
 def test_a_finite_loss_passes_and_another_names_the_first_layer_in_order():
@@ -42,7 +55,9 @@ def test_a_finite_loss_passes_and_another_names_the_first_layer_in_order():
         ({"a": fine}, {"out": fine.sum(), "other": broken.sum()}, 'layer "other"'),
         ({"a": fine}, {"out": fine.sum()}, "a penalty on sparseness"),
     ]:
-        with pytest.raises(NumericsError, match=f"got inf. The first number that is not finite arose in {name}.$"):
+        with pytest.raises(
+            NumericsError, match=f"got inf. The first number that is not finite arose in {name}.$"
+        ):
             Launched(torch.tensor(math.inf), values, losses).check(math.inf)
 
 

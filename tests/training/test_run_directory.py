@@ -70,7 +70,13 @@ def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_pat
     other = TrainingSpec.of({"seed": 7})
     begun(tmp_path / "run", other, data)
     assert RunDirectory.open(tmp_path / "run").training == other
-    assert sorted(path.name for path in run.path.iterdir()) == [".lock", "fields.json", "network.json", "training.json", "vocabulary"]
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        ".lock",
+        "fields.json",
+        "network.json",
+        "training.json",
+        "vocabulary",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
@@ -107,10 +113,20 @@ def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_ther
     (tmp_path / ".run.01230015").touch()
     with run.locked():
         pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".run.01230015", ".run.0123abce", ".run.x", ".runs.14", "data", "run"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".run.01230015",
+        ".run.0123abce",
+        ".run.x",
+        ".runs.14",
+        "data",
+        "run",
+    ]
 
 
-@pytest.mark.parametrize("kept", ["model/manifest.json", "best/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"])
+@pytest.mark.parametrize(
+    "kept",
+    ["model/manifest.json", "best/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"],
+)
 def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_path, data, run):
     (run.path / kept).parent.mkdir(parents=True, exist_ok=True)
     (run.path / kept).write_text("mine")
@@ -178,7 +194,9 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."):
+    with pytest.raises(
+        CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."
+    ):
         begun(tmp_path / "run", TRAINING, data)
     for name in ("file", "folder"):
         with pytest.raises(CheckpointError, match=rf"{name} exists already\. Choose another --out\."):
@@ -190,13 +208,17 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
 
 def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another --out\."):
+    with pytest.raises(
+        CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another --out\."
+    ):
         begun(tmp_path / "file" / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
 def test_what_is_no_run_is_refused(tmp_path, run):
-    with pytest.raises(CheckpointError, match=r'data is not a run: it has no network.json. Make one with "widenet train"\.'):
+    with pytest.raises(
+        CheckpointError, match=r'data is not a run: it has no network.json. Make one with "widenet train"\.'
+    ):
         RunDirectory.open(tmp_path / "data")
     for text in ("{", "[1]", '{"items": {"kind": "sparse"}}'):
         (run.path / "fields.json").write_text(text)
@@ -205,7 +227,11 @@ def test_what_is_no_run_is_refused(tmp_path, run):
 
 
 def test_only_one_training_at_a_time_holds_the_directory(run):
-    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+    with (
+        run.locked(),
+        pytest.raises(CheckpointError, match="run is being trained by another process"),
+        run.locked(),
+    ):
         pass
     with run.locked():
         pass
@@ -218,7 +244,10 @@ def test_only_one_training_at_a_time_holds_the_directory(run):
         ({"item_ids": ["2", "1", "0"]}, "it has other features, or in another order"),
         (
             {"field": "books", "titles": ["A", "B", "C"]},
-            r'has no field "items", which .* was trained on\. Ingest it with --field items, or --users FILE --sparse items=COLUMN\.',
+            (
+                r'has no field "items", which .* was trained on\. Ingest it with --field items, or --users'
+                r" FILE --sparse items=COLUMN\."
+            ),
         ),
     ],
 )
@@ -230,7 +259,11 @@ def test_a_dataset_of_other_features_is_refused(options, message, tmp_path, run,
 
 
 def test_another_split_of_the_same_features_is_welcome(tmp_path, run):
-    run.check_dataset(dataset_from_lists(tmp_path / "other", [[0], [1], [2]], heldout=[[1], [2], [0]], titles=["X", "Y", "Z"]))
+    run.check_dataset(
+        dataset_from_lists(
+            tmp_path / "other", [[0], [1], [2]], heldout=[[1], [2], [0]], titles=["X", "Y", "Z"]
+        )
+    )
 
 
 def checkpoints(run):
@@ -257,12 +290,23 @@ def test_a_checkpoint_earlier_than_one_that_lies_there_stays_and_the_later_one_g
 
 
 @pytest.mark.parametrize(
-    "name", ["epoch-00009-step-000000000", "", "\udcff", "../checkpoints/epoch-00001-step-000000000", "e" * 5000, "\0"]
+    "name",
+    [
+        "epoch-00009-step-000000000",
+        "",
+        "\udcff",
+        "../checkpoints/epoch-00001-step-000000000",
+        "e" * 5000,
+        "\0",
+    ],
 )
 def test_a_pointer_to_nothing_names_the_checkpoints_that_are_there(name, run, network):
     save(run, network, 1)
     (run.path / "checkpoints" / "latest").write_bytes(name.encode("utf-8", "surrogateescape"))
-    with pytest.raises(CheckpointError, match=r"latest must name a checkpoint beside it; got .* \(there: epoch-00001-step-000000000\)"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"latest must name a checkpoint beside it; got .* \(there: epoch-00001-step-000000000\)",
+    ):
         run.latest()
 
 
@@ -271,17 +315,29 @@ def test_the_pointer_is_on_disk_before_an_earlier_checkpoint_goes(run, network, 
         save(run, network, epoch)
     happened = []
     fsync, replace, rmtree = os.fsync, Path.replace, shutil.rmtree
-    monkeypatch.setattr(os, "fsync", lambda file: happened.append(("sync", str(Path(f"/proc/self/fd/{file}").readlink()))) or fsync(file))
-    monkeypatch.setattr(Path, "replace", lambda path, to: happened.append(("replace", str(to))) or replace(path, to))
-    monkeypatch.setattr(shutil, "rmtree", lambda path, **more: happened.append(("drop", str(path))) or rmtree(path, **more))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda file: happened.append(("sync", str(Path(f"/proc/self/fd/{file}").readlink()))) or fsync(file),
+    )
+    monkeypatch.setattr(
+        Path, "replace", lambda path, to: happened.append(("replace", str(to))) or replace(path, to)
+    )
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda path, **more: happened.append(("drop", str(path))) or rmtree(path, **more)
+    )
     save(run, network, 3)
     folder = str(run.path / "checkpoints")
     pointed = happened.index(("replace", f"{folder}/latest"))
-    assert ("sync", folder) in happened[pointed : happened.index(("drop", f"{folder}/epoch-00001-step-000000000"))]
+    assert ("sync", folder) in happened[
+        pointed : happened.index(("drop", f"{folder}/epoch-00001-step-000000000"))
+    ]
 
 
 def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, network):
-    with pytest.raises(CheckpointError, match=r'run holds no weights yet\. Finish it with "widenet train \.\.\. --resume"\.'):
+    with pytest.raises(
+        CheckpointError, match=r'run holds no weights yet\. Finish it with "widenet train \.\.\. --resume"\.'
+    ):
         run.model()
     save(run, network, 1)
     assert run.model().facts == {"epoch": 1}
@@ -298,7 +354,9 @@ def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):
         file.write('{"epoch": 4, "lo')
     for epochs, left in ((3, 3), (9, 3), (1, 1), (0, 0)):
         run.rewind_log(epochs)
-        assert (run.path / "log.jsonl").read_text() == "".join(f'{{"epoch": {epoch + 1}}}\n' for epoch in range(left))
+        assert (run.path / "log.jsonl").read_text() == "".join(
+            f'{{"epoch": {epoch + 1}}}\n' for epoch in range(left)
+        )
     assert not list(run.path.glob(".log*"))
 
 
@@ -308,7 +366,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypat
 
     run.log({"epoch": 1})
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match=r"log\.jsonl cannot be written: No space left on device\. Free some space"):
+    with pytest.raises(
+        CheckpointError, match=r"log\.jsonl cannot be written: No space left on device\. Free some space"
+    ):
         run.rewind_log(0)
     assert (run.path / "log.jsonl").read_text() == '{"epoch": 1}\n'
     assert not list(run.path.glob(".log*"))

@@ -1,4 +1,6 @@
-"""Checkpoints within epochs: taken when due, written while the training goes on, published whole, resumed to the same bits."""
+"""Checkpoints within epochs: taken when due, written while the training goes on, published whole, resumed
+to the same bits.
+"""
 
 import errno
 import json
@@ -35,7 +37,9 @@ def data(tmp_path_factory):
 def outcome(run):
     """Everything that two trainings of the same bits share."""
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return Model.load(run).fingerprint(), [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+    return Model.load(run).fingerprint(), [
+        {name: value for name, value in line.items() if "second" not in name} for line in lines
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,10 @@ def undisturbed(data, tmp_path_factory):
 def saving_often(name, **checkpoints):
     """A setting whose document asks for checkpoints within epochs."""
     network, training = SETTINGS[name]
-    return network, {**training, "checkpoints": {"keep_last": 99, **training.get("checkpoints", {}), **checkpoints}}
+    return network, {
+        **training,
+        "checkpoints": {"keep_last": 99, **training.get("checkpoints", {}), **checkpoints},
+    }
 
 
 def at(epoch, step):
@@ -85,7 +92,9 @@ class Watch(Silence):
 
 
 def writes_in_time(own):
-    """Stands for `Saving.is_writing`: the thread is always done by then, so that every run of a test has the same checkpoints."""
+    """Stands for `Saving.is_writing`: the thread is always done by then, so that every run of a test has
+    the same checkpoints.
+    """
     if own.work is not None:
         wait([own.work])
     return False
@@ -98,7 +107,9 @@ def in_time(monkeypatch):
 
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_training_that_crashes_within_an_epoch_goes_on_there_to_the_same_bits(name, data, undisturbed, tmp_path):
+def test_a_training_that_crashes_within_an_epoch_goes_on_there_to_the_same_bits(
+    name, data, undisturbed, tmp_path
+):
     out, documents = tmp_path / "run", saving_often(name, every_steps=2)
     with pytest.raises(RuntimeError, match="a crash"):
         train(*documents, data, out, report=Watch(crash_at=2 * STEPS))
@@ -123,8 +134,14 @@ def test_checkpoints_are_taken_every_so_many_minutes(data, undisturbed, tmp_path
     def tick(_):
         clock[0] += 25.0
 
-    train(*saving_often("momentum", every_epochs=9, every_minutes=1), data, tmp_path / "run", report=Watch(act=tick))
-    # 3 steps of 25 s take more than a minute. What falls due at the end of an epoch is taken after the first step of the next.
+    train(
+        *saving_often("momentum", every_epochs=9, every_minutes=1),
+        data,
+        tmp_path / "run",
+        report=Watch(act=tick),
+    )
+    # 3 steps of 25 s take more than a minute. What falls due at the end of an epoch is taken after the first
+    # step of the next.
     assert saved(tmp_path / "run") == [at(0, 3), at(1, 1), at(1, 4), at(2, 2), at(3, 0)]
     assert outcome(tmp_path / "run") == undisturbed("momentum")
 
@@ -141,8 +158,12 @@ class SlowDisk:
         return self.write(path, tensors)
 
 
-@pytest.mark.parametrize("name", ["adam, tied", "rmsprop, sampled", "momentum, on the input", "sgd, drifting"])
-def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(name, data, undisturbed, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["adam, tied", "rmsprop, sampled", "momentum, on the input", "sgd, drifting"]
+)
+def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(
+    name, data, undisturbed, tmp_path, monkeypatch
+):
     out, disk, seen = tmp_path / "run", SlowDisk(monkeypatch), []
     documents = saving_often(name, every_epochs=9, every_steps=2)
 
@@ -159,7 +180,9 @@ def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(na
     assert outcome(out) == undisturbed(name)
 
 
-def test_what_falls_due_while_a_checkpoint_is_written_is_taken_as_soon_as_that_is_there(data, tmp_path, monkeypatch):
+def test_what_falls_due_while_a_checkpoint_is_written_is_taken_as_soon_as_that_is_there(
+    data, tmp_path, monkeypatch
+):
     out, disk = tmp_path / "run", SlowDisk(monkeypatch)
     network, training = saving_often("momentum", every_epochs=9, every_steps=2)
 
@@ -178,7 +201,9 @@ def threads():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
 
 
-def test_a_training_that_fails_drops_the_checkpoint_on_its_way_whole(data, undisturbed, tmp_path, monkeypatch):
+def test_a_training_that_fails_drops_the_checkpoint_on_its_way_whole(
+    data, undisturbed, tmp_path, monkeypatch
+):
     out, disk = tmp_path / "run", SlowDisk(monkeypatch)
     monkeypatch.setattr(Saving, "close", lambda own, close=Saving.close: (disk.go.set(), close(own)))
     documents = saving_often("momentum", every_steps=2)
@@ -200,7 +225,9 @@ def test_an_interrupted_training_waits_for_the_checkpoint_on_its_way(data, tmp_p
 
 
 @pytest.mark.usefixtures("in_time")
-def test_a_full_disk_in_the_background_ends_the_training_at_the_next_step(data, undisturbed, tmp_path, monkeypatch):
+def test_a_full_disk_in_the_background_ends_the_training_at_the_next_step(
+    data, undisturbed, tmp_path, monkeypatch
+):
     out, documents, write = tmp_path / "run", saving_often("momentum", every_steps=3), publication.write
 
     def failing(path, tensors):
@@ -221,7 +248,9 @@ def test_a_full_disk_in_the_background_ends_the_training_at_the_next_step(data, 
 
 
 @pytest.mark.parametrize(("spare_bytes", "says"), [(0, False), (-1, True)])
-def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(spare_bytes, says, data, undisturbed, tmp_path, monkeypatch):
+def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(
+    spare_bytes, says, data, undisturbed, tmp_path, monkeypatch
+):
     documents, facts = saving_often("momentum", every_steps=2), Dataset.open(data).manifest
     network, training = NetworkSpec.of(documents[0]), TrainingSpec.of(documents[1])
     entries, threads = facts.entries_per_example, available_threads()
@@ -229,7 +258,10 @@ def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(spare
     monkeypatch.setattr(group, "available_memory", lambda: needed.total - needed.program + spare_bytes)
     watch = Watch()
     train(*documents, data, tmp_path / "run", report=watch)
-    sentence = "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written."
+    sentence = (
+        "Memory has no room for a second copy of weights and optimizer state: training waits while a"
+        " checkpoint is written."
+    )
     assert watch.said == [sentence] * says
     assert outcome(tmp_path / "run") == undisturbed("momentum")
     if says:
@@ -262,7 +294,9 @@ def trained(name, data, out, act=None, resume=False, **checkpoints):
             act(next(steps))
         return False
 
-    return train(*documents_of(name, **checkpoints), data, out, resume=resume, interrupted=interrupted).fingerprint()
+    return train(
+        *documents_of(name, **checkpoints), data, out, resume=resume, interrupted=interrupted
+    ).fingerprint()
 
 
 def is_killed(step):

@@ -1,4 +1,6 @@
-"""A start from another run: units keep what they had by the ids of their features; new ones begin as any do."""
+"""A start from another run: units keep what they had by the ids of their features; new ones begin as any
+do.
+"""
 
 import json
 import shutil
@@ -71,19 +73,30 @@ def rows(net):
     found = {}
     for name, wide in net.wide.items():
         shards = [part.tensors() for _, part in sorted(wide.parts.items())]
-        found |= {(name, key): torch.cat([each[key] for each in shards]) for key in shards[0] if not key.endswith("moved")}
+        found |= {
+            (name, key): torch.cat([each[key] for each in shards])
+            for key in shards[0]
+            if not key.endswith("moved")
+        }
     return found
 
 
-@pytest.mark.parametrize("name", ["adam, tied", "momentum", "nesterov", "sgd, drifting", "rmsprop, sampled", "adam, normalized"])
+@pytest.mark.parametrize(
+    "name", ["adam, tied", "momentum", "nesterov", "sgd, drifting", "rmsprop, sampled", "adam, normalized"]
+)
 @pytest.mark.parametrize("catalogue", CATALOGUES)
 @pytest.mark.parametrize("shards", [3, 2])
-def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initialized(name, catalogue, shards, before, tmp_path):
+def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initialized(
+    name, catalogue, shards, before, tmp_path
+):
     network, training = SETTINGS[name][0], {**SETTINGS[name][1], "shards": shards}
     ids = CATALOGUES[catalogue]
     data = grown(tmp_path / "data", ids)
     net, said = begun(tmp_path, network, training, data, before(name))
-    fresh, old = made(network, training, data), made(network, {**training, "shards": 3}, books(tmp_path / "old"))
+    fresh, old = (
+        made(network, training, data),
+        made(network, {**training, "shards": 3}, books(tmp_path / "old")),
+    )
     RunDirectory.open(before(name)).latest().load_into(old, with_state=True)
     was, initial = rows(old), rows(fresh)
     for key, found in rows(net).items():
@@ -95,11 +108,17 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
         assert torch.equal(weight.tensor, old.trunk[key].tensor)
         assert all(torch.equal(state, old.trunk[key].state[each]) for each, state in weight.state.items())
     for key, factors in net.damping.items():
-        expected = [old.damping[key][OLD.index(one)] if one in OLD else fresh.damping[key][row] for row, one in enumerate(ids)]
+        expected = [
+            old.damping[key][OLD.index(one)] if one in OLD else fresh.damping[key][row]
+            for row, one in enumerate(ids)
+        ]
         assert torch.equal(factors, torch.stack(expected))
     new, gone = len(set(ids) - set(OLD)), len(set(OLD) - set(ids))
     lost = f"{new} are new{f' and {gone} of its features are gone' if gone else ''}."
-    kept = f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with what they had there; '
+    kept = (
+        f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with what they had'
+        " there; "
+    )
     assert said == ([] if catalogue == "the same" else [kept + lost])
 
 
@@ -125,14 +144,18 @@ def test_state_that_does_not_belong_to_the_weights_or_the_optimizer_is_not_taken
         damage(tmp_path / "before")
     net, _ = begun(tmp_path, TIED, document(optimizer), data, tmp_path / "before")
     assert not any(state.any() for (_, key), state in rows(net).items() if key.startswith("state"))
-    assert torch.equal(rows(net)["next bias", "weight"], rows(Model.load(tmp_path / "before").network)["next bias", "weight"])
+    assert torch.equal(
+        rows(net)["next bias", "weight"], rows(Model.load(tmp_path / "before").network)["next bias", "weight"]
+    )
 
 
 def trained(network, training, data, out, start):
     return train(network, training, data, out, start_from=start).fingerprint()
 
 
-def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_one_and_two_processes_and_recommends_all(before, tmp_path):
+def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_one_and_two_processes_and_recommends_all(
+    before, tmp_path
+):
     network, training = SETTINGS["adam, tied"][0], {**SETTINGS["adam, tied"][1], "shards": 4}
     data, start = grown(tmp_path / "data", CATALOGUES["grown"]), before("adam, tied")
     one = trained(network, training, data, tmp_path / "one", start)
@@ -148,7 +171,10 @@ def taste(**more):
 
 DEEPER = {"layers": [*UNTIED["layers"][:2], {"name": "deep", "units": 6}, UNTIED["layers"][2]]}
 REFUSED = {
-    "units": (taste(units=7), r'weight "taste/history" is units of items x 6, here units of items x 7: it is of another network'),
+    "units": (
+        taste(units=7),
+        r'weight "taste/history" is units of items x 6, here units of items x 7: it is of another network',
+    ),
     "layers": (DEEPER, r'weight "deep/taste" is missing, here 6 x 6: it is of another network'),
     "fewer layers": (taste(bias=False), r'weight "taste bias" is 6, here missing: it is of another network'),
 }
@@ -158,14 +184,23 @@ REFUSED = {
 def test_a_run_of_other_layers_is_refused_and_says_which_weight_differs(refused, before, tmp_path):
     network, message = REFUSED[refused]
     with pytest.raises(CheckpointError, match=message):
-        begun(tmp_path, network, SETTINGS["momentum"][1], grown(tmp_path / "data", CATALOGUES["grown"]), before("momentum"))
+        begun(
+            tmp_path,
+            network,
+            SETTINGS["momentum"][1],
+            grown(tmp_path / "data", CATALOGUES["grown"]),
+            before("momentum"),
+        )
 
 
 def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_features_alone(before, tmp_path):
     run, (network, training) = before("momentum, on the input"), SETTINGS["momentum, on the input"]
     net, _ = begun(tmp_path / "same", network, training, books(tmp_path / "data"), run)
     assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
-    with pytest.raises(CheckpointError, match='output "next" stands on field "items", whose features must be the same in the same order'):
+    with pytest.raises(
+        CheckpointError,
+        match='output "next" stands on field "items", whose features must be the same in the same order',
+    ):
         begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
 
 
@@ -175,7 +210,10 @@ def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names
     ids = OLD if unnamed == "before" else [f"book {index}" for index in OLD]
     data = grown(tmp_path / "data", ids)
     if unnamed == "before":
-        forget_names(run_without_digests(run) / "fields.json", lambda fields: fields["items"].update(vocabulary_digest=None))
+        forget_names(
+            run_without_digests(run) / "fields.json",
+            lambda fields: fields["items"].update(vocabulary_digest=None),
+        )
     elif unnamed == "now":
         data = Dataset.open(dataset_of_format_1(tmp_path / "data", fields__items__vocabulary=None))
     else:
@@ -196,10 +234,17 @@ def standing(**more):
 
 def test_an_output_on_a_sparse_input_of_other_room_or_of_another_field_is_refused(before, tmp_path):
     run, training = before("momentum, on the input"), SETTINGS["momentum, on the input"][1]
-    with pytest.raises(CheckpointError, match="whose features must be the same in the same order, with as much room; they differ"):
+    with pytest.raises(
+        CheckpointError,
+        match="whose features must be the same in the same order, with as much room; they differ",
+    ):
         begun(tmp_path / "room", standing(units=WIDTH + 4), training, books(tmp_path / "data"), run)
-    tagged = dataset_from_lists(tmp_path / "tagged", [[0, 1]], validation=[[2]], width=WIDTH, sparse={"tags": [[WIDTH - 1]]})
-    with pytest.raises(CheckpointError, match="is units of items x features of items, here units of items x features of tags"):
+    tagged = dataset_from_lists(
+        tmp_path / "tagged", [[0, 1]], validation=[[2]], width=WIDTH, sparse={"tags": [[WIDTH - 1]]}
+    )
+    with pytest.raises(
+        CheckpointError, match="is units of items x features of items, here units of items x features of tags"
+    ):
         begun(tmp_path / "field", standing(field="tags", denoise=0.0), training, tagged, run)
 
 

@@ -1,4 +1,6 @@
-"""Training steps: the same bits however many threads, memory that does not grow with the width, and a known answer learned."""
+"""Training steps: the same bits however many threads, memory that does not grow with the width, and a
+known answer learned.
+"""
 
 import hashlib
 import subprocess
@@ -51,7 +53,9 @@ class Training:
         self.number += 1
         numbers, draws = StepNumbers(self.number, self.rates), Draws(1, 0, self.number)
         prepared = self.network.prepare({"items": items}, draws)
-        return train_step(self.network, prepared, None, draws, self.rule, numbers, self.spec.gradient_norm_limit)
+        return train_step(
+            self.network, prepared, None, draws, self.rule, numbers, self.spec.gradient_norm_limit
+        )
 
     def fingerprint(self):
         """A hash over every weight and every optimizer state."""
@@ -72,14 +76,23 @@ class Training:
             output = self.network.outputs["next"]
             activity = self.network.forward(self.network.prepare({"items": items}, None), None)
             direct_EH, shards = self.network.direct(output, activity), output.weight.shards
-            return torch.cat([output.tile(shard, 0, shards.size(shard)).logits(direct_EH) for shard in range(shards.count)], dim=1)
+            return torch.cat(
+                [
+                    output.tile(shard, 0, shards.size(shard)).logits(direct_EH)
+                    for shard in range(shards.count)
+                ],
+                dim=1,
+            )
 
 
 def batches(num, num_examples, width, seed=0):
     rng = np.random.default_rng(seed)
     for _ in range(num):
         yield SparseBatch.from_lists(
-            [sorted(rng.choice(width, int(rng.integers(0, 9)), replace=False).tolist()) for _ in range(num_examples)]
+            [
+                sorted(rng.choice(width, int(rng.integers(0, 9)), replace=False).tolist())
+                for _ in range(num_examples)
+            ]
         )
 
 
@@ -96,7 +109,9 @@ SAME_BITS = {
     ),
     "denoise, dropout, limits": (
         network(
-            {"dropout": 0.3, "weight_norm": 1.0}, {"predict": "hidden", "weight_norm": 1.0}, {"denoise": 0.3, "popularity_damping": 0.5}
+            {"dropout": 0.3, "weight_norm": 1.0},
+            {"predict": "hidden", "weight_norm": 1.0},
+            {"denoise": 0.3, "popularity_damping": 0.5},
         ),
         {"optimizer": "nesterov", "l2": 0.01},
     ),
@@ -143,9 +158,12 @@ CHECKERBOARD = {
     "tied": network({"activation": "linear"}, TIED),
     "cosine": network({"bias": False}, {"cosine": {"temperature": 0.2}, "bias": False}),
     "contrastive": network(
-        {"activation": "linear", "bias": False}, {"cosine": {"temperature": 1.0}, "loss": GENTLE, "activation": "linear", "bias": False}
+        {"activation": "linear", "bias": False},
+        {"cosine": {"temperature": 1.0}, "loss": GENTLE, "activation": "linear", "bias": False},
     ),
-    "denoise, hidden asked for": network(entry={"denoise": 0.4, "scale": "rsqrt"}, output={"predict": "hidden"}),
+    "denoise, hidden asked for": network(
+        entry={"denoise": 0.4, "scale": "rsqrt"}, output={"predict": "hidden"}
+    ),
     "l2 under linear_max": network(output={"activation": "linear_max", "loss": "l2"}),
     "margin": network(output={"activation": "sigmoid", "loss": "scaled_marginal_cross_entropy"}),
     "hinge": network(output={"activation": "linear", "loss": "l2_hinge"}),
@@ -158,7 +176,10 @@ CHECKERBOARD = {
 def test_on_a_checkerboard_every_user_is_offered_items_of_the_right_parity(document, optimizer):
     num_users, width = 40, 31
     rng = np.random.default_rng(3)
-    seen = [sorted(rng.choice(np.arange(user % 2, width, 2), 9, replace=False).tolist()) for user in range(num_users)]
+    seen = [
+        sorted(rng.choice(np.arange(user % 2, width, 2), 9, replace=False).tolist())
+        for user in range(num_users)
+    ]
     items = SparseBatch.from_lists(seen)
     run = Training(document, {"shards": 3, "optimizer": {"kind": optimizer, "learning_rate": 0.05}}, width)
     for _ in range(80):
@@ -186,14 +207,18 @@ print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) /
 
 
 def test_a_step_over_ten_times_as_many_units_takes_hardly_more(tmp_path):
-    """Each tile has 1 MB of logits: kept, or left unused between what outlives their tile, those of 300,000 units take 1.2 GB."""
+    """Each tile has 1 MB of logits: kept, or left unused between what outlives their tile, those of
+    300,000 units take 1.2 GB.
+    """
 
     def peak_megabytes(width):
         folder = tmp_path / str(width)
         folder.mkdir()
         command = [sys.executable, "-c", A_TRAINING, str(folder), str(width)]
         return int(
-            subprocess.run(command, cwd=Path(__file__).parent.parent.parent, capture_output=True, text=True, check=True).stdout.split()[-1]
+            subprocess.run(
+                command, cwd=Path(__file__).parent.parent.parent, capture_output=True, text=True, check=True
+            ).stdout.split()[-1]
         )
 
     assert peak_megabytes(300_000) - peak_megabytes(30_000) < 200

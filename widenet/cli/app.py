@@ -48,7 +48,10 @@ app = typer.Typer(
     name="widenet",
     cls=_InOrder,
     help="Networks with sparse and very wide inputs and outputs: from raw interactions to recommendations.",
-    epilog="To begin: widenet demo shows what it does; widenet new NAME makes a project of your own. widenet COMMAND --help says more.",
+    epilog=(
+        "To begin: widenet demo shows what it does; widenet new NAME makes a project of your own. widenet"
+        " COMMAND --help says more."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -96,7 +99,9 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     del version
     if debug:
@@ -126,8 +131,8 @@ def _run(arguments: list[str] | None) -> Any:
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command line.
 
-    The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with 130 after an interruption:
-    Ctrl-C or SIGTERM, so that nothing half-written stays after either.
+    The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with
+    130 after an interruption: Ctrl-C or SIGTERM, so that nothing half-written stays after either.
     """
     try:
         status = _run(arguments)
@@ -143,11 +148,17 @@ def main(arguments: list[str] | None = None) -> Any:
         if not _is_out_of_memory(error):
             raise
         _trace()
-        typer.echo('widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by --processes.', err=True)
+        typer.echo(
+            'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by'
+            " --processes.",
+            err=True,
+        )
         sys.exit(2)
     except OSError as error:
         _trace()
-        typer.echo(f"widenet: {_place(error)}: {error.strerror or error}. Check the path and the disk.", err=True)
+        typer.echo(
+            f"widenet: {_place(error)}: {error.strerror or error}. Check the path and the disk.", err=True
+        )
         sys.exit(2)
     except _USAGE_ERROR as error:
         if not left_to_the_first():
@@ -159,12 +170,16 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _in_one_line(error: WidenetError) -> str:
-    """Return a message with line ends and other control characters, which a quoted value may hold, as escapes."""
+    """Return a message with line ends and other control characters, which a quoted value may hold, as
+    escapes.
+    """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
 
 
 def _place(error: OSError) -> str:
-    """What an error of the operating system is about; one in writing to standard output names nothing itself."""
+    """What an error of the operating system is about; one in writing to standard output names nothing
+    itself.
+    """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(error.filename or ("standard output" if frame.f_code is typer.echo.__code__ else "a file"))
 
@@ -203,5 +218,11 @@ def _of_value(error: Any) -> str | None:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, as Python, numpy and torch say it on a CPU or a GPU; torch is not loaded to know."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    """Whether memory ran out, as Python, numpy and torch say it on a CPU or a GPU; torch is not loaded to
+    know.
+    """
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )

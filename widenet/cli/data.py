@@ -22,24 +22,43 @@ app.command("fetch")(fetch)
 def split(
     source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to split.")],
     out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
-    heldout: Annotated[float, typer.Option(help="Share of each user's items set aside for the final evaluation.")] = 0.0,
+    heldout: Annotated[
+        float, typer.Option(help="Share of each user's items set aside for the final evaluation.")
+    ] = 0.0,
     validation: Annotated[float, typer.Option(help="Share set aside for choosing between trainings.")] = 0.0,
     heldout_last: Annotated[
-        str | None, typer.Option(metavar="N|DURATION", help="Set each user's last N items, or all of the last 7d, aside. See --keep-times.")
+        str | None,
+        typer.Option(
+            metavar="N|DURATION",
+            help="Set each user's last N items, or all of the last 7d, aside. See --keep-times.",
+        ),
     ] = None,
     validation_last: Annotated[
-        str | None, typer.Option(metavar="N|DURATION", help="As --heldout-last, of what is left, for validation.")
+        str | None,
+        typer.Option(metavar="N|DURATION", help="As --heldout-last, of what is left, for validation."),
     ] = None,
     heldout_since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Set aside what is from then on: a number, a date, or '7 days' before the newest.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Set aside what is from then on: a number, a date, or '7 days' before the newest.",
+        ),
     ] = None,
     validation_since: Annotated[
         str | None, typer.Option(metavar="TIME", help="As --heldout-since, of what is left, for validation.")
     ] = None,
     heldout_users: Annotated[
-        float, typer.Option(help="Share of the users set aside whole, into --users-out; --heldout is then of their items alone.")
+        float,
+        typer.Option(
+            help=(
+                "Share of the users set aside whole, into --users-out; --heldout is then of their items"
+                " alone."
+            )
+        ),
     ] = 0.0,
-    users_out: Annotated[Path | None, typer.Option(help="The dataset directory to make of these users.")] = None,
+    users_out: Annotated[
+        Path | None, typer.Option(help="The dataset directory to make of these users.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Start of the random choice.")] = 0,
     field: Annotated[str, typer.Option(help="The field to split.")] = "items",
 ) -> None:
@@ -54,11 +73,16 @@ def split(
         show(out, made.manifest, made=False)
         return
     if users_out is None or not heldout_users:
-        raise OptionError("--heldout-users and --users-out go together: the share, and the directory of these users. Give both.")
+        raise OptionError(
+            "--heldout-users and --users-out go together: the share, and the directory of these users. Give"
+            " both."
+        )
     for option in (f"--{name.replace('_', '-')}" for name, given in ends.items() if given is not None):
         raise OptionError(f"--heldout-users must not stand beside {option}. Split twice.")
     shares = {"users": heldout_users, "heldout": heldout, "validation": validation}
-    for path, made in zip((out, users_out), split_users(source, out, users_out, **shares, seed=seed, field=field), strict=True):
+    for path, made in zip(
+        (out, users_out), split_users(source, out, users_out, **shares, seed=seed, field=field), strict=True
+    ):
         show(path, made.manifest, made=False)
 
 
@@ -66,7 +90,10 @@ def split(
 def describe(
     source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to describe.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw the distributions into this .png or .svg file; needs matplotlib.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the distributions into this .png or .svg file; needs matplotlib."),
+    ] = None,
 ) -> None:
     """Say how large and how dense a dataset is, and how unevenly its interactions are spread."""
     from widenet.data.description import describe as run

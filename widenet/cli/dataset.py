@@ -30,7 +30,10 @@ def show_description(path: Path, described: dict[str, Any]) -> None:
         typer.echo(f"{name}: {field['kind']}, {field['width']:,} wide{values}")
         for part, found in field["parts"].items():
             typer.echo(f"  {part}: {found['entries']:,} entries, density {found['density']:.3%}")
-            for title, what in (("entries of an example", "activity"), ("entries of a feature", "popularity")):
+            for title, what in (
+                ("entries of an example", "activity"),
+                ("entries of a feature", "popularity"),
+            ):
                 spread = found[what]
                 quantiles = ", ".join(f"{name} {count:,}" for name, count in spread["quantiles"].items())
                 typer.echo(f"    {title}: mean {spread['mean']:.1f}, {quantiles}")

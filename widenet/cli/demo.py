@@ -8,9 +8,14 @@ import typer
 
 def demo(
     data: Annotated[
-        Path | None, typer.Option(help="A folder of interactions and titles, such as goodbooks-10k; generated books if not given.")
+        Path | None,
+        typer.Option(
+            help="A folder of interactions and titles, such as goodbooks-10k; generated books if not given."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where to work; an earlier demonstration there is replaced.")] = Path("runs/demo"),
+    out: Annotated[
+        Path, typer.Option(help="Where to work; an earlier demonstration there is replaced.")
+    ] = Path("runs/demo"),
 ) -> None:
     """Train a recommender, measure it, and show what it recommends, in under three minutes."""
     from widenet.cli.progress import TrainingReport
@@ -21,7 +26,10 @@ def demo(
     steps = Demo(data, out, typer.echo)
     dataset = steps.ingest()
     field = dataset.field("items")
-    typer.echo(f"{dataset.num_examples:,} users, {field.width:,} items, {sum(field.num_entries.values()):,} interactions.")
+    typer.echo(
+        f"{dataset.num_examples:,} users, {field.width:,} items, {sum(field.num_entries.values()):,}"
+        " interactions."
+    )
     typer.echo("\nTraining: predict what was hidden from a user's history, over the whole catalogue.")
     report = TrainingReport()
     try:
@@ -30,7 +38,9 @@ def demo(
         report.stop()
     typer.echo(f"\n{'On the held-out items':24}{'recall@20':>12}{'ndcg@20':>12}{'coverage@20':>14}")
     for name, metrics in steps.compare(model, dataset).items():
-        typer.echo(f"{name:24}{metrics['recall@20']:>12.4f}{metrics['ndcg@20']:>12.4f}{metrics['coverage@20']:>14.4f}")
+        typer.echo(
+            f"{name:24}{metrics['recall@20']:>12.4f}{metrics['ndcg@20']:>12.4f}{metrics['coverage@20']:>14.4f}"
+        )
     for liked, recommended in steps.examples(model, dataset):
         typer.echo(f"\nTo somebody who had, among others: {'; '.join(liked)}")
         typer.echo(recommendations_table(recommended))

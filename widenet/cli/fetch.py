@@ -12,12 +12,19 @@ from widenet.errors import OptionError
 
 
 def fetch(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="What to fetch; --list shows the names.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="What to fetch; --list shows the names.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The dataset directory to make.")] = None,
-    accept_licence: Annotated[bool, typer.Option("--accept-licence", help="Accept the licence without being asked.")] = False,
+    accept_licence: Annotated[
+        bool, typer.Option("--accept-licence", help="Accept the licence without being asked.")
+    ] = False,
     show_names: Annotated[bool, typer.Option("--list", help="Show what can be fetched.")] = False,
 ) -> None:
-    """Download published data, once, and turn it into a dataset directory. Its licence is shown first and must be accepted."""
+    """Download published data, once, and turn it into a dataset directory.
+
+    Its licence is shown first and must be accepted.
+    """
     from widenet.data.fetch import Published, published
     from widenet.data.fetch import fetch as run
 
@@ -26,12 +33,17 @@ def fetch(
             typer.echo(f"{known.name:<16}{known.about}")
         return
     if name is None or out is None:
-        raise OptionError("name what to fetch, and --out, the dataset directory to make. `widenet data fetch --list` shows the names.")
+        raise OptionError(
+            "name what to fetch, and --out, the dataset directory to make. `widenet data fetch --list` shows"
+            " the names."
+        )
     data = Published.find(name)
     typer.echo(f"{data.about}\nLicence: {data.licence.strip()}", err=True)
     if not accept_licence:
         if not sys.stdin.isatty():
-            raise OptionError(f"the licence of {name} must be accepted. Read it above, and add --accept-licence.")
+            raise OptionError(
+                f"the licence of {name} must be accepted. Read it above, and add --accept-licence."
+            )
         if not typer.confirm("Do you accept it?", err=True):
             raise OptionError(f"the licence of {name} was not accepted; nothing was read.")
     with IngestReport() as report:

@@ -12,8 +12,12 @@ def export(
     run: Run,
     out: Annotated[Path, typer.Option(help="The file to write: .onnx.")],
     file_format: Annotated[str | None, typer.Option("--format", help="onnx. Known by the suffix.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Give the best units and their scores instead of all scores.", min=1)] = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="With --top-k: let units appear that the example has.")] = False,
+    top_k: Annotated[
+        int | None, typer.Option(help="Give the best units and their scores instead of all scores.", min=1)
+    ] = None,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="With --top-k: let units appear that the example has.")
+    ] = False,
 ) -> None:
     """Write a trained network for other programs. The names of its items are written beside it."""
     from widenet.errors import OptionError
@@ -32,25 +36,46 @@ def export(
 def import_network(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="ONNX, Keras (.keras, .h5), Caffe (.caffemodel, .prototxt with --weights) or DSSTNE's .nc."),
+        typer.Argument(
+            metavar="FILE",
+            help="ONNX, Keras (.keras, .h5), Caffe (.caffemodel, .prototxt with --weights) or DSSTNE's .nc.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     weights: Annotated[Path | None, typer.Option(help="The .caffemodel of a .prototxt.")] = None,
-    data: Annotated[Path | None, typer.Option(help="A dataset whose fields the network's inputs and outputs are.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A dataset whose fields the network's inputs and outputs are.")
+    ] = None,
     features: IndexFiles = None,
     field: Annotated[
-        list[str] | None, typer.Option(help="NAME=FIELD: what an input or output is called in the dataset; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            help="NAME=FIELD: what an input or output is called in the dataset; may be given several times."
+        ),
     ] = None,
 ) -> None:
-    """Make a run of a network that another program trained. It predicts at once; `widenet train --from` trains it further.
+    """Make a run of a network that another program trained.
 
-    What the file is, is known by its content. For DSSTNE's network documents, which have no weights, see `widenet dsstne translate`;
-    for its data, `widenet dsstne import-data`.
+    It predicts at once; `widenet train --from` trains it further.
+
+    What the file is, is known by its content. For DSSTNE's network documents, which have no weights, see
+    `widenet dsstne translate`; for its data, `widenet dsstne import-data`.
     """
     from widenet.interop.import_network import import_network as run
 
     named, names = index_files(features or []), pairs("--field", "NAME=FIELD", field or [])
-    model = run(file, out, weights=weights, data=data, features=named, fields=names, say=lambda text: typer.echo(text, err=True))
-    typer.echo(f"{out}: {', '.join(f'{layer.name} {model.network.units[layer.name]:,}' for layer in model.run.network.layers)}")
+    model = run(
+        file,
+        out,
+        weights=weights,
+        data=data,
+        features=named,
+        fields=names,
+        say=lambda text: typer.echo(text, err=True),
+    )
+    typer.echo(
+        f"{out}:"
+        f" {', '.join(f'{layer.name} {model.network.units[layer.name]:,}' for layer in model.run.network.layers)}"
+    )
     for name, record in model.run.fields.items():
         typer.echo(f'  field "{name}": {record.kind}, {record.width:,}')

@@ -11,10 +11,17 @@ from widenet.cli.options import Device, Run
 from widenet.cli.processes import Processes, run_in_processes
 
 app = typer.Typer(
-    help="Find the nearest of many vectors, exactly; or write an index that does so nearly.", no_args_is_help=True, rich_markup_mode=None
+    help="Find the nearest of many vectors, exactly; or write an index that does so nearly.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
-Layer = Annotated[str | None, typer.Option(help="The sparse input or the output whose units are compared; the only output if not given.")]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        help="The sparse input or the output whose units are compared; the only output if not given."
+    ),
+]
 
 
 class _Measure(StrEnum):
@@ -34,7 +41,9 @@ class _Index(StrEnum):
     ivf = "ivf"
 
 
-By = Annotated[_Measure, typer.Option(help="What is near: a large product, a large cosine, a small distance.")]
+By = Annotated[
+    _Measure, typer.Option(help="What is near: a large product, a large cosine, a small distance.")
+]
 
 
 @app.command("like")
@@ -63,7 +72,10 @@ def like(
     (scores,), (positions,) = collection.search(collection.vectors([position]), k + 1)
     kept = (positions != position).nonzero()[0][:k]
     units = positions[kept]
-    found = [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores[kept].tolist(), strict=True)]
+    found = [
+        Recommendation(*row)
+        for row in zip(names.ids(units), names.titles(units), scores[kept].tolist(), strict=True)
+    ]
     if not is_leader():
         return
     if as_json:
@@ -76,21 +88,37 @@ def like(
 @app.command("search")
 def search(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The vectors to search: text (key, tab, numbers), .npy or .parquet.")],
-    queries: Annotated[list[Path], typer.Option(help="A file of the vectors to search for; may be given several times.")],
-    out: Annotated[Path | None, typer.Option(help="The file of JSON lines to write; standard output if not given.")] = None,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE", help="The vectors to search: text (key, tab, numbers), .npy or .parquet."
+        ),
+    ],
+    queries: Annotated[
+        list[Path], typer.Option(help="A file of the vectors to search for; may be given several times.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The file of JSON lines to write; standard output if not given.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each query, up to all.", min=1)] = 10,
     measure: Annotated[
         _Measure,
         typer.Option(
-            help="What is near: a large product, a large cosine, a small distance. dot: of vectors in files the lengths may count."
+            help=(
+                "What is near: a large product, a large cosine, a small distance. dot: of vectors in files"
+                " the lengths may count."
+            )
         ),
     ] = _Measure.dot,
-    stored: Annotated[_Stored, typer.Option(help="How vectors are kept; those of 2 bytes are rounded.")] = _Stored.float32,
+    stored: Annotated[
+        _Stored, typer.Option(help="How vectors are kept; those of 2 bytes are rounded.")
+    ] = _Stored.float32,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
-    """Write the nearest vectors of every query: {"key": ..., "neighbours": [{"key": ..., "score": ...}]}, nearest first."""
+    """Write the nearest vectors of every query: {"key": ..., "neighbours": [{"key": ..., "score": ...}]},
+    nearest first.
+    """
     from widenet.cli.lines import lines_to
     from widenet.errors import OptionError
     from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
@@ -116,11 +144,18 @@ def search(
 @app.command("export")
 def export(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A run directory, or a file of vectors.")],
-    out: Annotated[Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")],
-    index: Annotated[_Index, typer.Option(help="hnsw: a graph of neighbours. ivf: lists around centres.")] = _Index.hnsw,
+    out: Annotated[
+        Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")
+    ],
+    index: Annotated[
+        _Index, typer.Option(help="hnsw: a graph of neighbours. ivf: lists around centres.")
+    ] = _Index.hnsw,
     layer: Layer = None,
     measure: By = _Measure.cosine,
-    k: Annotated[int, typer.Option("-k", "--k", help="Length of the lists that are compared with the exact ones.", min=1)] = 10,
+    k: Annotated[
+        int,
+        typer.Option("-k", "--k", help="Length of the lists that are compared with the exact ones.", min=1),
+    ] = 10,
     device: Device = None,
 ) -> None:
     """Write an approximate index for faiss, and measure how many of the exact neighbours it finds."""
@@ -134,4 +169,7 @@ def export(
         collection = Neighbours.of(source, measure=measure.value, device=device)
     found = export_index(collection, out, index.value, k)
     typer.echo(f"{out}: {len(collection):,} vectors, {found.num_bytes:,} bytes.")
-    typer.echo(f"recall@{found.k} {found.recall:.4f} over {found.num_queries:,} of its vectors, each without itself; {found.settings}.")
+    typer.echo(
+        f"recall@{found.k} {found.recall:.4f} over {found.num_queries:,} of its vectors, each without itself;"
+        f" {found.settings}."
+    )

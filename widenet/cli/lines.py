@@ -13,7 +13,10 @@ from widenet.errors import OptionError
 
 @contextmanager
 def lines_to(path: Path | None) -> Iterator[Callable[[str], object]]:
-    """What writes a text; None: to standard output. Folders are made, an earlier file is replaced. Raises OptionError, OSError."""
+    """What writes a text; None: to standard output.
+
+    Folders are made, an earlier file is replaced. Raises OptionError, OSError.
+    """
     if path is None:
         out = typer.get_text_stream("stdout")
 

@@ -25,7 +25,12 @@ def evaluate(
     part: Annotated[_Part, typer.Option(help="The part that was set aside.")] = _Part.heldout,
     k: Annotated[
         list[int] | None,
-        typer.Option("-k", "--k", help="Length of the list; may be given several times. 5, 10, 20, 50 and 100 if not given.", min=1),
+        typer.Option(
+            "-k",
+            "--k",
+            help="Length of the list; may be given several times. 5, 10, 20, 50 and 100 if not given.",
+            min=1,
+        ),
     ] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
@@ -34,7 +39,9 @@ def evaluate(
     processes: Processes = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
-    """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its recommendations."""
+    """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its
+    recommendations.
+    """
     from widenet.cli.progress import Counter
     from widenet.cli.tables import metrics_table
     from widenet.data.dataset import Dataset
@@ -57,17 +64,34 @@ def predict(
     run: Run,
     data: Annotated[Path, typer.Option(help="The dataset directory; every user in it gets recommendations.")],
     out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")],
-    k: Annotated[int, typer.Option("-k", "--k", help="Recommendations for each user, up to the whole catalogue.", min=1)] = 100,
-    file_format: Annotated[str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")] = None,
+    k: Annotated[
+        int,
+        typer.Option("-k", "--k", help="Recommendations for each user, up to the whole catalogue.", min=1),
+    ] = 100,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")
+    ] = None,
     part: Annotated[
-        _Part | None, typer.Option(help="Recommend as evaluate does on this part: nothing of it, or of what comes after it, is known.")
+        _Part | None,
+        typer.Option(
+            help=(
+                "Recommend as evaluate does on this part: nothing of it, or of what comes after it, is known."
+            )
+        ),
     ] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
-    never: Annotated[Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")] = None,
-    never_for: Annotated[Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")] = None,
+    never: Annotated[
+        Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")
+    ] = None,
+    never_for: Annotated[
+        Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")
+    ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown.")
+        Path | None,
+        typer.Option(
+            help="CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown."
+        ),
     ] = None,
     device: Device = None,
     processes: Processes = None,
@@ -75,8 +99,8 @@ def predict(
 ) -> None:
     """Write the best items for every user of a dataset: user, item, score, rank.
 
-    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear. To compare with a part that
-    was set aside, name it as --part.
+    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear.
+    To compare with a part that was set aside, name it as --part.
     """
     from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
@@ -89,9 +113,18 @@ def predict(
     filters = {"never": never, "never_for": never_for, "weights": weights}
     speak = partial(typer.echo, err=True)
     blocks = model.predict(
-        dataset, k, output=output, exclude_seen=not include_seen, say=speak, part=None if part is None else part.value, **filters
+        dataset,
+        k,
+        output=output,
+        exclude_seen=not include_seen,
+        say=speak,
+        part=None if part is None else part.value,
+        **filters,
     )
-    warn(model.ignored(dataset) + (model.caveats() if part is None else model.caveats(dataset, part.value, output)))
+    warn(
+        model.ignored(dataset)
+        + (model.caveats() if part is None else model.caveats(dataset, part.value, output))
+    )
     if not is_leader():
         for _ in blocks:
             pass
@@ -106,7 +139,9 @@ def predict(
 
 
 def fingerprint(run: Run) -> None:
-    """Print a SHA-256 of the trained weights alone: equal for equal weights, whatever the files and the layout."""
+    """Print a SHA-256 of the trained weights alone: equal for equal weights, whatever the files and the
+    layout.
+    """
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
@@ -115,7 +150,10 @@ def fingerprint(run: Run) -> None:
     found = model.fingerprint()
     if is_leader():
         typer.echo(found)
-        typer.echo(f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.", err=True)
+        typer.echo(
+            f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.",
+            err=True,
+        )
 
 
 def warn(sentences: list[str]) -> None:

@@ -6,8 +6,14 @@ from typing import Annotated
 import typer
 
 
-def new(folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make; it must not exist yet.")]) -> None:
-    """Make a project to begin with: documents, a README that explains them, a Makefile, and a little generated data."""
+def new(
+    folder: Annotated[
+        Path, typer.Argument(metavar="NAME", help="The folder to make; it must not exist yet.")
+    ],
+) -> None:
+    """Make a project to begin with: documents, a README that explains them, a Makefile, and a little
+    generated data.
+    """
     from widenet.starter import start
 
     for path in start(folder):

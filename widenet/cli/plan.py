@@ -26,20 +26,33 @@ class _Kind(StrEnum):
 
 def plan(
     network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers.")],
-    training: Annotated[Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")],
+    training: Annotated[
+        Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")
+    ],
     data: Annotated[Path | None, typer.Option(help="The dataset directory, which knows the widths.")] = None,
     width: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD=N", help="Width of a field, where there is no dataset yet; once a field.")
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=N", help="Width of a field, where there is no dataset yet; once a field."
+        ),
     ] = None,
     device_memory: Annotated[
-        str | None, typer.Option(help="Memory of each device, such as 141GB; this machine's, among all processes, if not given.")
+        str | None,
+        typer.Option(
+            help="Memory of each device, such as 141GB; this machine's, among all processes, if not given."
+        ),
     ] = None,
-    processes: Annotated[int, typer.Option(help="Processes, one a device, at most as many as shards.", min=1)] = 1,
-    device: Annotated[_Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")] = None,
+    processes: Annotated[
+        int, typer.Option(help="Processes, one a device, at most as many as shards.", min=1)
+    ] = 1,
+    device: Annotated[
+        _Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")
+    ] = None,
     cuda_graph: CudaGraph = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the fewest devices that hold it.
+    """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the
+    fewest devices that hold it.
 
     The exit status is 0 where it fits, or the memory is not known, and 1 where it does not fit.
     """
@@ -60,11 +73,20 @@ def plan(
     facts = _facts(data, width or [], documents[0])
     kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
     threads = available_threads(processes) if kind == _Kind.cpu else 1
-    job = Job.of(*documents, **facts, num_processes=processes, device=kind.value, num_threads=threads, cuda_graph=cuda_graph)
+    job = Job.of(
+        *documents,
+        **facts,
+        num_processes=processes,
+        device=kind.value,
+        num_threads=threads,
+        cuda_graph=cuda_graph,
+    )
     if cuda_graph:
         check_recordable(job)
     available = None if kind == _Kind.cuda else available_memory()
-    memory = bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
+    memory = (
+        bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
+    )
     found = report(job, memory, more=device_memory is not None)
     typer.echo(json.dumps(found, indent=2) if as_json else plan_table(job, found, assumed=data is None))
     if not found.get("fits", True):
@@ -72,32 +94,49 @@ def plan(
 
 
 def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict[str, Any]:
-    """What is known of the fields: by a dataset, or by widths alone; of those with a shape that they are dense, and which are sequences."""
+    """What is known of the fields: by a dataset, or by widths alone; of those with a shape that they are
+    dense, and which are sequences.
+    """
     if data is None and not widths:
         raise OptionError("plan needs either --data DIR or --width FIELD=N.")
     if data is not None and widths:
-        raise OptionError("--width must not stand beside --data: the dataset knows the widths. Leave one out.")
+        raise OptionError(
+            "--width must not stand beside --data: the dataset knows the widths. Leave one out."
+        )
     if data is not None:
         from widenet.data.manifest import Manifest
 
         manifest = Manifest.read(data)
-        return {"fields": manifest.fields, "entries": manifest.entries_per_example, "num_examples": manifest.num_examples}
+        return {
+            "fields": manifest.fields,
+            "entries": manifest.entries_per_example,
+            "num_examples": manifest.num_examples,
+        }
     from widenet.plan.binding import Width
     from widenet.plan.positions import sequences_of
 
     given, fields = [_width(text) for text in widths], network.fields
     if unknown := next((name for name, _ in given if name not in fields), None):
-        raise OptionError(f'--width must name a field that the network reads; got "{unknown}".{did_you_mean(unknown, fields)}')
+        raise OptionError(
+            "--width must name a field that the network reads; got"
+            f' "{unknown}".{did_you_mean(unknown, fields)}'
+        )
     kinds = dict.fromkeys(sequences_of(network), "sequence")
     kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
     found = {name: Width(number, kinds.get(name, "sparse")) for name, number in given}
     missing = [name for name in fields if name not in found]
     if missing:
         named = ", ".join(missing)
-        raise OptionError(f"--width must name every field that the network reads; missing: {named}. Add --width {missing[0]}=N.")
+        raise OptionError(
+            f"--width must name every field that the network reads; missing: {named}. Add --width"
+            f" {missing[0]}=N."
+        )
     for name, _ in given:
         if [known for known, _ in given].count(name) > 1:
-            raise OptionError(f"--width must name each of {', '.join(fields)} once; got {', '.join(known for known, _ in given)}.")
+            raise OptionError(
+                f"--width must name each of {', '.join(fields)} once; got"
+                f" {', '.join(known for known, _ in given)}."
+            )
     return {"fields": found}
 
 

@@ -12,25 +12,48 @@ _WORDS = {"state": "optimizer state", "program": "Python and torch"}
 
 
 def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
-    """What `widenet.plan.report.report` found, to read. assumed: no dataset told how many entries an example has."""
+    """What `widenet.plan.report.report` found, to read. assumed: no dataset told how many entries an
+    example has.
+    """
     each = " or ".join(str(number) for number in sorted({job.num_held(0), job.most_held}))
-    batch = f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {each} a process"
-    parts = [(_WORDS.get(name, name), amount(size)) for name, size in found["memory_bytes"].items() if size or name != "snapshot"]
+    batch = (
+        f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {each} a"
+        " process"
+    )
+    parts = [
+        (_WORDS.get(name, name), amount(size))
+        for name, size in found["memory_bytes"].items()
+        if size or name != "snapshot"
+    ]
     work = found["work"]
     lines = [
-        *_aligned(("weight", "rows", "columns", "bytes", "held"), [_weight(name, row) for name, row in found["weights"].items()]),
+        *_aligned(
+            ("weight", "rows", "columns", "bytes", "held"),
+            [_weight(name, row) for name, row in found["weights"].items()],
+        ),
         "",
-        *_aligned(("process", "shards", *_wide(found), "memory"), [_process(row) for row in found["processes"]]),
+        *_aligned(
+            ("process", "shards", *_wide(found), "memory"), [_process(row) for row in found["processes"]]
+        ),
         "",
         *_aligned(("each process", "bytes"), parts),
         "",
-        f"{batch}. A step, each process: {amount(work['operations'], 'FLOP')}; {amount(work['sent_bytes'])} sent, as much received.",
-        f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk; a run keeps {job.training.checkpoints.keep_last}.",
+        (
+            f"{batch}. A step, each process: {amount(work['operations'], 'FLOP')};"
+            f" {amount(work['sent_bytes'])} sent, as much received."
+        ),
+        (
+            f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk; a run keeps"
+            f" {job.training.checkpoints.keep_last}."
+        ),
     ]
     if job.training.checkpoints.within_epochs:
         lines.append(_background(found["snapshot_bytes"]))
     if assumed:
-        lines.append(f"Assumed: {next(iter(job.entries.values())):g} stored entries an example and field. With --data they are counted.")
+        lines.append(
+            f"Assumed: {next(iter(job.entries.values())):g} stored entries an example and field. With --data"
+            " they are counted."
+        )
     if "fits" in found:
         lines.append(_judgement(job, found))
     return "\n".join(lines)
@@ -39,8 +62,14 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
 def _background(snapshot_bytes: int) -> str:
     """How checkpoints within epochs are written."""
     if snapshot_bytes:
-        return f"Checkpoints are written while training goes on, from a copy in the machine's memory: {amount(snapshot_bytes)} a process."
-    return "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written."
+        return (
+            "Checkpoints are written while training goes on, from a copy in the machine's memory:"
+            f" {amount(snapshot_bytes)} a process."
+        )
+    return (
+        "Memory has no room for a second copy of weights and optimizer state: training waits while a"
+        " checkpoint is written."
+    )
 
 
 def _judgement(job: Job, found: Mapping[str, Any]) -> str:
@@ -57,12 +86,20 @@ def _judgement(job: Job, found: Mapping[str, Any]) -> str:
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
         return f"{need} No fewer would do." if job.num_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
-    return f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
+    return (
+        f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
+    )
 
 
 def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     columns = "" if row["columns"] is None else f"{row['columns']:,}"
-    return name, f"{row['rows']:,}", columns, amount(row["bytes"]), "in shards of rows" if row["wide"] else "whole by every process"
+    return (
+        name,
+        f"{row['rows']:,}",
+        columns,
+        amount(row["bytes"]),
+        "in shards of rows" if row["wide"] else "whole by every process",
+    )
 
 
 def _wide(found: Mapping[str, Any]) -> list[str]:
@@ -79,9 +116,15 @@ def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns of text; the first and those that hold words to the left, numbers to the right."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    right = [all(row[column][:1].isdigit() or not row[column] for row in rows) and column > 0 for column in range(len(header))]
+    right = [
+        all(row[column][:1].isdigit() or not row[column] for row in rows) and column > 0
+        for column in range(len(header))
+    ]
     lines = []
     for row in [header, *rows]:
-        cells = [cell.rjust(width) if by_right else cell.ljust(width) for cell, width, by_right in zip(row, widths, right, strict=True)]
+        cells = [
+            cell.rjust(width) if by_right else cell.ljust(width)
+            for cell, width, by_right in zip(row, widths, right, strict=True)
+        ]
         lines.append("  ".join(cells).rstrip())
     return lines

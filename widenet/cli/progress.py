@@ -15,7 +15,8 @@ _LARGE_LOSS = 1e9
 
 
 class TrainingReport:
-    """Shows a training: loss, latest metric, examples a second, memory of this process, time left; and a line an epoch.
+    """Shows a training: loss, latest metric, examples a second, memory of this process, time left; and a line
+    an epoch.
 
     metric: the one that the training chooses by, shown beside recall and NDCG at 20.
     """
@@ -45,7 +46,9 @@ class TrainingReport:
             self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
             shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
             total = epochs * examples_per_epoch
-            self.task = self.bar.add_task("", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory="")
+            self.task = self.bar.add_task(
+                "", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory=""
+            )
             self.epochs = epochs
             self.bar.start()
 
@@ -63,7 +66,10 @@ class TrainingReport:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
         rate = f"{record['examples_per_second']:,.0f} examples/s"
-        line = f"epoch {record['epoch']:>3}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
+        line = (
+            f"epoch {record['epoch']:>3}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate} "
+            f" {metrics}".rstrip()
+        )
         if self.bar is not None:
             self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
             if self.metric in record:
@@ -109,7 +115,9 @@ class Counter:
 
 
 class IngestReport:
-    """Shows an ingest: a line for each phase; on a terminal also the rows, how many a second, and the time left."""
+    """Shows an ingest: a line for each phase; on a terminal also the rows, how many a second, and the time
+    left.
+    """
 
     def __init__(self) -> None:
         columns = (
@@ -118,7 +126,9 @@ class IngestReport:
             BarColumn(),
             TimeRemainingColumn(),
         )
-        self.bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        self.bar = Progress(
+            *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+        )
         self.task: TaskID | None = None
 
     def __enter__(self) -> "IngestReport":
@@ -147,4 +157,6 @@ class IngestReport:
         if self.task is None:
             self.task = self.bar.add_task("", total=total, rate="-", unit=unit)
         speed = self.bar.tasks[-1].speed if self.bar.tasks else None
-        self.bar.update(self.task, completed=done, total=total, rate="-" if speed is None else f"{speed:,.0f}")
+        self.bar.update(
+            self.task, completed=done, total=total, rate="-" if speed is None else f"{speed:,.0f}"
+        )

@@ -18,21 +18,30 @@ _SHOWN = 20
 
 def recommend(
     run: Run,
-    items: Annotated[list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")] = None,
+    items: Annotated[
+        list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")
+    ] = None,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="What else is known, such as country=NL or age=0.34; may be given several times."),
+        typer.Option(
+            metavar="FIELD=VALUE",
+            help="What else is known, such as country=NL or age=0.34; may be given several times.",
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
     user: Annotated[str | None, typer.Option(help="The id of a user of --data, in place of items.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The dataset directory of --user: what the user has, and is not shown.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The dataset directory of --user: what the user has, and is not shown."),
+    ] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
 ) -> None:
-    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit" "Emma" -k 10.
+    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit"
+    "Emma" -k 10.
 
     The items that are named, or that the user has, are left out; --include-seen lets them appear.
     """
@@ -45,7 +54,9 @@ def recommend(
 
     given = [*(items or []), *(more or [])]
     if (user is None) != (data is None) or (user is not None and given):
-        raise OptionError("--user and --data go together, without items: one user of a dataset. Give both, or items alone.")
+        raise OptionError(
+            "--user and --data go together, without items: one user of a dataset. Give both, or items alone."
+        )
     if user is None and not given and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     model = Model.load(run, device)
@@ -65,7 +76,9 @@ def recommend(
         typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
         return
     known = model.understood(given, fields, output) if given or fields else {}
-    typer.echo(_told(model, known) if had is None else f"For {user} with: {_listed(had)}{_instead(known)}", err=True)
+    typer.echo(
+        _told(model, known) if had is None else f"For {user} with: {_listed(had)}{_instead(known)}", err=True
+    )
     typer.echo(recommendations_table(found))
 
 
@@ -83,13 +96,17 @@ def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
             try:
                 values = [float(number) for number in value.split(",")]
             except ValueError:
-                raise OptionError(f'--field {name} takes numbers, with commas between them; got "{value}".') from None
+                raise OptionError(
+                    f'--field {name} takes numbers, with commas between them; got "{value}".'
+                ) from None
         said[name] = [*said.get(name, []), *values]
     return said
 
 
 def _told(model: "Model", known: dict[str, list[str]]) -> str:
-    """What the network is told of somebody new: a line, and one for each further field, also where nothing is known of it."""
+    """What the network is told of somebody new: a line, and one for each further field, also where nothing
+    is known of it.
+    """
     read = list(dict.fromkeys(layer.field for layer in model.run.network.inputs))
     first, *others = [name for name in known if name in read] + [name for name in read if name not in known]
     label = "" if not others else f" {first}"
@@ -103,4 +120,7 @@ def _instead(known: dict[str, list[str]]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    return "; ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "") or "nothing"
+    return (
+        "; ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
+        or "nothing"
+    )

@@ -18,4 +18,8 @@ def schema(document: Annotated[_Document, typer.Argument(help="Which document.")
     from widenet.spec.training import TrainingSpec
 
     model = NetworkSpec if document is _Document.network else TrainingSpec
-    typer.echo(json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}, indent=2))
+    typer.echo(
+        json.dumps(
+            {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}, indent=2
+        )
+    )

@@ -19,13 +19,22 @@ def train(
     data: Annotated[Path, typer.Option(help="The dataset directory.")],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     network: Annotated[
-        Path | None, typer.Argument(metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it.")
+        Path | None,
+        typer.Argument(
+            metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it."
+        ),
     ] = None,
-    training: Annotated[Path | None, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")] = False,
+    training: Annotated[
+        Path | None, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")
+    ] = False,
     start_from: Annotated[
         Path | None,
-        typer.Option("--from", help="Begin with the weights of another run of the same layers, feature by feature."),
+        typer.Option(
+            "--from", help="Begin with the weights of another run of the same layers, feature by feature."
+        ),
     ] = None,
     device: Device = None,
     cuda_graph: CudaGraph = False,
@@ -33,9 +42,12 @@ def train(
     timeout: Timeout = TIMEOUT_SECONDS,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
 ) -> None:
-    """Train a network. Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened.
+    """Train a network.
 
-    A document that is not named is a usual one, which the run directory keeps to be read and changed; with --resume, the run's own.
+    Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened.
+
+    A document that is not named is a usual one, which the run directory keeps to be read and changed; with
+    --resume, the run's own.
     """
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
@@ -51,9 +63,14 @@ def train(
     run_in_processes(context, processes, device)
     for note in documents[0].notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
-    usual = " and no ".join(name for name, given in (("network.json", network), ("training.json", training)) if given is None)
+    usual = " and no ".join(
+        name for name, given in (("network.json", network), ("training.json", training)) if given is None
+    )
     if usual and not resume and not quiet and is_leader():
-        typer.echo(f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.", err=True)
+        typer.echo(
+            f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.",
+            err=True,
+        )
     evaluation = documents[1].evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
@@ -80,18 +97,43 @@ def _say_what_follows(problem: str | None, written: Path | None, data: Path, out
         if line is not None:
             typer.echo(line, err=True)
     typer.echo(
-        f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out recommendations.parquet", err=True
+        f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out"
+        " recommendations.parquet",
+        err=True,
     )
 
 
-def _say_how_to_go_on(named: list[Path | None], data: Path, out: Path, processes: int | None, device: str | None, cuda_graph: bool) -> None:
-    """What an interrupted training has left, and the command that goes on; its report, without recommendations."""
+def _say_how_to_go_on(
+    named: list[Path | None],
+    data: Path,
+    out: Path,
+    processes: int | None,
+    device: str | None,
+    cuda_graph: bool,
+) -> None:
+    """What an interrupted training has left, and the command that goes on; its report, without
+    recommendations.
+    """
     if not (out / "checkpoints" / "latest").exists():
-        typer.echo("Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same command.", err=True)
+        typer.echo(
+            "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same"
+            " command.",
+            err=True,
+        )
         return
-    again = ["widenet", "train", *(str(path) for path in named if path is not None), "--data", str(data), "--out", str(out)]
+    again = [
+        "widenet",
+        "train",
+        *(str(path) for path in named if path is not None),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+    ]
     again += [] if processes is None else ["--processes", str(processes)]
     again += [] if device is None else ["--device", device]
     again += ["--cuda-graph"] if cuda_graph else []
-    typer.echo(f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True)
+    typer.echo(
+        f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True
+    )
     leave_interim_report(out, data)

@@ -12,7 +12,9 @@ _EXAMPLES_AT_ONCE = 1024
 
 
 class SortedEntries:
-    """A stream of (example, feature, value), and perhaps time, in ascending order of (example, feature), taken piece by piece."""
+    """A stream of (example, feature, value), and perhaps time, in ascending order of (example, feature),
+    taken piece by piece.
+    """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], has_times: bool = False) -> None:
         self._schema = _ENTRIES.append(pa.field("time", pa.float64())) if has_times else _ENTRIES
@@ -20,7 +22,9 @@ class SortedEntries:
         self._held: list[pa.RecordBatch] = []
 
     def until(self, stop: int) -> pa.Table:
-        """All entries of the examples before `stop` that were not yet taken: columns example, feature, value, and perhaps time."""
+        """All entries of the examples before `stop` that were not yet taken: columns example, feature,
+        value, and perhaps time.
+        """
         taken: list[pa.RecordBatch] = []
         while True:
             batch = self._held.pop() if self._held else next(self._batches, None)
@@ -45,12 +49,17 @@ def assembled(
     further: Mapping[str, SortedEntries] | None = None,
     has_times: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of the example columns: each batch of ids, and of what stands beside them, with the rows of every part.
+    """Record batches of the example columns: each batch of ids, and of what stands beside them, with the rows
+    of every part.
 
     further: the entries of other fields, by name; these have no values.
     """
     start = 0
-    for names in (each.slice(first, _EXAMPLES_AT_ONCE) for each in ids for first in range(0, each.num_rows, _EXAMPLES_AT_ONCE)):
+    for names in (
+        each.slice(first, _EXAMPLES_AT_ONCE)
+        for each in ids
+        for first in range(0, each.num_rows, _EXAMPLES_AT_ONCE)
+    ):
         stop = start + names.num_rows
         columns: dict[str, pa.Array] = dict(zip(names.schema.names, names.columns, strict=True))
         for part, entries in parts.items():

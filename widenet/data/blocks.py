@@ -11,7 +11,9 @@ from widenet.data.manifest import FILE_NAME, Blocks, File, sha256_of
 from widenet.errors import DataError
 
 BLOCK_BYTES = 2**20
-"""One random row costs one block to check, so that blocks are small; every block costs the manifest a line."""
+"""One random row costs one block to check, so that blocks are small; every block costs the manifest a
+line.
+"""
 
 _RULE = f"must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again."
 
@@ -34,8 +36,9 @@ def described(path: Path, num_rows: int, bodies: Sequence[tuple[int, int]] | Non
 class CheckedFile:
     """The bytes of an example file, each block compared with the manifest before its first use.
 
-    What Arrow reads when it opens the file (schema, headers, footer) is compared at once. A file without digests of blocks, as
-    format 1 has it, is compared whole at once. Raises DataError naming the file, the block and the remedy.
+    What Arrow reads when it opens the file (schema, headers, footer) is compared at once. A file without
+    digests of blocks, as format 1 has it, is compared whole at once. Raises DataError naming the file, the
+    block and the remedy.
     """
 
     def __init__(self, path: Path, stated: File) -> None:
@@ -44,22 +47,34 @@ class CheckedFile:
         self._size = stated.size_bytes
         self._file = pa.OSFile(str(path), "rb")  # no read through the map: a bad disk would end the process
         if self._file.size() != stated.size_bytes:
-            raise DataError(f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}. Restore it, or ingest again.")
+            raise DataError(
+                f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}. Restore it, or"
+                " ingest again."
+            )
         self._pending = np.ones(0 if self._blocks is None else len(self._blocks.sha256), dtype=bool)
         if self._blocks is None:
             check_whole(path, stated)
-        elif _sha256_outside(self._file, self._size, self._blocks.bodies) != self._blocks.sha256_outside_bodies:
+        elif (
+            _sha256_outside(self._file, self._size, self._blocks.bodies) != self._blocks.sha256_outside_bodies
+        ):
             raise DataError(f"{path}: all that describes its rows (schema, headers, footer) {_RULE}")
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
-        """Compare all blocks that ranges of bytes touch, int64 [N] each, but for those that were compared before."""
+        """Compare all blocks that ranges of bytes touch, int64 [N] each, but for those that were compared
+        before.
+        """
         if self._blocks is None or not self._pending.any():
             return
         size = self._blocks.size_bytes
         some = stops > starts
         first, after = starts[some] // size, -(-stops[some] // size)
         count = len(self._pending)
-        inside = np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(after, minlength=count + 1))[:count] > 0
+        inside = (
+            np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(after, minlength=count + 1))[
+                :count
+            ]
+            > 0
+        )
         for block in np.flatnonzero(inside & self._pending).tolist():
             self._check_block(block, size, self._blocks.sha256[block])
 
@@ -72,7 +87,9 @@ class CheckedFile:
 
 
 def check_whole(path: Path, stated: File) -> None:
-    """Compare a file with its SHA-256, and with those of its blocks; raises DataError naming the first that differs."""
+    """Compare a file with its SHA-256, and with those of its blocks; raises DataError naming the first
+    that differs.
+    """
     try:
         found = sha256_of(path)
     except OSError as error:

@@ -15,7 +15,9 @@ from widenet.data.manifest import Part
 from widenet.data.selection import Duplicates, Selection
 
 ROWS_PER_BUCKET = 2**19
-"""Rows of a bucket, but for those of the user who fills it: memory grows with this, never with the number of rows."""
+"""Rows of a bucket, but for those of the user who fills it: memory grows with this, never with the number
+of rows.
+"""
 BYTES_PER_BUCKET = 120 * ROWS_PER_BUCKET
 """What memory holds at most of a bucket that is merged."""
 
@@ -29,7 +31,9 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows: `key` is user * 2^32 + item, uint64 [R]; `value` and `time` are float64 [R], or None where nothing was read."""
+    """Some rows: `key` is user * 2^32 + item, uint64 [R]; `value` and `time` are float64 [R], or None
+    where nothing was read.
+    """
 
     key: np.ndarray
     value: np.ndarray | None = None
@@ -51,7 +55,8 @@ class Rows:
         return self.key.astype(np.uint32)
 
     def merged(self, duplicates: Duplicates) -> "Rows":
-        """Each (user, item) once, ascending: its row of the last, the first or the largest, or the sum of all; see docs/data.md.
+        """Each (user, item) once, ascending: its row of the last, the first or the largest, or the sum of
+        all; see docs/data.md.
 
         Without values a row counts 1 in a sum. Raises RepeatedError for "error" where a pair stands twice.
         """
@@ -75,7 +80,9 @@ class Rows:
         return [*time, *value] if duplicates in ("max", "sum") else [*value, *time]
 
     def _summed(self, order: np.ndarray, last: np.ndarray) -> "Rows":
-        """The sum of each pair's values and its last time; `order` puts pairs together, `last` marks the last row of each."""
+        """The sum of each pair's values and its last time; `order` puts pairs together, `last` marks the
+        last row of each.
+        """
         if not len(order):
             return self
         starts = np.flatnonzero(np.concatenate([[True], last[:-1]]))
@@ -84,7 +91,9 @@ class Rows:
         return Rows(self.key[order[starts]], np.add.reduceat(value, starts), time)
 
     def in_sequence(self) -> "Rows":
-        """All rows, user by user, each user's by time; of equal times, and where no time was read, as they are."""
+        """All rows, user by user, each user's by time; of equal times, and where no time was read, as they
+        are.
+        """
         user = self.user.astype(np.uint64)
         if self.time is None:
             return self.of(ascending(user))
@@ -92,7 +101,8 @@ class Rows:
         return self.of(by_time[ascending(user[by_time])])
 
     def positions_from_the_end(self, sequence: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Where each row stands among its user's rows by time, 0 for the last, of equal times by item; and how many the user has.
+        """Where each row stands among its user's rows by time, 0 for the last, of equal times by item; and
+        how many the user has.
 
         Both int64 [R]. Rows ascend by key and have times; those of a `sequence` stand as they lie.
         """
@@ -128,14 +138,18 @@ def ascending(key: np.ndarray) -> np.ndarray:
 
 
 class Buckets:
-    """The rows of one part, in files of a folder: a bucket holds all rows of its users, and buckets ascend by user."""
+    """The rows of one part, in files of a folder: a bucket holds all rows of its users, and buckets ascend
+    by user.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._folder = folder
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Append rows of the columns `bucket` (uint16) and `key`, perhaps `value`, `time`, in any order; gives their number."""
+        """Append rows of the columns `bucket` (uint16) and `key`, perhaps `value`, `time`, in any order;
+        gives their number.
+        """
         num_rows = 0
         for batch in batches:
             bucket = batch.column("bucket").to_numpy()
@@ -160,7 +174,11 @@ class Buckets:
     def rows(self, number: int) -> Rows:
         """The rows of a bucket; none where none were added."""
         files = {name: self._file(number, name) for name in _TYPES}
-        found = {name: np.fromfile(path, kind) for (name, path), kind in zip(files.items(), _TYPES.values(), strict=True) if path.exists()}
+        found = {
+            name: np.fromfile(path, kind)
+            for (name, path), kind in zip(files.items(), _TYPES.values(), strict=True)
+            if path.exists()
+        }
         return Rows(**found) if found else Rows(np.zeros(0, np.uint64))
 
     def _file(self, number: int, name: str) -> Path:
@@ -169,7 +187,9 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Merge:
-    """What became of a part's rows in a bucket: the distinct users and, entry by entry, the items that stay; and what did not."""
+    """What became of a part's rows in a bucket: the distinct users and, entry by entry, the items that
+    stay; and what did not.
+    """
 
     users: np.ndarray
     items: np.ndarray
@@ -189,7 +209,8 @@ class Merge:
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
-    """Leave in a bucket each pair of the right time once, where its value is large enough: in the first part that has it.
+    """Leave in a bucket each pair of the right time once, where its value is large enough: in the first part
+    that has it.
 
     Of sequences all rows of the right time and value stay, in their order.
     """
@@ -206,19 +227,31 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
         if least is not None and pairs.value is not None:
             kept, small = pairs.of(pairs.value >= least), pairs.of(pairs.value < least)
         new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
-        buckets.replace(number, Rows(new.key, None if selection.sequence else new.value, new.time if keeps_time else None))
+        buckets.replace(
+            number, Rows(new.key, None if selection.sequence else new.value, new.time if keeps_time else None)
+        )
         outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
         below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
         latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
         found[part] = Merge.of(
-            new, num_outside=outside, num_repeated=repeated, num_below=below, num_taken=twice, latest=latest, below=small
+            new,
+            num_outside=outside,
+            num_repeated=repeated,
+            num_below=below,
+            num_taken=twice,
+            latest=latest,
+            below=small,
         )
         taken = taken if selection.sequence else new.key
     return found
 
 
-def settle(parts: Mapping[Part, Buckets], number: int, selection: Selection, users: np.ndarray, items: np.ndarray) -> dict[Part, Merge]:
-    """Leave in a bucket the pairs of users and items that stay, bool [users] and [items], and move those that are set aside by time."""
+def settle(
+    parts: Mapping[Part, Buckets], number: int, selection: Selection, users: np.ndarray, items: np.ndarray
+) -> dict[Part, Merge]:
+    """Leave in a bucket the pairs of users and items that stay, bool [users] and [items], and move those
+    that are set aside by time.
+    """
     rows = {part: buckets.rows(number) for part, buckets in parts.items()}
     rows = {part: each.of(users[each.user] & items[each.item]) for part, each in rows.items()}
     if selection.divided and (selection.sequence or rows["train"].time is not None):
@@ -229,7 +262,9 @@ def settle(parts: Mapping[Part, Buckets], number: int, selection: Selection, use
 
 
 def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
-    """The rows of the train part, and those that move to other parts; by their number, one stays for training."""
+    """The rows of the train part, and those that move to other parts; by their number, one stays for
+    training.
+    """
     owners = owners_of(rows, selection)
     moved = {part: rows.of(owners == number) for number, part in enumerate(selection.divided, start=1)}
     return {"train": rows.of(owners == 0), **moved}
@@ -256,7 +291,12 @@ def owners_of(rows: Rows, selection: Selection) -> np.ndarray:
 
 
 def entries(
-    rows: Rows, example_of: np.ndarray | None, feature_of: np.ndarray, *, sequence: bool = False, has_times: bool = False
+    rows: Rows,
+    example_of: np.ndarray | None,
+    feature_of: np.ndarray,
+    *,
+    sequence: bool = False,
+    has_times: bool = False,
 ) -> pa.RecordBatch:
     """The entries of a bucket: example, feature, value, and with `has_times` their time.
 
@@ -278,7 +318,9 @@ def entries(
 
 
 def in_order(work: Callable[[_Task], _Done], tasks: Iterable[_Task], threads: int) -> Iterator[_Done]:
-    """What the work gives for each task, in the order of the tasks; no more than `threads` are under way or wait to be taken."""
+    """What the work gives for each task, in the order of the tasks; no more than `threads` are under way
+    or wait to be taken.
+    """
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[_Done]] = deque()
         for task in tasks:

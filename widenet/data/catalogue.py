@@ -10,7 +10,8 @@ from widenet import randomness
 INTERACTIONS_FILE = "interactions.csv"
 TITLES_FILE = "titles.csv"
 
-# Share of a reader's books that come from a favourite theme, and from a favourite genre; the rest are anything.
+# Share of a reader's books that come from a favourite theme, and from a favourite genre; the rest are
+# anything.
 _FROM_THEME = 0.65
 _FROM_GENRE = 0.25
 _FEWEST_BOOKS = 12
@@ -19,9 +20,36 @@ _DRAWS_PER_BOOK = 3
 
 _THEMES = {
     "fantasy": ("Dragon", "Crown", "Wizard", "Throne", "Sword", "Prophecy", "Enchantress", "Tower"),
-    "mystery": ("Murder", "Detective", "Alibi", "Witness", "Poison", "Inheritance", "Locked Room", "Confession"),
-    "science fiction": ("Starship", "Colony", "Android", "Signal", "Orbit", "Time Machine", "Clone", "Terraformer"),
-    "romance": ("Wedding", "Kiss", "Love Letter", "Duchess", "Heartbreak", "Summer House", "Bachelor", "Second Chance"),
+    "mystery": (
+        "Murder",
+        "Detective",
+        "Alibi",
+        "Witness",
+        "Poison",
+        "Inheritance",
+        "Locked Room",
+        "Confession",
+    ),
+    "science fiction": (
+        "Starship",
+        "Colony",
+        "Android",
+        "Signal",
+        "Orbit",
+        "Time Machine",
+        "Clone",
+        "Terraformer",
+    ),
+    "romance": (
+        "Wedding",
+        "Kiss",
+        "Love Letter",
+        "Duchess",
+        "Heartbreak",
+        "Summer House",
+        "Bachelor",
+        "Second Chance",
+    ),
     "history": ("Empire", "Revolution", "Queen", "Siege", "Plague", "Merchant", "Cathedral", "Treaty"),
     "horror": ("Ghost", "Cellar", "Vampire", "Nightmare", "Asylum", "Curse", "Scarecrow", "Seance"),
     "adventure": ("Expedition", "Treasure", "Pirate", "Jungle", "Mountain", "Desert", "Shipwreck", "Map"),
@@ -47,24 +75,33 @@ _PLACES = (
 _PATTERNS = 3 * len(_ADJECTIVES)
 
 
-def write_catalogue_csv(folder: Path, num_users: int = 8000, num_items: int = 3000, seed: int = 0) -> tuple[Path, Path]:
+def write_catalogue_csv(
+    folder: Path, num_users: int = 8000, num_items: int = 3000, seed: int = 0
+) -> tuple[Path, Path]:
     """Write `interactions.csv` (user, item) and `titles.csv` (item, title, genre); gives both paths.
 
-    Every book has a genre, a theme of that genre, and a popularity that follows a power law. Every reader has two favourite
-    genres and in each two favourite themes, and about 30 books. The bytes depend on the arguments alone: random numbers
-    are only compared, multiplied and cut, so that no processor rounds them otherwise.
+    Every book has a genre, a theme of that genre, and a popularity that follows a power law. Every reader has
+    two favourite genres and in each two favourite themes, and about 30 books. The bytes depend on the
+    arguments alone: random numbers are only compared, multiplied and cut, so that no processor rounds them
+    otherwise.
     """
     folder.mkdir(parents=True, exist_ok=True)
     interactions, titles = folder / INTERACTIONS_FILE, folder / TITLES_FILE
     themes = _themes_of_items(num_items, seed)
     _write(titles, ("item", "title", "genre"), _titles(themes, seed))
     users, items = _interactions(themes, num_users, seed)
-    _write(interactions, ("user", "item"), [(str(user + 1), str(item + 1)) for user, item in zip(users, items, strict=True)])
+    _write(
+        interactions,
+        ("user", "item"),
+        [(str(user + 1), str(item + 1)) for user, item in zip(users, items, strict=True)],
+    )
     return interactions, titles
 
 
 def _themes_of_items(num_items: int, seed: int) -> np.ndarray:
-    """The theme of each item, int64 [items], counted over all genres; some themes have more items than others."""
+    """The theme of each item, int64 [items], counted over all genres; some themes have more items than
+    others.
+    """
     num_themes = sum(len(themes) for themes in _THEMES.values())
     random = randomness.stream(seed, "catalogue/themes")
     scattered = random.random(num_themes).argsort()
@@ -88,7 +125,11 @@ def _titles(themes: np.ndarray, seed: int) -> list[tuple[str, ...]]:
 
 def _title(noun: str, pattern: int) -> str:
     kind, word = divmod(pattern, len(_ADJECTIVES))
-    return (f"The {_ADJECTIVES[word]} {noun}", f"The {noun} of {_PLACES[word]}", f"{noun} at {_PLACES[word]}")[kind]
+    return (
+        f"The {_ADJECTIVES[word]} {noun}",
+        f"The {noun} of {_PLACES[word]}",
+        f"{noun} at {_PLACES[word]}",
+    )[kind]
 
 
 def _interactions(themes: np.ndarray, num_users: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +137,9 @@ def _interactions(themes: np.ndarray, num_users: int, seed: int) -> tuple[np.nda
     random = randomness.stream(seed, "catalogue/readers")
     num_genres, per_genre = len(_THEMES), len(next(iter(_THEMES.values())))
     genres = random.random((num_users, num_genres)).argsort(axis=1)[:, :2]
-    favourites = random.random((num_users, 2, per_genre)).argsort(axis=2)[:, :, :2] + genres[:, :, None] * per_genre
+    favourites = (
+        random.random((num_users, 2, per_genre)).argsort(axis=2)[:, :, :2] + genres[:, :, None] * per_genre
+    )
     eagerness = random.random(num_users)
     wanted = _FEWEST_BOOKS + (_SPREAD_OF_BOOKS * eagerness * eagerness).astype(np.int64)
     users = np.repeat(np.arange(num_users), wanted * _DRAWS_PER_BOOK)
@@ -109,7 +152,11 @@ def _interactions(themes: np.ndarray, num_users: int, seed: int) -> tuple[np.nda
     items = np.where(
         source < _FROM_THEME,
         by_theme.pick(themes_wanted, depth),
-        np.where(source < _FROM_THEME + _FROM_GENRE, by_genre.pick(genres_wanted, depth), anything.pick(np.zeros_like(users), depth)),
+        np.where(
+            source < _FROM_THEME + _FROM_GENRE,
+            by_genre.pick(genres_wanted, depth),
+            anything.pick(np.zeros_like(users), depth),
+        ),
     )
     _, first = np.unique(users * len(themes) + items, return_index=True)
     kept = np.sort(first)
@@ -128,11 +175,15 @@ class _Shelves:
         self.sizes = sizes
 
     def pick(self, labels: np.ndarray, depth: np.ndarray) -> np.ndarray:
-        """An item of each label: the place on the shelf is depth cubed, so that popularity falls as a power of the rank."""
+        """An item of each label: the place on the shelf is depth cubed, so that popularity falls as a
+        power of the rank.
+        """
         full = np.where(labels < len(self.sizes), labels, 0)
         size = self.sizes[full]
         places = self.starts[full] + (depth * depth * depth * size).astype(np.int64)
-        items: np.ndarray = np.where(size > 0, self.items[np.minimum(places, len(self.items) - 1)], self.items[0])
+        items: np.ndarray = np.where(
+            size > 0, self.items[np.minimum(places, len(self.items) - 1)], self.items[0]
+        )
         return items
 
 

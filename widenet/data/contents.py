@@ -16,14 +16,17 @@ _REMEDY = "Write both again, or ingest again."
 
 
 def check_contents(folder: Path, manifest: Manifest) -> None:
-    """Read every example and compare it with the rules of docs/data.md and with the manifest; raises DataError for the first that differs.
+    """Read every example and compare it with the rules of docs/data.md and with the manifest; raises
+    DataError for the first that differs.
 
     Costs one pass over the example files, a record batch at a time. Their checksums must have been compared.
     """
     for name, field in manifest.fields.items():
         _compare(folder / FILE_NAME, f"the name of field {name!r}", name, field.name)
     layouts = [FieldLayout.of(field) for field in manifest.fields.values()]
-    num_entries: dict[str, dict[Part, int]] = {name: dict.fromkeys(field.parts, 0) for name, field in manifest.fields.items()}
+    num_entries: dict[str, dict[Part, int]] = {
+        name: dict.fromkeys(field.parts, 0) for name, field in manifest.fields.items()
+    }
     num_examples = 0
     for path, batch in _batches(folder, manifest, layouts):
         num_examples += batch.num_rows
@@ -35,12 +38,16 @@ def check_contents(folder: Path, manifest: Manifest) -> None:
     _compare(folder / FILE_NAME, "num_examples", num_examples, manifest.num_examples)
     for name, field in manifest.fields.items():
         if field.kind != "dense":
-            _compare(folder / FILE_NAME, f"num_entries of field {name!r}", num_entries[name], field.num_entries)
+            _compare(
+                folder / FILE_NAME, f"num_entries of field {name!r}", num_entries[name], field.num_entries
+            )
         if field.vocabulary is not None:
             _check_vocabulary(folder, manifest, field, field.vocabulary)
 
 
-def _batches(folder: Path, manifest: Manifest, layouts: list[FieldLayout]) -> Iterator[tuple[Path, pa.RecordBatch]]:
+def _batches(
+    folder: Path, manifest: Manifest, layouts: list[FieldLayout]
+) -> Iterator[tuple[Path, pa.RecordBatch]]:
     """Every record batch that is not empty, with the columns of `layouts` alone; memory-mapped."""
     schema = examples_schema(layouts, manifest.has_weights)
     for name in manifest.example_files:
@@ -48,14 +55,23 @@ def _batches(folder: Path, manifest: Manifest, layouts: list[FieldLayout]) -> It
         for wanted in schema:
             found = file.schema.field(wanted.name).type if wanted.name in file.schema.names else None
             if found != wanted.type:
-                raise DataError(f"{file.path}: column {wanted.name!r} must be {wanted.type}; got {found}. Write it again.")
-        _compare(folder / FILE_NAME, f"num_rows of {name}", sum(batch.num_rows for batch in file.batches), manifest.files[name].num_rows)
+                raise DataError(
+                    f"{file.path}: column {wanted.name!r} must be {wanted.type}; got {found}. Write it again."
+                )
+        _compare(
+            folder / FILE_NAME,
+            f"num_rows of {name}",
+            sum(batch.num_rows for batch in file.batches),
+            manifest.files[name].num_rows,
+        )
         for batch in file.batches:
             chosen = batch.select(schema.names)
             try:
                 chosen.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise DataError(f"{file.path}: must hold whole Arrow columns; {error}. Write it again.") from error
+                raise DataError(
+                    f"{file.path}: must hold whole Arrow columns; {error}. Write it again."
+                ) from error
             if chosen.num_rows:
                 yield file.path, chosen
 
@@ -71,9 +87,17 @@ def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
 
 def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str) -> None:
     if name not in manifest.files:
-        raise DataError(f"{folder / FILE_NAME}: files must list the vocabulary of field {field.name!r}; {name!r} is missing. Add it.")
+        raise DataError(
+            f"{folder / FILE_NAME}: files must list the vocabulary of field {field.name!r}; {name!r} is"
+            " missing. Add it."
+        )
     if field.kind != "dense":
-        _compare(folder / name, f"features of field {field.name!r}", len(Vocabulary.open(folder / name)), field.width)
+        _compare(
+            folder / name,
+            f"features of field {field.name!r}",
+            len(Vocabulary.open(folder / name)),
+            field.width,
+        )
 
 
 def _compare(place: Path, what: str, found: object, stated: object) -> None:

@@ -46,11 +46,16 @@ class Dataset:
         for field in manifest.fields.values():
             self._map(field)
         if self._ids.num_rows != manifest.num_examples:
-            raise DataError(f"{path}: must hold {manifest.num_examples:,} examples; its files hold {self._ids.num_rows:,}. Ingest again.")
+            raise DataError(
+                f"{path}: must hold {manifest.num_examples:,} examples; its files hold"
+                f" {self._ids.num_rows:,}. Ingest again."
+            )
 
     def _map(self, field: Field) -> None:
         if field.kind == "dense":
-            self._dense[field.name] = FixedColumn(self._files, field.name, pa.list_(pa.float32(), field.width))
+            self._dense[field.name] = FixedColumn(
+                self._files, field.name, pa.list_(pa.float32(), field.width)
+            )
             return
         for part in field.parts:
             name = column(field.name, part)
@@ -84,7 +89,9 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the checksums of the example files, as the manifest has them: equal for equal examples."""
+        """SHA-256 over the checksums of the example files, as the manifest has them: equal for equal
+        examples.
+        """
         checksums = [self.manifest.files[name].sha256 for name in self.manifest.example_files]
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
@@ -97,12 +104,14 @@ class Dataset:
     def rows(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch | Tensor":
         """One field of some examples, in the order asked.
 
-        rows: int64 [E], each in [0, num_examples), or a slice.
-        Returns a SparseBatch (indices int32, or int64 from a width of 2^31 on; ascending within a row, of a sequence in its
-        order) for a sparse field or a sequence, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown
-        field or an index that is not below its width, FitError for a part that was never set aside.
+        rows: int64 [E], each in [0, num_examples), or a slice. Returns a SparseBatch (indices int32, or int64
+        from a width of 2^31 on; ascending within a row, of a sequence in its order) for a sparse field or a
+        sequence, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown field or an
+        index that is not below its width, FitError for a part that was never set aside.
         """
-        return self.dense(field, rows) if self.field(field).kind == "dense" else self.sparse(field, rows, part)
+        return (
+            self.dense(field, rows) if self.field(field).kind == "dense" else self.sparse(field, rows, part)
+        )
 
     def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch":
         """As `rows`, for a sparse field or a sequence; raises FitError for a dense one."""
@@ -116,7 +125,9 @@ class Dataset:
         indices = entries.view(np.int32) if known.width <= _INT32_WIDTHS else entries.astype(np.int64)
         values = None
         if known.has_values:
-            values = torch.from_numpy(self._lists[value_column(field, part)].gather(wanted)[0].view(np.float32))
+            values = torch.from_numpy(
+                self._lists[value_column(field, part)].gather(wanted)[0].view(np.float32)
+            )
         return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
 
     def dense(self, field: str, rows: np.ndarray | slice) -> "Tensor":
@@ -141,7 +152,10 @@ class Dataset:
         return self._ids.texts(self._wanted(rows))
 
     def row_of(self, name: str) -> int:
-        """The row of the example of this name; raises DataError where there is none. All names are looked through."""
+        """The row of the example of this name; raises DataError where there is none.
+
+        All names are looked through.
+        """
         start = 0
         for batch in self.record_batches():
             found = pc.index(batch.column("id"), name).as_py()
@@ -149,7 +163,10 @@ class Dataset:
                 return start + int(found)
             start += batch.num_rows
         shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in self.ids(slice(0, _NAMES_SHOWN)))
-        raise DataError(f'{self.path}: no example is called "{name}". Its {self.num_examples:,} are called {shown} and so on.')
+        raise DataError(
+            f'{self.path}: no example is called "{name}". Its {self.num_examples:,} are called {shown} and'
+            " so on."
+        )
 
     def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
         """Stored entries of some examples, int64 [E]; reads no entry."""
@@ -160,7 +177,9 @@ class Dataset:
         """Interactions of each feature over all examples, int64 [width]."""
         counts = np.zeros(self.sparse_field(field, part).width, dtype=np.int64)
         for start in range(0, self.num_examples, _ROWS_PER_COUNT):
-            entries, _ = self._entries(self.fields[field], part, self._wanted(slice(start, start + _ROWS_PER_COUNT)))
+            entries, _ = self._entries(
+                self.fields[field], part, self._wanted(slice(start, start + _ROWS_PER_COUNT))
+            )
             np.add.at(counts, entries, 1)
         return counts
 
@@ -168,10 +187,14 @@ class Dataset:
         """The names of a field's features; raises DataError when they were not stored."""
         name = self.field(field).vocabulary
         if name is None:
-            raise DataError(f"{self.path}: field {field!r} has no vocabulary: its features are known by index alone.")
+            raise DataError(
+                f"{self.path}: field {field!r} has no vocabulary: its features are known by index alone."
+            )
         if name not in self._vocabularies:
             stated = self.manifest.files.get(name)
-            self._vocabularies[name] = Vocabulary.open(self.path / name, None if stated is None else stated.sha256)
+            self._vocabularies[name] = Vocabulary.open(
+                self.path / name, None if stated is None else stated.sha256
+            )
         return self._vocabularies[name]
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
@@ -180,7 +203,9 @@ class Dataset:
             yield from map(file.check_batch, file.batches)
 
     def sparse_field(self, name: str, part: Part) -> Field:
-        """The description of a sparse field or a sequence that has a part; raises DataError for an unknown one, FitError for another."""
+        """The description of a sparse field or a sequence that has a part; raises DataError for an unknown
+        one, FitError for another.
+        """
         field = self.field(name)
         if field.kind == "dense":
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
@@ -193,10 +218,14 @@ class Dataset:
         return field
 
     def _entries(self, field: Field, part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Indices (uint32 [Z], below the width) and row starts (int64 [E + 1]); raises DataError for an index that is not."""
+        """Indices (uint32 [Z], below the width) and row starts (int64 [E + 1]); raises DataError for an
+        index that is not.
+        """
         entries, indptr = self._lists[column(field.name, part)].gather(rows)
         check_indices(entries, field.width, f"{self.path}: field {field.name!r}")
         return entries, indptr
 
     def _wanted(self, rows: np.ndarray | slice) -> np.ndarray:
-        return np.arange(*rows.indices(self.num_examples), dtype=np.int64) if isinstance(rows, slice) else rows
+        return (
+            np.arange(*rows.indices(self.num_examples), dtype=np.int64) if isinstance(rows, slice) else rows
+        )

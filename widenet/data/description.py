@@ -1,4 +1,6 @@
-"""What a dataset is like: how many, how wide, how dense, and how unevenly interactions are spread; loads no torch."""
+"""What a dataset is like: how many, how wide, how dense, and how unevenly interactions are spread; loads
+no torch.
+"""
 
 import math
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ PLOTS = (".png", ".svg")
 
 @dataclass(frozen=True)
 class Spread:
-    """How some things share a total: `quantiles` of what one has; the share of the top 1 % and 10 %; Gini, 0 if all have the same."""
+    """How some things share a total: `quantiles` of what one has; the share of the top 1 % and 10 %; Gini,
+    0 if all have the same.
+    """
 
     number: int
     total: int
@@ -33,7 +37,9 @@ class Spread:
 
     @classmethod
     def of(cls, counts: np.ndarray) -> "Spread":
-        """That of counts, int64 [N]; a quantile is the smallest count that so large a share does not exceed."""
+        """That of counts, int64 [N]; a quantile is the smallest count that so large a share does not
+        exceed.
+        """
         ascending = np.sort(counts)
         number, total = len(counts), int(counts.sum())
 
@@ -45,7 +51,10 @@ class Spread:
             number=number,
             total=total,
             mean=total / max(number, 1),
-            quantiles={name: int(ascending[max(math.ceil(share * number) - 1, 0)]) if number else 0 for name, share in QUANTILES.items()},
+            quantiles={
+                name: int(ascending[max(math.ceil(share * number) - 1, 0)]) if number else 0
+                for name, share in QUANTILES.items()
+            },
             top_1_percent=top(0.01),
             top_10_percent=top(0.1),
             gini=(2 * ranked - (number + 1) * total) / (number * total) if total else 0.0,
@@ -63,14 +72,18 @@ class Counts:
 
 
 def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
-    """The counts of every part of every field but dense ones; memory holds a number for each example and feature."""
+    """The counts of every part of every field but dense ones; memory holds a number for each example and
+    feature.
+    """
     files = [MappedFile(folder / name, manifest.files[name]) for name in manifest.example_files]
     for field in manifest.fields.values():
         for part in field.parts if field.kind != "dense" else ():
             features = np.zeros(field.width, dtype=np.int64)
             lengths = []
             name = column(field.name, part)
-            for owner, batch in ((file, batch) for file in files for batch in batches_with(file, name, pa.list_(pa.uint32()))):
+            for owner, batch in (
+                (file, batch) for file in files for batch in batches_with(file, name, pa.list_(pa.uint32()))
+            ):
                 rows = owner.check_batch(batch).column(name)
                 try:
                     rows.validate(full=True)
@@ -85,8 +98,8 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
 def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, Any]:
     """What a dataset directory holds, as JSON has it; docs/data.md says what each number is.
 
-    plot: a .png or .svg file for the distributions of the train parts; needs matplotlib.
-    Raises DataError when the directory is no dataset, OptionError for another kind of plot or where matplotlib is missing.
+    plot: a .png or .svg file for the distributions of the train parts; needs matplotlib. Raises DataError
+    when the directory is no dataset, OptionError for another kind of plot or where matplotlib is missing.
     """
     folder, plot = Path(folder), None if plot is None else Path(plot)
     if plot is not None and plot.suffix not in PLOTS:
@@ -107,7 +120,11 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
         drawn += [found] if found.part == "train" and plot is not None else []
     if plot is not None:
         _draw(drawn, manifest.name, plot)
-    known = {"name": manifest.name, "num_examples": manifest.num_examples, "has_weights": manifest.has_weights}
+    known = {
+        "name": manifest.name,
+        "num_examples": manifest.num_examples,
+        "has_weights": manifest.has_weights,
+    }
     return {**known, "fields": fields, "source": manifest.source}
 
 
@@ -117,7 +134,9 @@ def _field(field: Field) -> dict[str, Any]:
 
 
 def _draw(drawn: list[Counts], name: str, path: Path) -> None:
-    """Two curves for each field: what an example has, and a feature, from the most to the least; both axes logarithmic."""
+    """Two curves for each field: what an example has, and a feature, from the most to the least; both axes
+    logarithmic.
+    """
     with optional("matplotlib", "plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -129,6 +148,12 @@ def _draw(drawn: list[Counts], name: str, path: Path) -> None:
                 ranked = np.sort(getattr(found, what))[::-1]
                 ranked = ranked[ranked > 0]
                 panel.plot(np.arange(1, len(ranked) + 1), ranked, label=found.field)
-            panel.set(xscale="log", yscale="log", xlabel=f"{what}, from the most entries to the fewest", ylabel="entries", title=name)
+            panel.set(
+                xscale="log",
+                yscale="log",
+                xlabel=f"{what}, from the most entries to the fewest",
+                ylabel="entries",
+                title=name,
+            )
             panel.legend()
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})

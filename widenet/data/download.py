@@ -21,9 +21,10 @@ OnBytes = Callable[[int, int | None], None]
 def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
     """The file that a URL names, in a folder, where an earlier download of it stays as it is.
 
-    checksum: "md5:..." or "sha256:..."; None: unknown, so that the one it has is recorded beside it, and compared the next time.
-    on_bytes: is told how many bytes are there, and of how many if that is known.
-    What breaks off is kept, and gone on with the next time if the server can and has the same file still. Raises DataError.
+    checksum: "md5:..." or "sha256:..."; None: unknown, so that the one it has is recorded beside it, and
+    compared the next time.
+    on_bytes: is told how many bytes are there, and of how many if that is known. What breaks off is kept, and
+    gone on with the next time if the server can and has the same file still. Raises DataError.
     """
     path = folder / url.rsplit("/", 1)[-1]
     recorded = path.with_name(f"{path.name}.sha256")
@@ -36,14 +37,21 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
         _fetch(url, partial, tag, on_bytes)
     except urllib.error.HTTPError as error:
         error.close()
-        raise DataError(f"{url}: the server answers {error.code} {error.reason}. Try later, or put the file at {path}.") from None
+        raise DataError(
+            f"{url}: the server answers {error.code} {error.reason}. Try later, or put the file at {path}."
+        ) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         have = f"; {partial.stat().st_size:,} bytes are kept" if partial.exists() else ""
-        raise DataError(f"{url}: cannot be read: {reason}{have}. Run the command again, or put the file at {path}.") from None
+        raise DataError(
+            f"{url}: cannot be read: {reason}{have}. Run the command again, or put the file at {path}."
+        ) from None
     if checksum is not None and (found := _checksum(partial, checksum)) != checksum:
         partial.unlink()
-        raise DataError(f"{url}: must have the checksum {checksum}; got {found}, which is another file. It was removed; try again.")
+        raise DataError(
+            f"{url}: must have the checksum {checksum}; got {found}, which is another file. It was removed;"
+            " try again."
+        )
     force_to_disk(partial)
     partial.rename(path)
     tag.unlink(missing_ok=True)
@@ -56,7 +64,9 @@ def _fetch(url: str, partial: Path, tag: Path, on_bytes: OnBytes | None) -> None
     """Let the partial file become whole; raises OSError where the answer ends before its length."""
     with _answer(url, partial, tag) as answer:
         goes_on = answer.status == _PARTIAL
-        if goes_on and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {partial.stat().st_size}-"):
+        if goes_on and not (answer.headers.get("Content-Range") or "").startswith(
+            f"bytes {partial.stat().st_size}-"
+        ):
             partial.unlink()
             raise OSError("the server sent another part of the file than was asked for")
         done = partial.stat().st_size if goes_on else 0
@@ -74,7 +84,9 @@ def _fetch(url: str, partial: Path, tag: Path, on_bytes: OnBytes | None) -> None
 
 
 def _answer(url: str, partial: Path, tag: Path) -> Any:
-    """The server's answer to a request for the file, or for the rest of one that is known to be the same still."""
+    """The server's answer to a request for the file, or for the rest of one that is known to be the same
+    still.
+    """
     known = tag.read_text(encoding="utf-8") if tag.exists() else ""
     if partial.exists() and known and not known.startswith("W/"):
         headers = {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known}
@@ -92,7 +104,9 @@ def _opened(request: urllib.request.Request) -> Any:
 
 
 def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
-    """Raise DataError where a file has not the checksum that is known or recorded; records it where there is neither."""
+    """Raise DataError where a file has not the checksum that is known or recorded; records it where there
+    is neither.
+    """
     known = checksum or (recorded.read_text(encoding="utf-8").strip() if recorded.exists() else "") or None
     found = _checksum(path, known or "sha256:")
     if known is None:
@@ -100,7 +114,8 @@ def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
             file.write(f"{found}\n".encode())
     elif found != known:
         raise DataError(
-            f"{path}: must have the checksum {known}; got {found}, which is another file. Remove it, and run the command again."
+            f"{path}: must have the checksum {known}; got {found}, which is another file. Remove it, and run"
+            " the command again."
         )
 
 

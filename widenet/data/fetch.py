@@ -27,7 +27,8 @@ class Published:
     """A published data set.
 
     about, licence: for people. files: of each its URL and, where one is known, its checksum.
-    interactions, heldout, titles: names of files among them, or within an archive; of titles also how they are written.
+    interactions, heldout, titles: names of files among them, or within an archive; of titles also how they
+    are written.
     ingest: options that read the interactions.
     """
 
@@ -45,13 +46,19 @@ class Published:
         """The one of a name; raises OptionError."""
         known = published(table)
         if name not in known:
-            raise OptionError(f'no published data is called "{name}".{did_you_mean(name, known)} See `widenet data fetch --list`.')
+            raise OptionError(
+                f'no published data is called "{name}".{did_you_mean(name, known)} See `widenet data fetch'
+                " --list`."
+            )
         return known[name]
 
 
 def published(table: Path | None = None) -> dict[str, Published]:
     """All that is known, by name."""
-    return {name: Published(name, **facts) for name, facts in tomllib.loads((table or TABLE).read_text(encoding="utf-8")).items()}
+    return {
+        name: Published(name, **facts)
+        for name, facts in tomllib.loads((table or TABLE).read_text(encoding="utf-8")).items()
+    }
 
 
 def cache_folder() -> Path:
@@ -67,12 +74,18 @@ def fetch(
     on_bytes: OnBytes | None = None,
     on_rows: OnRows | None = None,
 ) -> Dataset:
-    """Publish the dataset of published data, whose licence somebody has accepted; gives it, opened. Raises DataError, OptionError.
+    """Publish the dataset of published data, whose licence somebody has accepted; gives it, opened.
 
-    say: is told what happens, and which files could not be checked. on_bytes, on_rows: as in `download` and `ingest`.
+    Raises DataError, OptionError.
+
+    say: is told what happens, and which files could not be checked. on_bytes, on_rows: as in `download` and
+    `ingest`.
     """
     if out.exists():
-        raise DataError(f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it first.")
+        raise DataError(
+            f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it"
+            " first."
+        )
     folder = cache_folder() / data.name
     files = []
     for facts in data.files:
@@ -80,15 +93,26 @@ def fetch(
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
             has = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
-            say(f"{files[-1]}: no checksum of it is known; that it is the right file could not be checked. It has {has}.")
+            say(
+                f"{files[-1]}: no checksum of it is known; that it is the right file could not be checked. It"
+                f" has {has}."
+            )
     with TemporaryDirectory(dir=folder) as scratch:
-        found = {name: _found(files, name, Path(scratch)) for name in (data.interactions, data.heldout, data.titles.get("file")) if name}
+        found = {
+            name: _found(files, name, Path(scratch))
+            for name in (data.interactions, data.heldout, data.titles.get("file"))
+            if name
+        }
         options: dict[str, Any] = dict(data.ingest)
         if data.heldout is not None:
             options["heldout"] = found[data.heldout]
         if data.titles:
             options["titles"] = _titles(found[data.titles["file"]], data.titles, Path(scratch) / "titles.csv")
-        ingest_with(found[data.interactions], out, Options(name=data.name, on_progress=say, on_rows=on_rows, **options))
+        ingest_with(
+            found[data.interactions],
+            out,
+            Options(name=data.name, on_progress=say, on_rows=on_rows, **options),
+        )
     return Dataset.open(out)
 
 
@@ -107,13 +131,18 @@ def _found(files: list[Path], name: str, scratch: Path) -> Path:
                             shutil.copyfileobj(source, target)
                         return scratch / name
         except (zipfile.BadZipFile, OSError) as error:
-            raise DataError(f"{path}: must be a zip archive; {error}. Remove it, and run the command again.") from None
+            raise DataError(
+                f"{path}: must be a zip archive; {error}. Remove it, and run the command again."
+            ) from None
     raise DataError(f"{files[0]}: must hold {name}; it does not. Remove it, and run the command again.")
 
 
 def _titles(path: Path, how: Mapping[str, Any], out: Path) -> Path:
     """A CSV file of id and title, from one that is written in some way."""
-    with path.open(encoding=how.get("encoding", "utf-8"), newline="") as source, out.open("w", encoding="utf-8", newline="") as target:
+    with (
+        path.open(encoding=how.get("encoding", "utf-8"), newline="") as source,
+        out.open("w", encoding="utf-8", newline="") as target,
+    ):
         writer = csv.writer(target)
         writer.writerow(("id", "title"))
         writer.writerows(_pairs(source, how, path))
@@ -121,7 +150,11 @@ def _titles(path: Path, how: Mapping[str, Any], out: Path) -> Path:
 
 
 def _pairs(lines: Iterator[str], how: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
-    rows = csv.reader(lines) if how["delimiter"] == "," else (line.rstrip("\r\n").split(how["delimiter"]) for line in lines)
+    rows = (
+        csv.reader(lines)
+        if how["delimiter"] == ","
+        else (line.rstrip("\r\n").split(how["delimiter"]) for line in lines)
+    )
     places = [how["id"], how["title"]]
     try:
         if isinstance(places[0], str):
@@ -130,4 +163,7 @@ def _pairs(lines: Iterator[str], how: Mapping[str, Any], path: Path) -> Iterator
         for row in rows:
             yield row[places[0]], row[places[1]]
     except (ValueError, IndexError, csv.Error) as error:
-        raise DataError(f"{path.name}: must have the columns {how['id']} and {how['title']}; {error}. Remove it from the cache.") from None
+        raise DataError(
+            f"{path.name}: must have the columns {how['id']} and {how['title']}; {error}. Remove it from the"
+            " cache."
+        ) from None

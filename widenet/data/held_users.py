@@ -28,20 +28,26 @@ def split_users(
     seed: int = 0,
     field: str = "items",
 ) -> tuple[Dataset, Dataset]:
-    """Publish two datasets of the same features: `out` without a share of the users, and `users_out` with them alone.
+    """Publish two datasets of the same features: `out` without a share of the users, and `users_out` with
+    them alone.
 
     source: a dataset, or its directory. Gives both, opened.
-    users: the share, in (0, 1), of the users with at least two train entries: round(share * n) of them, at random by the seed.
-    heldout: the share of their entries that `users_out` has as its heldout part; the rest is its train part, which an
-        evaluation gives the network. validation: the share of the others' entries that `out` has as its validation part.
-    Shares of entries are those of `split`. Vocabularies have all features in the same order, with the counts of each dataset.
-    Raises DataError for a directory that exists or a part that would be empty, OptionError for a wrong share or seed.
+    users: the share, in (0, 1), of the users with at least two train entries: round(share * n) of them, at
+    random by the seed.
+    heldout: the share of their entries that `users_out` has as its heldout part; the rest is its train part,
+        which an evaluation gives the network. validation: the share of the others' entries that `out` has as
+        its validation part.
+    Shares of entries are those of `split`. Vocabularies have all features in the same order, with the counts
+    of each dataset. Raises DataError for a directory that exists or a part that would be empty, OptionError
+    for a wrong share or seed.
     """
     out, users_out = Path(out), Path(users_out)
     if not 0 < users < 1:
         raise OptionError(f"--heldout-users must be a share above 0 and below 1; got {users:g}.")
     if not 0 < heldout < 1:
-        raise OptionError(f"--heldout must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}.")
+        raise OptionError(
+            f"--heldout must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}."
+        )
     if not 0 <= validation < 1:
         raise OptionError(f"--validation must be a share in [0, 1); got {validation:g}.")
     if not 0 <= seed <= LARGEST_SEED:
@@ -49,10 +55,16 @@ def split_users(
     for path in (out, users_out):
         if path.exists() or out.resolve() == users_out.resolve():
             raise DataError(
-                f"{path}: --out and --users-out must be two directories that do not exist. Choose others, or remove them first."
+                f"{path}: --out and --users-out must be two directories that do not exist. Choose others, or"
+                " remove them first."
             )
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
-    check_divisible(dataset.path, dataset.field(field), "sparse", ("heldout", "validation") if validation else ("heldout",))
+    check_divisible(
+        dataset.path,
+        dataset.field(field),
+        "sparse",
+        ("heldout", "validation") if validation else ("heldout",),
+    )
     held, lengths = _held(dataset, field, users, seed), dataset.entry_counts(field, slice(None))
     check_moves(dataset.path, lengths[held], {"heldout": heldout})
     if validation:
@@ -74,7 +86,10 @@ def _held(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
     able = np.flatnonzero(dataset.entry_counts(field, slice(None)) >= 2)
     number = round(share * len(able))
     if not 0 < number < dataset.num_examples:
-        raise DataError(f"{dataset.path}: --heldout-users {share:g} of {len(able):,} users with two items is {number}. Give another share.")
+        raise DataError(
+            f"{dataset.path}: --heldout-users {share:g} of {len(able):,} users with two items is {number}."
+            " Give another share."
+        )
     held = np.zeros(dataset.num_examples, dtype=bool)
     held[able[randomness.shuffled(seed, "split/users", 0, len(able), np.arange(number))]] = True
     return held

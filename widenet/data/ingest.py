@@ -31,8 +31,12 @@ class _ByKeywords(Protocol[_P]):
     def __call__(self, sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> "Dataset": ...
 
 
-def _by_keywords(make: Callable[_P, Options]) -> Callable[[Callable[[Any, Path | str, Options], "Dataset"]], _ByKeywords[_P]]:
-    """Let a function take its options as keywords of its own, which type checkers, `help` and notebooks see."""
+def _by_keywords(
+    make: Callable[_P, Options],
+) -> Callable[[Callable[[Any, Path | str, Options], "Dataset"]], _ByKeywords[_P]]:
+    """Let a function take its options as keywords of its own, which type checkers, `help` and notebooks
+    see.
+    """
 
     def of(function: Callable[[Any, Path | str, Options], "Dataset"]) -> _ByKeywords[_P]:
         def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> "Dataset":
@@ -51,7 +55,9 @@ def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
     check(options)
     work = _Work(sources, options)
     with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
-        tables = Tables(connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field)
+        tables = Tables(
+            connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field
+        )
         return work.done(folder, tables)
 
 
@@ -60,11 +66,14 @@ def ingest(sources: Any, out: Path | str, options: Options) -> "Dataset":
     """Publish the dataset of some interactions, and open it.
 
     docs/data.md says what each option means, docs/architecture.md the order and form.
-    sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy matrix,
-        a dictionary of columns, a list of tuples (user, item, and perhaps value, time), a tuple of such arrays, or a list of sources.
-    users, titles: one such source, of the users' own columns, and of names for items. on_progress: is told each phase.
-    on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that is not known yet.
-    Raises DataError naming place, column, rule and value; OptionError for an option that is wrong.
+    sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a
+        SciPy matrix, a dictionary of columns, a list of tuples (user, item, and perhaps value, time), a tuple
+        of such arrays, or a list of sources.
+    users, titles: one such source, of the users' own columns, and of names for items. on_progress: is told
+    each phase.
+    on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that
+    is not known yet. Raises DataError naming place, column, rule and value; OptionError for an option that is
+    wrong.
     """
     from widenet.data.dataset import Dataset
 
@@ -87,7 +96,10 @@ class _Work:
         options, selection, scratch = self._options, self._options.selection, folder / "scratch"
         made = {"train", *selection.divided, *(part for part, given in self._given.items() if given)}
         parts = tuple(part for part in PARTS if part in made)
-        titles, users = options.naming.opened(scratch), options.side.opened(scratch)  # mistakes in them are told before the work
+        titles, users = (
+            options.naming.opened(scratch),
+            options.side.opened(scratch),
+        )  # mistakes in them are told before the work
         read = self._read(tables, scratch, options.side.of_interactions(users, selection))
         if titles is not None:
             self._say(titles.described())
@@ -103,18 +115,36 @@ class _Work:
         return write_contents(
             folder,
             name=options.name or read["train"].short_names[0].split(".")[0],
-            layouts=[FieldLayout(options.field, merging.num_features, kind, parts, options.has_values, options.keep_times), *side.layouts],
+            layouts=[
+                FieldLayout(
+                    options.field, merging.num_features, kind, parts, options.has_values, options.keep_times
+                ),
+                *side.layouts,
+            ],
             batches=tables.followed(
-                assembled(side.examples(), entries, options.field, options.has_values, side.entries(), options.keep_times),
+                assembled(
+                    side.examples(),
+                    entries,
+                    options.field,
+                    options.has_values,
+                    side.entries(),
+                    options.keep_times,
+                ),
                 merging.num_examples,
             ),
             vocabularies={options.field: tables.vocabulary(), **side.vocabularies()},
             has_weights=options.side.weight is not None,
-            source={"sources": list(read["train"].short_names), "min_value": options.min_value, **tables.facts},
+            source={
+                "sources": list(read["train"].short_names),
+                "min_value": options.min_value,
+                **tables.facts,
+            },
         )
 
     def _read(self, tables: Tables, scratch: Path, beside: list[str]) -> dict[Part, Sources]:
-        """Open the sources of each part, read their names and check every row. beside: columns of the train part that are read later."""
+        """Open the sources of each part, read their names and check every row. beside: columns of the
+        train part that are read later.
+        """
         options, found = self._options, dict[Part, list[Source]]()
         for part, given in self._given.items():
             (folder := scratch / f"sources-{part}").mkdir()

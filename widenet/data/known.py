@@ -29,7 +29,11 @@ class KnownFeatures:
             return None
         if (self.folder / FILE_NAME).is_file():
             stated = Manifest.read(self.folder).files.get(vocabulary_file(field))
-            return None if stated is None else Vocabulary.open(self.folder / vocabulary_file(field), stated.sha256)
+            return (
+                None
+                if stated is None
+                else Vocabulary.open(self.folder / vocabulary_file(field), stated.sha256)
+            )
         path = run_vocabulary(self.folder, field)
         return Vocabulary.open(path, _recorded(self.folder, field)) if path.is_file() else None
 
@@ -37,15 +41,22 @@ class KnownFeatures:
         """Raise DataError where there is a directory without a vocabulary of a field."""
         if self.folder is not None and self.of(field) is None:
             rule = f'--vocabulary must be a run or a dataset with a vocabulary of "{field}"; it has none'
-            raise DataError(f"{self.folder}: {rule}. Name another directory, or the field that it has with --field.")
+            raise DataError(
+                f"{self.folder}: {rule}. Name another directory, or the field that it has with --field."
+            )
 
 
 def _recorded(run: Path, field: str) -> str | None:
-    """The SHA-256 that a run has recorded of the vocabulary of a field; None where it was begun by a widenet that recorded none."""
+    """The SHA-256 that a run has recorded of the vocabulary of a field; None where it was begun by a
+    widenet that recorded none.
+    """
     try:
         found = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get("vocabulary_sha256")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise DataError(f"{run / RUN_FIELDS}: is damaged ({type(error).__name__}). Restore the run, or name another directory.") from None
+        raise DataError(
+            f"{run / RUN_FIELDS}: is damaged ({type(error).__name__}). Restore the run, or name another"
+            " directory."
+        ) from None
     return None if found is None else str(found)

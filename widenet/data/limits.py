@@ -20,16 +20,20 @@ _LEAST = _ELSEWHERE + _PER_THREAD
 
 @dataclass(frozen=True)
 class Limits:
-    """What an ingest may take. database: DuckDB's bytes; None: no limit. threads: how many of its queries, and of buckets merged."""
+    """What an ingest may take. database: DuckDB's bytes; None: no limit. threads: how many of its queries,
+    and of buckets merged.
+    """
 
     database: int | None
     threads: int
 
     @classmethod
     def within(cls, memory: str | None, threads: int) -> "Limits":
-        """At most so many threads, and those that some memory is enough for: what is said, or else a share of what is left.
+        """At most so many threads, and those that some memory is enough for: what is said, or else a share of
+        what is left.
 
-        memory: of the whole process, over what Python and the libraries take at its start. Raises OptionError.
+        memory: of the whole process, over what Python and the libraries take at its start. Raises
+        OptionError.
         """
         if threads < 1:
             raise OptionError(f"threads must be at least 1; got {threads}.")
@@ -38,6 +42,9 @@ class Limits:
             return cls(None, threads)
         total = bytes_of(memory, "--memory") if memory is not None else max(int(_SHARE * (room or 0)), _LEAST)
         if total < _LEAST:
-            raise OptionError(f"--memory must be at least {amount(_LEAST)}; got {memory}. Give more; what does not fit goes to disk.")
+            raise OptionError(
+                f"--memory must be at least {amount(_LEAST)}; got {memory}. Give more; what does not fit goes"
+                " to disk."
+            )
         threads = min(threads, (total - _ELSEWHERE) // _PER_THREAD)
         return cls(total - _ELSEWHERE - threads * BYTES_PER_BUCKET, threads)

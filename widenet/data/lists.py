@@ -44,47 +44,77 @@ def dataset_from_lists(
 ) -> Dataset:
     """Write a dataset directory with one row an example, and open it.
 
-    items: for each example, the indices of its features, in any order, without repeats. The order of examples and
-    features stays as given.
+    items: for each example, the indices of its features, in any order, without repeats. The order of examples
+    and features stays as given.
     values: beside `items`; the entries of `validation` and `heldout` then get the value one.
     validation, heldout: the other parts of the field, one row an example.
     width: number of features; the least that fits by default, or the length of `item_ids` or `titles`.
     ids, item_ids: names; "0", "1", ... by default. titles: of the features.
-    sequence: the rows of `field` are sequences: their order is kept, and a feature may stand in one several times; without `values`.
+    sequence: the rows of `field` are sequences: their order is kept, and a feature may stand in one several
+    times; without `values`.
     sparse, dense: further fields by name; rows of indices (train part only), rows of numbers of one length.
-    weights: how much each example counts in the loss, finite and at least 0.
-    Raises DataError for a row, an index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
+    weights: how much each example counts in the loss, finite and at least 0. Raises DataError for a row, an
+    index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
     """
     given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
-    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in given.items() if rows is not None}
+    parts = {
+        part: _numbers(column(field, part), rows, operator.index)
+        for part, rows in given.items()
+        if rows is not None
+    }
     further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
-    columns: dict[str, pa.Array] = {"id": _names("ids", ids if ids is not None else [str(row) for row in range(len(items))])}
+    columns: dict[str, pa.Array] = {
+        "id": _names("ids", ids if ids is not None else [str(row) for row in range(len(items))])
+    }
     if weights is not None:
         columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
     width = _width(parts.values(), width, item_ids, titles)
     layout = FieldLayout(field, width, "sequence" if sequence else "sparse", tuple(parts), values is not None)
-    layouts = [layout, *(FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items())]
+    layouts = [
+        layout,
+        *(FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items()),
+    ]
     for part, rows in parts.items():
-        columns |= _columns(layout, part, rows, values if part == "train" or values is None else [[1.0] * len(row) for row in rows])
+        columns |= _columns(
+            layout,
+            part,
+            rows,
+            values if part == "train" or values is None else [[1.0] * len(row) for row in rows],
+        )
     for other in layouts[1:]:
         columns |= _columns(other, "train", further[other.name], None)
     vocabularies = {field: [_vocabulary(parts["train"], layout.width, item_ids, titles)]}
-    vocabularies |= {other.name: [_vocabulary(further[other.name], other.width, None, None)] for other in layouts[1:]}
+    vocabularies |= {
+        other.name: [_vocabulary(further[other.name], other.width, None, None)] for other in layouts[1:]
+    }
     for name, numbers in (dense or {}).items():
         layouts.append(FieldLayout(name, _dense_width(name, numbers), kind="dense"))
         columns[name] = pa.array(_numbers(name, numbers, _real), pa.list_(pa.float32(), layouts[-1].width))
     check_names(layouts)
     for name, values_of_column in columns.items():
         if len(values_of_column) != len(items):
-            raise DataError(f"column {name!r} must have one row for each of {len(items)} examples; got {len(values_of_column)}.")
+            raise DataError(
+                f"column {name!r} must have one row for each of {len(items)} examples; got"
+                f" {len(values_of_column)}."
+            )
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     write_dataset(
-        Path(path), layouts=layouts, batches=[batch], vocabularies=vocabularies, has_weights=weights is not None, overwrite=overwrite
+        Path(path),
+        layouts=layouts,
+        batches=[batch],
+        vocabularies=vocabularies,
+        has_weights=weights is not None,
+        overwrite=overwrite,
     )
     return Dataset.open(path)
 
 
-def _width(parts: Iterable[Rows], width: int | None, item_ids: Sequence[str] | None, titles: Sequence[str | None] | None) -> int:
+def _width(
+    parts: Iterable[Rows],
+    width: int | None,
+    item_ids: Sequence[str] | None,
+    titles: Sequence[str | None] | None,
+) -> int:
     if width is not None:
         return width
     for names in (item_ids, titles):
@@ -103,7 +133,9 @@ def _dense_width(name: str, rows: Numbers) -> int:
     return lengths[0] if lengths else 1
 
 
-def _numbers(name: str, rows: Sequence[Iterable[object]], read: Callable[[Any], _Number]) -> list[list[_Number]]:
+def _numbers(
+    name: str, rows: Sequence[Iterable[object]], read: Callable[[Any], _Number]
+) -> list[list[_Number]]:
     """The rows as lists of what `read` makes of each number."""
     numbers: list[list[_Number]] = []
     for number, row in enumerate(rows):
@@ -113,7 +145,9 @@ def _numbers(name: str, rows: Sequence[Iterable[object]], read: Callable[[Any], 
             numbers.append([read(entry) for entry in row])
         except (TypeError, ValueError) as error:
             what = "whole numbers" if read is operator.index else "numbers"
-            raise DataError(f"column {name!r}: row {number} must be a list of {what}; got {_shown(row)}. Correct the row.") from error
+            raise DataError(
+                f"column {name!r}: row {number} must be a list of {what}; got {_shown(row)}. Correct the row."
+            ) from error
     return numbers
 
 
@@ -128,7 +162,10 @@ def _names(what: str, names: Sequence[str]) -> pa.Array:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or name in seen:
-            raise DataError(f"{what} must be texts that differ; got {_shown(name)}{' twice' if isinstance(name, str) else ''}. Rename it.")
+            raise DataError(
+                f"{what} must be texts that differ; got"
+                f" {_shown(name)}{' twice' if isinstance(name, str) else ''}. Rename it."
+            )
         seen.add(name)
     return pa.array(list(names), pa.string())
 
@@ -147,12 +184,17 @@ def _columns(layout: FieldLayout, part: Part, rows: Rows, values: Numbers | None
     ordered = rows if layout.kind == "sequence" else [sorted(row) for row in rows]
     columns = {name: pa.array(ordered, pa.list_(pa.uint32()))}
     if numbers is not None:
-        paired = [[number for _, number in sorted(zip(row, others, strict=True))] for row, others in zip(rows, numbers, strict=True)]
+        paired = [
+            [number for _, number in sorted(zip(row, others, strict=True))]
+            for row, others in zip(rows, numbers, strict=True)
+        ]
         columns[beside] = pa.array(paired, pa.list_(pa.float32()))
     return columns
 
 
-def _vocabulary(rows: Rows, width: int, ids: Sequence[str] | None, titles: Sequence[str | None] | None) -> pa.RecordBatch:
+def _vocabulary(
+    rows: Rows, width: int, ids: Sequence[str] | None, titles: Sequence[str | None] | None
+) -> pa.RecordBatch:
     flat = np.array([index for row in rows for index in row], dtype=np.int64)
     counts = np.bincount(flat[flat < width], minlength=width)
     names = list(ids) if ids is not None else [str(index) for index in range(width)]

@@ -12,7 +12,9 @@ from widenet.errors import DataError
 from widenet.pictures.html import Html, table
 
 FORMAT_VERSION = 2
-"""2: the manifest has a checksum of its own, and examples have digests of blocks. Format 1 has neither, and is read too."""
+"""2: the manifest has a checksum of its own, and examples have digests of blocks. Format 1 has neither,
+and is read too.
+"""
 FILE_NAME = "dataset.json"
 MAX_WIDTH = 2**32
 
@@ -46,7 +48,9 @@ class _Frozen(BaseModel):
 
 
 class Field(_Frozen):
-    """One field of every example: a sparse row of features, a sequence of features in order, or a dense row of numbers."""
+    """One field of every example: a sparse row of features, a sequence of features in order, or a dense
+    row of numbers.
+    """
 
     name: str
     kind: Literal["sparse", "dense", "sequence"]
@@ -121,7 +125,11 @@ class Manifest(_Frozen):
     def entries_per_example(self) -> dict[str, float]:
         """Mean number of stored entries in the training part, by field of features."""
         count = max(self.num_examples, 1)
-        return {name: field.num_entries.get("train", 0) / count for name, field in self.fields.items() if field.kind != "dense"}
+        return {
+            name: field.num_entries.get("train", 0) / count
+            for name, field in self.fields.items()
+            if field.kind != "dense"
+        }
 
     def as_table(self) -> Html:
         """A row a field: kind, width, values, and stored entries of each part."""
@@ -135,9 +143,11 @@ class Manifest(_Frozen):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """The manifest of a dataset directory; sizes of all files are checked, their contents are not (see `verify`).
+        """The manifest of a dataset directory; sizes of all files are checked, their contents are not (see
+        `verify`).
 
-        Raises DataError when the directory or its manifest is missing, broken, of a newer format, or a file has another size.
+        Raises DataError when the directory or its manifest is missing, broken, of a newer format, or a file
+        has another size.
         """
         path = folder / FILE_NAME
         remedy = "Make one with `widenet data ingest SOURCE --out DIR`."
@@ -152,7 +162,9 @@ class Manifest(_Frozen):
         held = sum(manifest.files[name].num_rows for name in manifest.example_files)
         if held != manifest.num_examples:
             rule = f"num_examples must be what the files hold, {held:,}"
-            raise DataError(f"{path}: {rule}; got {manifest.num_examples:,}. Restore the file, or ingest again.")
+            raise DataError(
+                f"{path}: {rule}; got {manifest.num_examples:,}. Restore the file, or ingest again."
+            )
         return manifest
 
     @classmethod
@@ -165,19 +177,28 @@ class Manifest(_Frozen):
             raise DataError(f"{path}: must be JSON; {error}. Restore the file, or ingest again.") from error
         version = document.get("format_version") if isinstance(document, dict) else None
         if not isinstance(version, int):
-            raise DataError(f"{path}: format_version must be a whole number; got {version!r}. Restore the file, or ingest again.")
+            raise DataError(
+                f"{path}: format_version must be a whole number; got {version!r}. Restore the file, or ingest"
+                " again."
+            )
         if version > FORMAT_VERSION:
             raise DataError(
-                f"{path}: format_version must be at most {FORMAT_VERSION}; got {version}. Update widenet, or ingest again with this one."
+                f"{path}: format_version must be at most {FORMAT_VERSION}; got {version}. Update widenet, or"
+                " ingest again with this one."
             )
         if stated != found and (stated is not None or version >= _FIRST_WITH_SHA256):
-            raise DataError(f"{path}: is damaged: its sha256 is not that of its contents. Restore the file, or ingest again.")
+            raise DataError(
+                f"{path}: is damaged: its sha256 is not that of its contents. Restore the file, or ingest"
+                " again."
+            )
         try:
             return cls.model_validate_json(contents)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(step) for step in first["loc"])
-            raise DataError(f"{path}: {place}: {first['msg']}; got {first['input']!r}. Restore the file, or ingest again.") from error
+            raise DataError(
+                f"{path}: {place}: {first['msg']}; got {first['input']!r}. Restore the file, or ingest again."
+            ) from error
 
     @property
     def digest(self) -> str:
@@ -185,8 +206,12 @@ class Manifest(_Frozen):
         return _sha256_of_contents(self.model_dump(mode="json"))
 
     def verify(self, folder: Path) -> None:
-        """Read every file: compare its checksum, then check what it holds; raises DataError naming the first file and rule broken."""
-        from widenet.data.blocks import check_whole  # both read by the manifest, so that they cannot be imported before it
+        """Read every file: compare its checksum, then check what it holds; raises DataError naming the
+        first file and rule broken.
+        """
+        from widenet.data.blocks import (
+            check_whole,
+        )  # both read by the manifest, so that they cannot be imported before it
         from widenet.data.contents import check_contents
 
         for name, file in self.files.items():
@@ -217,4 +242,6 @@ def _check_size(path: Path, size_bytes: int) -> None:
         raise DataError(f"{path}: listed in {FILE_NAME} but missing. Restore it, or ingest again.")
     actual = path.stat().st_size
     if actual != size_bytes:
-        raise DataError(f"{path}: must have {size_bytes:,} bytes; got {actual:,}. Restore it, or ingest again.")
+        raise DataError(
+            f"{path}: must have {size_bytes:,} bytes; got {actual:,}. Restore it, or ingest again."
+        )

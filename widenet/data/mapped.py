@@ -14,9 +14,12 @@ WORD_BYTES = 4
 
 
 class MappedFile:
-    """One file of examples, memory-mapped; `words` views the whole file as 32-bit words. Check bytes before you use them.
+    """One file of examples, memory-mapped; `words` views the whole file as 32-bit words.
 
-    stated: what the manifest says of it; None where its bytes need no check, because they have just been written or compared.
+    Check bytes before you use them.
+
+    stated: what the manifest says of it; None where its bytes need no check, because they have just been
+    written or compared.
     """
 
     def __init__(self, path: Path, stated: File | None) -> None:
@@ -31,7 +34,9 @@ class MappedFile:
                 batch.validate()
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             reason = str(error).rstrip(".")
-            raise DataError(f"{path}: must be an Arrow IPC file; {reason}. Restore it, or ingest again.") from error
+            raise DataError(
+                f"{path}: must be an Arrow IPC file; {reason}. Restore it, or ingest again."
+            ) from error
         self.schema = reader.schema
         source.seek(0)
         self._buffer = source.read_buffer()
@@ -44,7 +49,10 @@ class MappedFile:
             return 0
         position: int = buffer.address - self._buffer.address
         if not 0 <= position < len(self.bytes) or position % WORD_BYTES:
-            raise DataError(f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes. Write it again without compression.")
+            raise DataError(
+                f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes. Write it again without"
+                " compression."
+            )
         return position
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
@@ -67,15 +75,29 @@ class MappedFile:
         return [body for batch in self.batches if (body := self.body(batch)) is not None]
 
     def body(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
-        """Where the rows of a record batch lie, [start, stop) in bytes; None where nothing is stored of it."""
-        stored = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None and buffer.size]
+        """Where the rows of a record batch lie, [start, stop) in bytes; None where nothing is stored of
+        it.
+        """
+        stored = [
+            buffer
+            for column in batch.columns
+            for buffer in column.buffers()
+            if buffer is not None and buffer.size
+        ]
         places = [(self.position(buffer), buffer.size) for buffer in stored]
-        return (min(start for start, _ in places), max(start + size for start, size in places)) if places else None
+        return (
+            (min(start for start, _ in places), max(start + size for start, size in places))
+            if places
+            else None
+        )
 
 
 def damaged(path: Path, what: str) -> DataError:
     """What to raise for a file that is not as it was written."""
-    return DataError(f"{path}: {what}, so that the file is damaged. Restore it, or ingest again; `widenet data verify` reads it all.")
+    return DataError(
+        f"{path}: {what}, so that the file is damaged. Restore it, or ingest again; `widenet data verify`"
+        " reads it all."
+    )
 
 
 class _Column:
@@ -83,7 +105,11 @@ class _Column:
 
     def __init__(self, files: Sequence[MappedFile], name: str, kind: pa.DataType) -> None:
         self.files = files
-        arrays = [(number, batch.column(name)) for number, file in enumerate(files) for batch in batches_with(file, name, kind)]
+        arrays = [
+            (number, batch.column(name))
+            for number, file in enumerate(files)
+            for batch in batches_with(file, name, kind)
+        ]
         self.file_of_batch = np.array([number for number, _ in arrays], dtype=np.int64)
         self.first_rows = np.zeros(len(arrays) + 1, dtype=np.int64)
         np.cumsum([len(array) for _, array in arrays], out=self.first_rows[1:])
@@ -98,7 +124,9 @@ class _Column:
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The record batch of each row, and the row within it."""
-        assert not len(rows) or (rows.min() >= 0 and rows.max() < self.num_rows), "rows must lie in [0, examples)"
+        assert not len(rows) or (rows.min() >= 0 and rows.max() < self.num_rows), (
+            "rows must lie in [0, examples)"
+        )
         if len(self.first_rows) == 2:
             return np.zeros(len(rows), dtype=np.int64), rows
         batches = np.searchsorted(self.first_rows, rows, side="right") - 1
@@ -119,12 +147,16 @@ class ListColumn(_Column):
 
     def _place(self, arrays: list[tuple[int, pa.Array]]) -> None:
         buffers = [(self.files[number], array.buffers()) for number, array in arrays]
-        self.offsets_at = np.array([file.position(parts[1]) // WORD_BYTES for file, parts in buffers], dtype=np.int64)
+        self.offsets_at = np.array(
+            [file.position(parts[1]) // WORD_BYTES for file, parts in buffers], dtype=np.int64
+        )
         self.entries_at = np.array([file.position(parts[-1]) for file, parts in buffers], dtype=np.int64)
         self.num_entries = np.array([_num_entries(array) for _, array in arrays], dtype=np.int64)
 
     def extents(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Record batch, first entry (counted within the batch) and number of entries of each row, int64 [E] each."""
+        """Record batch, first entry (counted within the batch) and number of entries of each row, int64
+        [E] each.
+        """
         batches, local = self.locate(rows)
         at = self.offsets_at[batches] + local
         starts, counts = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
@@ -162,14 +194,19 @@ class ListColumn(_Column):
         for file, chosen in self.by_file(batches):
             file.check(first[chosen], (first + counts)[chosen])
         owners = self.file_of_batch[batches]
-        return [_text(self.files[owner], start, start + count) for owner, start, count in zip(owners, first, counts, strict=True)]
+        return [
+            _text(self.files[owner], start, start + count)
+            for owner, start, count in zip(owners, first, counts, strict=True)
+        ]
 
 
 class FixedColumn(_Column):
     """A `float32` or `fixed_size_list<float32>` column: rows of one length."""
 
     def _place(self, arrays: list[tuple[int, pa.Array]]) -> None:
-        self.values_at = np.array([self.files[n].position(array.buffers()[-1]) // WORD_BYTES for n, array in arrays], dtype=np.int64)
+        self.values_at = np.array(
+            [self.files[n].position(array.buffers()[-1]) // WORD_BYTES for n, array in arrays], dtype=np.int64
+        )
 
     def gather(self, rows: np.ndarray, width: int) -> np.ndarray:
         """float32 [E, width]."""
@@ -198,15 +235,22 @@ def _text(file: MappedFile, start: int, stop: int) -> str:
 
 
 def batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file that has a column of this name and type; raises DataError for another, and for nulls."""
+    """The record batches of a file that has a column of this name and type; raises DataError for another,
+    and for nulls.
+    """
     if name not in file.names:
-        raise DataError(f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.names)}. Ingest again.")
+        raise DataError(
+            f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.names)}. Ingest again."
+        )
     actual = file.schema.field(name).type
     if not actual.equals(kind):
         raise DataError(f"{file.path}: column {name!r} must be {kind}; got {actual}. Ingest again.")
     for batch in file.batches:
         if batch.column(name).null_count:
-            raise DataError(f"{file.path}: column {name!r} must hold no nulls; an absent row is an empty list. Write it again.")
+            raise DataError(
+                f"{file.path}: column {name!r} must hold no nulls; an absent row is an empty list. Write it"
+                " again."
+            )
         yield batch
 
 

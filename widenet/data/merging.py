@@ -1,4 +1,6 @@
-"""From the rows of all sources to the entries of examples: each part merged bucket by bucket, users and items numbered."""
+"""From the rows of all sources to the entries of examples: each part merged bucket by bucket, users and
+items numbered.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +22,19 @@ from widenet.errors import DataError
 class Merging:
     """The entries of all parts; adds what was read and dropped to the facts of `tables`.
 
-    folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds `BYTES_PER_BUCKET`.
-    Raises DataError when no interaction is left for training, or two are one and must not.
+    folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds
+    `BYTES_PER_BUCKET`. Raises DataError when no interaction is left for training, or two are one and must
+    not.
     """
 
-    def __init__(self, tables: Tables, sources: Mapping[Part, Sources], folder: Path, selection: Selection, threads: int) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        sources: Mapping[Part, Sources],
+        folder: Path,
+        selection: Selection,
+        threads: int,
+    ) -> None:
         self._tables, self._sources, self._folder = tables, sources, folder
         self._selection, self._threads = selection, threads
         if not self._merged(again=False):
@@ -56,12 +66,17 @@ class Merging:
         return self._selection.resolved(latest)
 
     def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, np.ndarray]:
-        """Do something with every bucket, and see which users and items have interactions; gives what each part lost."""
+        """Do something with every bucket, and see which users and items have interactions; gives what each
+        part lost.
+        """
         self._users_stay = np.full(self._num_users, not self._selection.drops)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
         self._num_left = 0
-        valued_users, valued_items = np.zeros(self._num_users, dtype=bool), np.zeros(self._num_items, dtype=bool)
+        valued_users, valued_items = (
+            np.zeros(self._num_users, dtype=bool),
+            np.zeros(self._num_items, dtype=bool),
+        )
         counts = {part: np.zeros(4, dtype=np.int64) for part in self._sources}
         try:
             for found in in_order(work, range(self._num_buckets), self._threads):
@@ -77,13 +92,24 @@ class Merging:
                     if part in self._sources:
                         self._selection.check_seconds(merged.latest, self._sources[part].names)
                     if part in counts:
-                        counts[part] += (merged.num_outside, merged.num_repeated, merged.num_below, merged.num_taken)
+                        counts[part] += (
+                            merged.num_outside,
+                            merged.num_repeated,
+                            merged.num_below,
+                            merged.num_taken,
+                        )
         except RepeatedError as repeated:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
             names = self._sources["train"].names
             rule = "a user must have an item once with --duplicates error"
-            raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule.") from None
-        self._num_emptied = int((valued_users & ~self._users_stay).sum()), int((valued_items & ~self._items_stay).sum())
+            raise DataError(
+                f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another"
+                " rule."
+            ) from None
+        self._num_emptied = (
+            int((valued_users & ~self._users_stay).sum()),
+            int((valued_items & ~self._items_stay).sum()),
+        )
         return counts
 
     def _settle(self) -> None:
@@ -95,7 +121,9 @@ class Merging:
             facts["train_interactions_not_in_vocabulary"] = int(self._num_train[unknown].sum())
             had_items = had_items & ~unknown
         num_before = int(self._num_train[had_items].sum())
-        users, items = large_enough(self._buckets["train"], self._num_buckets, np.ones_like(had_users), had_items, self._selection)
+        users, items = large_enough(
+            self._buckets["train"], self._num_buckets, np.ones_like(had_users), had_items, self._selection
+        )
         for part in self._selection.divided:
             shutil.rmtree(self._folder / part, ignore_errors=True)
             self._buckets[part] = Buckets(self._folder / part)
@@ -135,7 +163,10 @@ class Merging:
         elif facts.get("train_interactions_not_in_vocabulary"):
             why = "--vocabulary has none of their items. Name another directory, or add --grow."
         elif facts.get("train_outside_since_and_until"):
-            why = f"of {facts['train_rows_read']:,} none is left by --since, --until and the minimums. Widen them."
+            why = (
+                f"of {facts['train_rows_read']:,} none is left by --since, --until and the minimums. Widen"
+                " them."
+            )
         elif facts["train_rows_read"] and selection.drops | bool(selection.divided):
             why = "the minimums or the parts set aside take all. Lower them."
         else:
@@ -148,6 +179,8 @@ class Merging:
         def of(number: int) -> pa.RecordBatch:
             kept = self._buckets[part].rows(number)
             is_sequence, has_times = self._selection.sequence, self._selection.keep_times
-            return entries(kept, self._example_of, self._feature_of, sequence=is_sequence, has_times=has_times)
+            return entries(
+                kept, self._example_of, self._feature_of, sequence=is_sequence, has_times=has_times
+            )
 
         return in_order(of, range(self._num_buckets), self._threads)

@@ -1,4 +1,6 @@
-"""What may be said about an ingest: every option with its type and its default, and which of them go together."""
+"""What may be said about an ingest: every option with its type and its default, and which of them go
+together.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +27,11 @@ _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": WHITE_SPACE}
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of an ingest, as they were given; docs/data.md says what they mean, and `check` whether they are right.
+    """The options of an ingest, as they were given; docs/data.md says what they mean, and `check` whether
+    they are right.
 
-    on_progress: is told each phase. on_rows: is told, within a phase, how many rows or examples are done, and of how many,
-        or None where that is not known yet.
+    on_progress: is told each phase. on_rows: is told, within a phase, how many rows or examples are done, and
+        of how many, or None where that is not known yet.
     """
 
     user: str | None = None
@@ -85,9 +88,15 @@ class Options:
     @cached_property
     def selection(self) -> Selection:
         """Which interactions are kept and set aside."""
-        last, start = set_aside(self.heldout_last, self.validation_last, self.heldout_since, self.validation_since)
+        last, start = set_aside(
+            self.heldout_last, self.validation_last, self.heldout_since, self.validation_since
+        )
         check_order("--since", self.since, "--until", self.until)
-        moments = {"--since": self.since, "--until": self.until, **{f"--{part}-since": given for part, given in start.items()}}
+        moments = {
+            "--since": self.since,
+            "--until": self.until,
+            **{f"--{part}-since": given for part, given in start.items()},
+        }
         return Selection(
             self.duplicates or ("max" if self.time is None else "last"),
             self.min_value,
@@ -107,7 +116,14 @@ class Options:
     @cached_property
     def roles(self) -> Roles:
         """The columns of the interactions."""
-        return Roles(self.user, self.item, self.value, self.time, self.min_value is not None and not self._counts_rows, self.time_format)
+        return Roles(
+            self.user,
+            self.item,
+            self.value,
+            self.time,
+            self.min_value is not None and not self._counts_rows,
+            self.time_format,
+        )
 
     @cached_property
     def reading(self) -> Reading:
@@ -119,8 +135,15 @@ class Options:
     def side(self) -> SideFields:
         """The further fields of users."""
         sparse, dense = self.sparse or {}, self.dense or {}
-        named = [self.users_id, self.weight, *sparse.values(), *(column for columns in dense.values() for column in columns)]
-        reading = _reading("users-", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named)
+        named = [
+            self.users_id,
+            self.weight,
+            *sparse.values(),
+            *(column for columns in dense.values() for column in columns),
+        ]
+        reading = _reading(
+            "users-", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named
+        )
         reading = replace(reading, decimal=self.users_decimal)
         return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
 
@@ -128,7 +151,14 @@ class Options:
     def naming(self) -> Titles:
         """What names the items."""
         named = [self.title_id, self.title]
-        reading = _reading("titles-", self.titles_format, self.titles_delimiter, self.titles_header, self.titles_columns, named)
+        reading = _reading(
+            "titles-",
+            self.titles_format,
+            self.titles_delimiter,
+            self.titles_header,
+            self.titles_columns,
+            named,
+        )
         return Titles(self.titles, self.title_id, self.title, reading)
 
     @cached_property
@@ -152,23 +182,39 @@ class Options:
 
 
 def check(options: Options) -> None:
-    """Raise OptionError unless every option is right and those that are given go together; DataError for a field's name or vocabulary."""
+    """Raise OptionError unless every option is right and those that are given go together; DataError for a
+    field's name or vocabulary.
+    """
     check_field_name(options.field)
     selection = options.selection
-    if options.sequence and (options.keep_values or (options.value is not None and options.min_value is None)):
-        raise OptionError("--sequence stores no values: with it, --value serves --min-value alone. Remove --value and --keep-values.")
+    if options.sequence and (
+        options.keep_values or (options.value is not None and options.min_value is None)
+    ):
+        raise OptionError(
+            "--sequence stores no values: with it, --value serves --min-value alone. Remove --value and"
+            " --keep-values."
+        )
     if options.sequence and options.duplicates is not None:
-        raise OptionError("--sequence keeps every row, so that --duplicates has nothing to decide. Remove one.")
+        raise OptionError(
+            "--sequence keeps every row, so that --duplicates has nothing to decide. Remove one."
+        )
     if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
-        raise OptionError("--keep-values needs --value: without a value an interaction is just there. Name the value's column.")
+        raise OptionError(
+            "--keep-values needs --value: without a value an interaction is just there. Name the value's"
+            " column."
+        )
     if options.keep_times and options.time is None:
         raise OptionError("--keep-times needs --time. Name the time's column.")
     if selection.needs_time and options.time is None:
         raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
     if options.heldout is not None and "heldout" in selection.divided:
-        raise OptionError("--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.")
+        raise OptionError(
+            "--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them."
+        )
     if options.grow and options.vocabulary is None:
-        raise OptionError("--grow needs --vocabulary: without one every feature is new. Name a run or a dataset.")
+        raise OptionError(
+            "--grow needs --vocabulary: without one every feature is new. Name a run or a dataset."
+        )
     if options.skip_bad_lines < 0:
         raise OptionError(f"--skip-bad-lines must be at least 0; got {options.skip_bad_lines}.")
     options.known.check(options.field)
@@ -177,7 +223,10 @@ def check(options: Options) -> None:
     for option, names in (("--sparse", options.side.sparse), ("--dense", options.side.dense)):
         for name in names:
             if name in taken:
-                raise OptionError(f'{option} must make a field of another name; "{name}" is that of {taken[name]}. Choose another.')
+                raise OptionError(
+                    f'{option} must make a field of another name; "{name}" is that of {taken[name]}. Choose'
+                    " another."
+                )
             taken[name] = option
 
 
@@ -191,4 +240,11 @@ def _reading(
 ) -> Reading:
     delimiter = None if delimiter is None else _DELIMITER_WORDS.get(delimiter, delimiter)
     names = None if columns is None else tuple(columns)
-    return Reading(file_format, delimiter, header, names, frozenset(name for name in named if name is not None), whose=whose)
+    return Reading(
+        file_format,
+        delimiter,
+        header,
+        names,
+        frozenset(name for name in named if name is not None),
+        whose=whose,
+    )

@@ -1,4 +1,6 @@
-"""Sources whose ids are all small whole numbers: read once, for such ids can be counted and kept as they are."""
+"""Sources whose ids are all small whole numbers: read once, for such ids can be counted and kept as they
+are.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,20 +13,31 @@ LARGEST_ID = 2**24 - 1
 """Counts and numbers are kept for every id up to the largest."""
 
 _LARGEST_ID_A_ROW, _FEWEST_ROWS = 32, 2**15
-"""What the largest id may be for each row so far; counts of sparser ids would take more time and memory than their names."""
+"""What the largest id may be for each row so far; counts of sparser ids would take more time and memory
+than their names.
+"""
 
 _ROWS_PER_PIECE = 2**18
-_TYPES: dict[str, type[np.number]] = {"user": np.uint32, "item": np.uint32, "value": np.float64, "time": np.float64}
+_TYPES: dict[str, type[np.number]] = {
+    "user": np.uint32,
+    "item": np.uint32,
+    "value": np.float64,
+    "time": np.float64,
+}
 
 
 def plain_id(column: str) -> str:
-    """The SQL of a column's text as such an id; NULL where it is none, or the number would be written in another way."""
+    """The SQL of a column's text as such an id; NULL where it is none, or the number would be written in
+    another way.
+    """
     number = f'TRY_CAST("{column}" AS UINTEGER)'
     return f'CASE WHEN CAST({number} AS VARCHAR) = "{column}" AND {number} <= {LARGEST_ID} THEN {number} END'
 
 
 class PlainRows:
-    """Rows of `user`, `item` and perhaps `value` and `time`, on disk in a folder, and how many every id has."""
+    """Rows of `user`, `item` and perhaps `value` and `time`, on disk in a folder, and how many every id
+    has.
+    """
 
     def __init__(self, folder: Path, numbers: Sequence[str]) -> None:
         folder.mkdir()
@@ -32,13 +45,18 @@ class PlainRows:
         self.counts = {role: np.zeros(0, dtype=np.int64) for role in ("user", "item")}
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> bool:
-        """Keep all rows; gives False for the first NULL, which is an id of another kind or a mistake, and where ids are too sparse."""
+        """Keep all rows; gives False for the first NULL, which is an id of another kind or a mistake, and
+        where ids are too sparse.
+        """
         num_rows = 0
         for batch in batches:
             if any(column.null_count for column in batch.columns):
                 return False
             num_rows += batch.num_rows
-            if any(pc.max(batch.column(name)).as_py() > _LARGEST_ID_A_ROW * max(num_rows, _FEWEST_ROWS) for name in self.counts):
+            if any(
+                pc.max(batch.column(name)).as_py() > _LARGEST_ID_A_ROW * max(num_rows, _FEWEST_ROWS)
+                for name in self.counts
+            ):
                 return False
             for name, path in self._files.items():
                 column = batch.column(name).to_numpy()
@@ -57,7 +75,11 @@ class PlainRows:
         for start in range(0, num_rows, _ROWS_PER_PIECE):
             rows = {name: _piece(path, _TYPES[name], start) for name, path in self._files.items()}
             user, item = rows.pop("user"), rows.pop("item")
-            columns = {"bucket": bucket_of[user], "key": number_of["user"][user] << np.uint64(32) | number_of["item"][item], **rows}
+            columns = {
+                "bucket": bucket_of[user],
+                "key": number_of["user"][user] << np.uint64(32) | number_of["item"][item],
+                **rows,
+            }
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns.values()], list(columns))
 
 

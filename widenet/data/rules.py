@@ -20,7 +20,9 @@ _TAKEN_BEGINNINGS = (".", "examples-")
 
 @dataclass(frozen=True)
 class FieldLayout:
-    """What must be known of a field before its first batch; raises DataError for a wrong name or width, or a sequence with values."""
+    """What must be known of a field before its first batch; raises DataError for a wrong name or width, or
+    a sequence with values.
+    """
 
     name: str
     width: int
@@ -32,9 +34,15 @@ class FieldLayout:
     def __post_init__(self) -> None:
         check_field_name(self.name)
         if not 1 <= self.width <= MAX_WIDTH:
-            raise DataError(f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}. Give it another width.")
+            raise DataError(
+                f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}. Give it another"
+                " width."
+            )
         if self.kind == "sequence" and self.has_values:
-            raise DataError(f"field {self.name!r}: a sequence must have no values; its order says what counts. Write it without them.")
+            raise DataError(
+                f"field {self.name!r}: a sequence must have no values; its order says what counts. Write it"
+                " without them."
+            )
 
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
@@ -43,7 +51,9 @@ class FieldLayout:
 
 
 def check_field_name(name: str) -> None:
-    """Raise DataError unless a field may have this name: it becomes a column, a file name and a key of documents."""
+    """Raise DataError unless a field may have this name: it becomes a column, a file name and a key of
+    documents.
+    """
     rule = None
     if not name or not name.isprintable() or "/" in name or "\\" in name:
         rule = "be printable text without / and \\"
@@ -65,7 +75,10 @@ def check_names(layouts: Sequence[FieldLayout]) -> None:
     for layout in layouts:
         for taken in (time_column(layout.name, part) for part in layout.parts if layout.has_times):
             if taken in names:
-                raise DataError(f"no field may be called {taken!r}: it is the column of the times of {layout.name!r}. Rename one.")
+                raise DataError(
+                    f"no field may be called {taken!r}: it is the column of the times of {layout.name!r}."
+                    " Rename one."
+                )
 
 
 def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
@@ -87,13 +100,17 @@ def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Sch
 def checked_parts(
     batch: pa.RecordBatch, layouts: Sequence[FieldLayout], place: str
 ) -> Iterator[tuple[FieldLayout, Part, int, np.ndarray | None]]:
-    """Check a record batch of the columns of `examples_schema`; gives entries and values (float32 [Z] or None) of each part.
+    """Check a record batch of the columns of `examples_schema`; gives entries and values (float32 [Z] or
+    None) of each part.
 
     place: what a message begins with. Raises DataError naming place, column and rule.
     """
     for name in batch.schema.names:
         if batch.column(name).null_count:
-            raise DataError(f"{place}: column {name!r}: must hold no nulls; an absent row is an empty list. Write it again.")
+            raise DataError(
+                f"{place}: column {name!r}: must hold no nulls; an absent row is an empty list. Write it"
+                " again."
+            )
     if "weight" in batch.schema.names:
         _check_weights(batch, place)
     for layout in layouts:
@@ -111,7 +128,10 @@ def check_indices(indices: np.ndarray, width: int, place: str) -> None:
     """Raise DataError when an index (unsigned, [Z]) is not below the width."""
     highest = int(indices.max()) if len(indices) else -1
     if highest >= width:
-        raise DataError(f"{place}: indices must lie in [0, {width:,}); got {highest:,}. Correct the index or the width, and write again.")
+        raise DataError(
+            f"{place}: indices must lie in [0, {width:,}); got {highest:,}. Correct the index or the width,"
+            " and write again."
+        )
 
 
 def _check_weights(batch: pa.RecordBatch, place: str) -> None:
@@ -120,10 +140,14 @@ def _check_weights(batch: pa.RecordBatch, place: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         rule = "an example's weight must be a finite number of at least 0"
-        raise DataError(f"{place}: {rule}; {_example(batch, row)} has {weights[row]:g}. Correct it, and write it again.")
+        raise DataError(
+            f"{place}: {rule}; {_example(batch, row)} has {weights[row]:g}. Correct it, and write it again."
+        )
 
 
-def _check_sparse(batch: pa.RecordBatch, layout: FieldLayout, part: Part, place: str) -> tuple[int, np.ndarray | None]:
+def _check_sparse(
+    batch: pa.RecordBatch, layout: FieldLayout, part: Part, place: str
+) -> tuple[int, np.ndarray | None]:
     name = column(layout.name, part)
     where = f"{place}: column {name!r}"
     indices, offsets = _entries(batch, name, place), batch.column(name).offsets.to_numpy()
@@ -133,7 +157,10 @@ def _check_sparse(batch: pa.RecordBatch, layout: FieldLayout, part: Part, place:
     rising[starts[starts < len(indices)]] = True
     if layout.kind == "sparse" and not rising.all():
         rule = "indices must ascend without repeats within a row"
-        raise DataError(f"{where}: {rule}; {_owner(batch, name, rising)} has others. Sort them, drop repeats, and write it again.")
+        raise DataError(
+            f"{where}: {rule}; {_owner(batch, name, rising)} has others. Sort them, drop repeats, and write"
+            " it again."
+        )
     check_indices(indices, layout.width, where)
     if layout.has_times:
         _check_beside(batch, name, time_column(layout.name, part), place)
@@ -146,7 +173,8 @@ def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> 
     """The finite numbers beside the indices of a column; raises DataError."""
     if not np.array_equal(*(np.diff(batch.column(each).offsets.to_numpy()) for each in (beside, name))):
         raise DataError(
-            f"{place}: column {name!r}: must have one value beside each index; {beside!r} has rows of other lengths. Write it again."
+            f"{place}: column {name!r}: must have one value beside each index; {beside!r} has rows of other"
+            " lengths. Write it again."
         )
     values = _entries(batch, beside, place)
     _check_finite(batch, beside, values, place)
@@ -156,7 +184,10 @@ def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> 
 def _entries(batch: pa.RecordBatch, name: str, place: str) -> np.ndarray:
     entries = batch.column(name).flatten()
     if entries.null_count:
-        raise DataError(f"{place}: column {name!r}: rows must hold no nulls; got {entries.null_count:,}. Write it again without them.")
+        raise DataError(
+            f"{place}: column {name!r}: rows must hold no nulls; got {entries.null_count:,}. Write it again"
+            " without them."
+        )
     numbers: np.ndarray = entries.to_numpy()
     return numbers
 
@@ -165,7 +196,10 @@ def _check_finite(batch: pa.RecordBatch, name: str, values: np.ndarray, place: s
     finite = np.isfinite(values)
     if not finite.all():
         owner, value = _owner(batch, name, finite), values[int(np.argmin(finite))]
-        raise DataError(f"{place}: column {name!r}: values must be finite numbers; {owner} has {value:g}. Remove it, and write it again.")
+        raise DataError(
+            f"{place}: column {name!r}: values must be finite numbers; {owner} has {value:g}. Remove it, and"
+            " write it again."
+        )
 
 
 def _owner(batch: pa.RecordBatch, name: str, right: np.ndarray) -> str:

@@ -1,4 +1,6 @@
-"""Which interactions an ingest keeps, what becomes of repeated ones, and which are set aside by their time."""
+"""Which interactions an ingest keeps, what becomes of repeated ones, and which are set aside by their
+time.
+"""
 
 import math
 import re
@@ -27,13 +29,16 @@ class Selection:
 
     duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
     since, until: times from the first on, and before the second, stay.
-    min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that must go.
+    min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that
+    must go.
     dates: the options that were given as a date or relatively, which means seconds.
     keep_times: whether the times of what stays are stored.
-    ago: of the options that were given relatively, the seconds before the newest time; what they set means nothing until `resolved`.
+    ago: of the options that were given relatively, the seconds before the newest time; what they set means
+    nothing until `resolved`.
     known_only: items that an earlier vocabulary lacks go too.
     sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
-    last, from_time: for the parts validation and heldout, how many of each user's last items move there, or from which time on.
+    last, from_time: for the parts validation and heldout, how many of each user's last items move there, or
+    from which time on.
     """
 
     duplicates: Duplicates = "max"
@@ -54,12 +59,16 @@ class Selection:
         if self.duplicates not in get_args(Duplicates):
             known = get_args(Duplicates)
             raise OptionError(
-                f"--duplicates must be one of {', '.join(known)}; got {self.duplicates!r}.{did_you_mean(self.duplicates, known)}"
+                f"--duplicates must be one of {', '.join(known)}; got"
+                f" {self.duplicates!r}.{did_you_mean(self.duplicates, known)}"
             )
         if self.min_value is not None and not math.isfinite(self.min_value):
             raise OptionError(f"--min-value must be a finite number; got {self.min_value}.")
         least = {"--min-user-items": self.min_user_items, "--min-item-users": self.min_item_users}
-        for option, number in {**least, **{f"--{part}-last": number for part, number in self.last.items()}}.items():
+        for option, number in {
+            **least,
+            **{f"--{part}-last": number for part, number in self.last.items()},
+        }.items():
             if number < 0:
                 raise OptionError(f"{option} must be at least 0; got {number}.")
         for part in self.last:
@@ -67,24 +76,39 @@ class Selection:
                 raise OptionError(f"--{part}-last and --{part}-since exclude each other. Give one of them.")
 
     def resolved(self, latest: float) -> "Selection":
-        """The same with moments in place of those before the newest time; raises OptionError for two in the wrong order."""
+        """The same with moments in place of those before the newest time; raises OptionError for two in
+        the wrong order.
+        """
         at = {option: latest - seconds for option, seconds in self.ago.items()}
         start = {part: at.get(f"--{part}-since", moment) for part, moment in self.from_time.items()}
-        found = replace(self, since=at.get("--since", self.since), until=at.get("--until", self.until), from_time=start, ago={})
+        found = replace(
+            self,
+            since=at.get("--since", self.since),
+            until=at.get("--until", self.until),
+            from_time=start,
+            ago={},
+        )
         ordered = (
             {"--since": found.since, "--until": found.until},
             {f"--{part}-since": start.get(part) for part in ("validation", "heldout")},
         )
         for (first, given), (second, then) in (pair.items() for pair in ordered):
             if self.ago and given is not None and then is not None and not given < then:
-                raise OptionError(f"{first} must be before {second}; got {given:.0f} and {then:.0f}, as seconds since 1970.")
+                raise OptionError(
+                    f"{first} must be before {second}; got {given:.0f} and {then:.0f}, as seconds since 1970."
+                )
         return found
 
     def check_seconds(self, latest: float, place: str) -> None:
-        """Dates and durations mean seconds: raise DataError where times, of which this is the latest, cannot be seconds."""
+        """Dates and durations mean seconds: raise DataError where times, of which this is the latest,
+        cannot be seconds.
+        """
         first_day, last_day = DIGITS_OF_DAYS
         if self.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
-            rule = f"times must be seconds since 1970 where {self.dates[0]} is a date or a duration; got {latest:.0f}, which is none"
+            rule = (
+                f"times must be seconds since 1970 where {self.dates[0]} is a date or a duration; got"
+                f" {latest:.0f}, which is none"
+            )
             remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
             raise DataError(f"{place}: {rule}. {remedy}")
 
@@ -112,31 +136,48 @@ class Selection:
     @property
     def splits_by_time(self) -> list[str]:
         """The options that keep the interactions of some times from training."""
-        window = [name for name, is_given in (("--since", self.since > -math.inf), ("--until", self.until < math.inf)) if is_given]
-        return [*window, *(f"--{part}-last" for part in self.last), *(f"--{part}-since" for part in self.from_time)]
+        window = [
+            name
+            for name, is_given in (("--since", self.since > -math.inf), ("--until", self.until < math.inf))
+            if is_given
+        ]
+        return [
+            *window,
+            *(f"--{part}-last" for part in self.last),
+            *(f"--{part}-since" for part in self.from_time),
+        ]
 
     @property
     def needs_time(self) -> list[str]:
         """The options that were given and mean nothing without a time."""
         if self.sequence:
             return [option for option in self.splits_by_time if not option.endswith("-last")]
-        return [*self.splits_by_time, *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else [])]
+        return [
+            *self.splits_by_time,
+            *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else []),
+        ]
 
 
 def ago(given: object) -> float | None:
-    """The seconds of a duration such as "7d" or "2 weeks", which means so long before the newest interaction; None for anything else."""
+    """The seconds of a duration such as "7d" or "2 weeks", which means so long before the newest
+    interaction; None for anything else.
+    """
     found = _DURATION.fullmatch(given.strip()) if isinstance(given, str) else None
     return None if found is None else float(found[1]) * _SECONDS[found[2][0].lower()]
 
 
 def last_or_ago(option: str, given: int | str | None) -> int | str | None:
-    """How many items are the last ones, or the duration of the last ones, as it was given; raises OptionError for what is neither."""
+    """How many items are the last ones, or the duration of the last ones, as it was given; raises
+    OptionError for what is neither.
+    """
     if not isinstance(given, str) or ago(given) is not None:
         return given
     try:
         return int(given)
     except ValueError:
-        raise OptionError(f"{option} must be a whole number, or a duration such as 7d or '12 hours'; got {given!r}.") from None
+        raise OptionError(
+            f"{option} must be a whole number, or a duration such as 7d or '12 hours'; got {given!r}."
+        ) from None
 
 
 def is_date(given: Moment | None) -> bool:
@@ -148,7 +189,8 @@ def is_date(given: Moment | None) -> bool:
 
 
 def moment(option: str, given: Moment | None, absent: float) -> float:
-    """A number, or the seconds since 1970 of an ISO date or time, taken as UTC where it names no zone; raises OptionError.
+    """A number, or the seconds since 1970 of an ISO date or time, taken as UTC where it names no zone; raises
+    OptionError.
 
     0 for a duration, which `Selection.resolved` replaces.
     """
@@ -166,26 +208,37 @@ def moment(option: str, given: Moment | None, absent: float) -> float:
         read = datetime.fromisoformat(str(given))
     except ValueError:
         raise OptionError(
-            f"{option} must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got {given!r}."
+            f"{option} must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
+            f" got {given!r}."
         ) from None
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
 def check_order(first: str, given: Moment | None, second: str, then: Moment | None) -> None:
-    """Raise OptionError unless the moment of the first option, if both are given, is before that of the second."""
+    """Raise OptionError unless the moment of the first option, if both are given, is before that of the
+    second.
+    """
     if given is None or then is None:
         return
     before, until = ago(given), ago(then)
     if (before is None) != (until is None):
         return  # `Selection.resolved` compares them
-    if not (moment(first, given, 0) < moment(second, then, 0) if before is None or until is None else before > until):
+    if not (
+        moment(first, given, 0) < moment(second, then, 0)
+        if before is None or until is None
+        else before > until
+    ):
         raise OptionError(f"{first} must be before {second}; got {given} and {then}.")
 
 
 def set_aside(
-    heldout_last: int | str | None, validation_last: int | str | None, heldout_since: Moment | None, validation_since: Moment | None
+    heldout_last: int | str | None,
+    validation_last: int | str | None,
+    heldout_since: Moment | None,
+    validation_since: Moment | None,
 ) -> tuple[dict[Part, int], dict[Part, Moment]]:
-    """How many last items move to each part, and from which moment on, of those that were given; raises OptionError.
+    """How many last items move to each part, and from which moment on, of those that were given; raises
+    OptionError.
 
     A duration in place of a number means all from so long before the newest interaction on.
     """
@@ -210,7 +263,12 @@ def set_aside(
 
 
 def _check_longer(validation: Moment, heldout: Moment) -> None:
-    """Raise OptionError unless the duration for validation reaches further back than that for the final evaluation."""
+    """Raise OptionError unless the duration for validation reaches further back than that for the final
+    evaluation.
+    """
     if not (ago(validation) or 0) > (ago(heldout) or 0):
-        rule = "--validation-last must be longer than --heldout-last, because both count back from the newest time"
+        rule = (
+            "--validation-last must be longer than --heldout-last, because both count back from the newest"
+            " time"
+        )
         raise OptionError(f"{rule}; got {validation} and {heldout}.")

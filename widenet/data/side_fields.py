@@ -18,7 +18,10 @@ from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError, reason_of
 
-_ENTRIES = "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY example, feature"
+_ENTRIES = (
+    "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY"
+    " example, feature"
+)
 _FIRST_ROWS = 100
 
 
@@ -49,23 +52,38 @@ class SideFields:
     @property
     def numbers(self) -> list[str]:
         """The columns of `users` that hold numbers."""
-        return [column for columns in self.dense.values() for column in columns] + ([self.weight] if self.weight else [])
+        return [column for columns in self.dense.values() for column in columns] + (
+            [self.weight] if self.weight else []
+        )
 
     def opened(self, folder: Path) -> "OpenedUsers | None":
-        """The source of users, if there is one; raises DataError for a file or a column that is not there. folder: for standard input."""
+        """The source of users, if there is one; raises DataError for a file or a column that is not there.
+        folder: for standard input.
+        """
         if self.users is None:
             return None
         source = opened_one(self.users, self.reading, folder)
-        key = chosen(source.name, source.columns, "users-id", self.user, source.roles.get("user"), source.doubt)
+        key = chosen(
+            source.name, source.columns, "users-id", self.user, source.roles.get("user"), source.doubt
+        )
         for column in self.numbers:
             if column not in source.columns:
-                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+                raise DataError(
+                    f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}.'
+                    " Correct its name."
+                )
             _check_first_rows(source, key, column)
         return OpenedUsers(source, key)
 
     def of_interactions(self, users: "OpenedUsers | None", selection: Selection) -> list[str]:
-        """The columns of the interactions that sparse fields are made of; raises OptionError where times keep some from training."""
-        found = {name: column for name, column in self.sparse.items() if users is None or column not in users.source.columns}
+        """The columns of the interactions that sparse fields are made of; raises OptionError where times
+        keep some from training.
+        """
+        found = {
+            name: column
+            for name, column in self.sparse.items()
+            if users is None or column not in users.source.columns
+        }
         for name in found:
             for option in selection.splits_by_time:
                 rule = f"is of the interactions, and would also tell of those that {option} leaves out"
@@ -82,10 +100,15 @@ class OpenedUsers:
 
 
 def _check_first_rows(source: Source, key: str, column: str) -> None:
-    """Raise DataError for a column of numbers of which the first rows hold texts alone, before the work that ends in the same sentence."""
+    """Raise DataError for a column of numbers of which the first rows hold texts alone, before the work
+    that ends in the same sentence.
+    """
     with duckdb.connect() as database:
         name, cell = (f"CAST({sql.name(each)} AS VARCHAR)" for each in (key, column))
-        read = f"SELECT {name}, {cell}, {sql.number(cell, source.decimal)} FROM {source.scan(database)} LIMIT {_FIRST_ROWS}"
+        read = (
+            f"SELECT {name}, {cell}, {sql.number(cell, source.decimal)} FROM {source.scan(database)} LIMIT"
+            f" {_FIRST_ROWS}"
+        )
         try:
             rows = [row for row in database.execute(read).fetchall() if row[1]]
         except duckdb.Error:
@@ -98,17 +121,29 @@ def _check_first_rows(source: Source, key: str, column: str) -> None:
 def _no_number(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
     """What is said of a cell that must be a number."""
     remedy = remedy_for(cell, "--users-decimal", source.decimal) or "Fix the row."
-    return DataError(f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}. {remedy}')
+    return DataError(
+        f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}. {remedy}'
+    )
 
 
 class SideTables:
-    """The tables of side fields for the examples that stay; raises DataError for a column or a cell that breaks a rule."""
+    """The tables of side fields for the examples that stay; raises DataError for a column or a cell that
+    breaks a rule.
+    """
 
-    def __init__(self, tables: Tables, asked: SideFields, users: OpenedUsers | None, interactions: Sources, known_only: bool) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        asked: SideFields,
+        users: OpenedUsers | None,
+        interactions: Sources,
+        known_only: bool,
+    ) -> None:
         self._tables, self._asked = tables, asked
         self._connection, self._known_only = tables.connection, known_only
         self._connection.execute(
-            "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example FROM examples"
+            "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example"
+            " FROM examples"
         )
         self._numbers, self._decimal = asked.numbers, "." if users is None else users.source.decimal
         if users is not None:
@@ -122,13 +157,16 @@ class SideTables:
 
     def _read(self, source: Source, key: str) -> None:
         """The table `known_users`: the rows of those who are examples."""
-        wanted = [column for column in source.columns if column in (*self._numbers, *self._asked.sparse.values())]
+        wanted = [
+            column for column in source.columns if column in (*self._numbers, *self._asked.sparse.values())
+        ]
         columns = ", ".join(f"{source.text(column, 'given.')} AS {_known(column)}" for column in wanted)
         try:
             matched = f"example_rows.name = {source.text(key, 'given.')}"
             self._connection.execute(
-                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns and ', '}{columns} "
-                f"FROM {source.scan(self._connection)} AS given JOIN example_rows ON {matched}"
+                "CREATE TABLE known_users AS SELECT example_rows.example,"
+                f" example_rows.name{columns and ', '}{columns} FROM {source.scan(self._connection)} AS given"
+                f" JOIN example_rows ON {matched}"
             )
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, key))], reason_of(error)) from error
@@ -138,12 +176,20 @@ class SideTables:
         """Somebody is known, nobody twice where numbers are asked for, and numbers are numbers."""
         known = self._tables.count("SELECT count(DISTINCT name) FROM known_users")
         if not known:
-            raise DataError(f'{source.name}: column "{key}" must hold ids of users; none is one. Name the column with --users-id.')
-        self._tables.facts |= {"users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known}
+            raise DataError(
+                f'{source.name}: column "{key}" must hold ids of users; none is one. Name the column with'
+                " --users-id."
+            )
+        self._tables.facts |= {
+            "users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known
+        }
         if self._numbers:
             twice = "SELECT name FROM known_users GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
             for (name,) in self._connection.execute(twice).fetchall():
-                raise DataError(f"{source.name}: a user must have one row where --dense or --weight is asked for; {name!r} has several.")
+                raise DataError(
+                    f"{source.name}: a user must have one row where --dense or --weight is asked for;"
+                    f" {name!r} has several."
+                )
         for column in self._numbers:
             number = self._number(column)
             wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._asked.weight else "")
@@ -159,11 +205,14 @@ class SideTables:
     def _make_field(self, field: str, table: str, rows: str, column: str) -> None:
         """The tables of one sparse field: each example's categories, and the features they are."""
         self._connection.execute(
-            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN example_rows USING (name) "
-            "WHERE category IS NOT NULL"
+            f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN"
+            " example_rows USING (name) WHERE category IS NOT NULL"
         )
         if not self._tables.count(f"SELECT count(*) FROM {table}"):
-            raise DataError(f'column "{column}" must hold a category for somebody; it is empty. Name another with --sparse.')
+            raise DataError(
+                f'column "{column}" must hold a category for somebody; it is empty. Name another with'
+                " --sparse."
+            )
         counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"
         if self._tables.know(known, field) and self._known_only:
@@ -176,29 +225,44 @@ class SideTables:
     @property
     def layouts(self) -> list[FieldLayout]:
         """The further fields, sparse ones first."""
-        widths = [self._tables.count(f"SELECT count(*) FROM side_{place}_features") for place in range(len(self._asked.sparse))]
+        widths = [
+            self._tables.count(f"SELECT count(*) FROM side_{place}_features")
+            for place in range(len(self._asked.sparse))
+        ]
         sparse = [FieldLayout(name, width) for name, width in zip(self._asked.sparse, widths, strict=True)]
-        return sparse + [FieldLayout(name, len(columns), "dense") for name, columns in self._asked.dense.items()]
+        return sparse + [
+            FieldLayout(name, len(columns), "dense") for name, columns in self._asked.dense.items()
+        ]
 
     def entries(self) -> dict[str, SortedEntries]:
         """The entries of each sparse field."""
         tables = {name: f"side_{place}" for place, name in enumerate(self._asked.sparse)}
-        return {name: SortedEntries(self._tables.stream(_ENTRIES.format(table, table), ROWS_PER_STREAM)) for name, table in tables.items()}
+        return {
+            name: SortedEntries(self._tables.stream(_ENTRIES.format(table, table), ROWS_PER_STREAM))
+            for name, table in tables.items()
+        }
 
     def vocabularies(self) -> dict[str, Iterator[pa.RecordBatch]]:
         """The rows of each sparse field's vocabulary, in order."""
         named = "SELECT name AS id, title, coalesce(count, 0) AS count FROM side_{}_features ORDER BY feature"
-        return {name: self._tables.stream(named.format(place), ROWS_PER_BATCH) for place, name in enumerate(self._asked.sparse)}
+        return {
+            name: self._tables.stream(named.format(place), ROWS_PER_BATCH)
+            for place, name in enumerate(self._asked.sparse)
+        }
 
     def examples(self) -> Iterator[pa.RecordBatch]:
-        """The ids of the examples, in order, with their weights and dense fields; who has no row counts 1 and has zeros."""
+        """The ids of the examples, in order, with their weights and dense fields; who has no row counts 1
+        and has zeros.
+        """
         numbers = [f"coalesce({self._number(self._asked.weight)}, 1) AS weight"] if self._asked.weight else []
         for name, columns in self._asked.dense.items():
             each = ", ".join(f"CAST(coalesce({self._number(column)}, 0) AS FLOAT)" for column in columns)
             numbers.append(f"array_value({each}) AS {sql.name(name)}")
         selected = ", ".join(["example_rows.name AS id", *numbers])
         joined = "LEFT JOIN known_users USING (example)" if numbers else ""
-        return self._tables.stream(f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH)
+        return self._tables.stream(
+            f"SELECT {selected} FROM example_rows {joined} ORDER BY example", ROWS_PER_BATCH
+        )
 
 
 def _known(column: str) -> str:

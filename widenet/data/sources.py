@@ -24,9 +24,12 @@ _NOTHING = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE f
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of all sources that were named; None is guessed or absent. Raises OptionError for a format of times that is none.
+    """The columns of all sources that were named; None is guessed or absent.
 
-    needs_value: whether a value is read although its column was not named. time_format: how times are written.
+    Raises OptionError for a format of times that is none.
+
+    needs_value: whether a value is read although its column was not named. time_format: how times are
+    written.
     """
 
     user: str | None = None
@@ -53,21 +56,29 @@ class Roles:
         return frozenset(name for name in (self.user, self.item, self.value, self.time) if name is not None)
 
     def columns(self, source: Source) -> Columns:
-        """The columns of one source; raises DataError for one that it does not have, or that is taken twice."""
+        """The columns of one source; raises DataError for one that it does not have, or that is taken
+        twice.
+        """
         asked = {"user": self.user, "item": self.item}
         asked |= {role: getattr(self, role) for role in self.numbers}
         found = {
-            role: chosen(source.name, source.columns, role, name, source.roles.get(role), source.doubt) for role, name in asked.items()
+            role: chosen(source.name, source.columns, role, name, source.roles.get(role), source.doubt)
+            for role, name in asked.items()
         }
         for role, column in found.items():
             first = next(each for each in found if found[each] == column)
             if first != role:
-                raise DataError(f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with --{role}.')
+                raise DataError(
+                    f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with'
+                    f" --{role}."
+                )
         self._check_guesses(source, found)
         return Columns(**found, decimal=source.decimal, time_format=self.time_format, floats=source.floats)
 
     def _check_guesses(self, source: Source, found: Mapping[str, str]) -> None:
-        """Raise DataError where a column that was guessed to be the user or the item looks like a time or like lists."""
+        """Raise DataError where a column that was guessed to be the user or the item looks like a time or
+        like lists.
+        """
         for role, named in (("user", self.user), ("item", self.item)):
             column = found[role]
             if named is not None or column not in source.suspects:
@@ -76,12 +87,19 @@ class Roles:
             others = [each for each in source.columns if each not in source.suspects]
             remedy = f"Say --{role} {column} if it is the {role}"
             if len(others) > 1 and kind != LISTS:
-                remedy = f"Say --user {others[0]} --item {others[1]} --time {column}, or --{role} {column} if it is the {role}"
-            raise DataError(f"{source.name}: column {column} looks like {kind}, and would become the {role}. {remedy}.")
+                remedy = (
+                    f"Say --user {others[0]} --item {others[1]} --time {column}, or --{role} {column} if it"
+                    f" is the {role}"
+                )
+            raise DataError(
+                f"{source.name}: column {column} looks like {kind}, and would become the {role}. {remedy}."
+            )
 
 
 class Sources:
-    """The sources of one part, perhaps none, each with its columns; raises DataError for one that lacks a column."""
+    """The sources of one part, perhaps none, each with its columns; raises DataError for one that lacks a
+    column.
+    """
 
     def __init__(self, sources: Sequence[Source], roles: Roles) -> None:
         self.numbers = roles.numbers
@@ -91,14 +109,23 @@ class Sources:
         """Raise DataError unless every source has a column."""
         for source, _ in self._read:
             if column not in source.columns:
-                raise DataError(f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}. Correct its name.')
+                raise DataError(
+                    f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}.'
+                    " Correct its name."
+                )
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL query of `user`, `item`, `value`, `time`, one row an interaction; NULL where a cell breaks a rule.
+        """The SQL query of `user`, `item`, `value`, `time`, one row an interaction; NULL where a cell breaks
+        a rule.
 
         It may be asked once, by this connection.
         """
-        return " UNION ALL ".join(f"({source.interactions(connection, columns)})" for source, columns in self._read) or _NOTHING
+        return (
+            " UNION ALL ".join(
+                f"({source.interactions(connection, columns)})" for source, columns in self._read
+            )
+            or _NOTHING
+        )
 
     def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
         """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty."""
@@ -129,12 +156,16 @@ class Sources:
         return all(source.empty_users for source, _ in self._read)
 
     def described(self, elsewhere: Collection[str] = ()) -> list[str]:
-        """A line for each source: how it is read, which column is what, and which are not read, here or elsewhere."""
+        """A line for each source: how it is read, which column is what, and which are not read, here or
+        elsewhere.
+        """
         lines = []
         for name, (source, columns) in zip(self.short_names, self._read, strict=True):
             read = {role: column for role, (column, _) in columns.expressions().items()}
             others = [column for column in source.columns if column not in {*read.values(), *elsewhere}]
-            line = f"reading {name} as {source.kind}: " + ", ".join(f"{role} = {column}" for role, column in read.items())
+            line = f"reading {name} as {source.kind}: " + ", ".join(
+                f"{role} = {column}" for role, column in read.items()
+            )
             lines.append(line + (f"; not read: {listed(others)}" if others else ""))
         return lines
 
@@ -157,7 +188,8 @@ class Sources:
                 first = first or f"{source.name}: {source.row} {number}: {rule}"
                 if num_skipped + len(numbers) > most:
                     raise DataError(
-                        f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: mend them, or raise --skip-bad-lines."
+                        f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: mend"
+                        " them, or raise --skip-bad-lines."
                     )
             if numbers:
                 num_skipped += len(numbers)
@@ -169,9 +201,11 @@ class Sources:
 
 
 def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]:
-    """The sources that are given: paths, patterns of paths, "-" for standard input (kept in a folder meanwhile), and tables in memory.
+    """The sources that are given: paths, patterns of paths, "-" for standard input (kept in a folder
+    meanwhile), and tables in memory.
 
-    Raises DataError for a file that is missing or of another format, OptionError for something that is none of these.
+    Raises DataError for a file that is missing or of another format, OptionError for something that is none
+    of these.
     """
     sources: list[Source] = []
     first_line = 1
@@ -209,15 +243,23 @@ def check_skipping(most: int, sources: Sequence[Source]) -> None:
     """Raise OptionError where bad lines may be left out, and no source has lines."""
     if most and not any(isinstance(source, TextSource) for source in sources):
         kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
-        raise OptionError(f"--skip-bad-lines is for lines of text; what is read is {kinds}. Remove it, and drop such rows in the source.")
+        raise OptionError(
+            f"--skip-bad-lines is for lines of text; what is read is {kinds}. Remove it, and drop such rows"
+            " in the source."
+        )
 
 
 def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
-    """The path or the table that an option gives, or the paths that a pattern means, each with what messages call it."""
+    """The path or the table that an option gives, or the paths that a pattern means, each with what
+    messages call it.
+    """
     if memory.is_table(given):
         return [(given, "the table")]
     if not isinstance(given, str | Path):
-        kinds = "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, tuples, or arrays of users and items"
+        kinds = (
+            "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, tuples, or"
+            " arrays of users and items"
+        )
         raise OptionError(f"{option} must be {kinds}; got {type(given).__name__}.")
     if str(given) == STANDARD_INPUT:
         return [(_spooled(folder), "standard input")]
@@ -225,7 +267,9 @@ def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
 
 
 def meant(path: Path) -> list[Path]:
-    """The path itself if it is there or no pattern, or else the paths that the pattern means; raises DataError where it means none."""
+    """The path itself if it is there or no pattern, or else the paths that the pattern means; raises
+    DataError where it means none.
+    """
     if path.exists() or not set(str(path)) & set("*?["):
         return [path]
     root = Path(path.anchor)

@@ -1,4 +1,6 @@
-"""Set aside a random share of every example's entries, or the last ones, for tuning or for the final evaluation."""
+"""Set aside a random share of every example's entries, or the last ones, for tuning or for the final
+evaluation.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,18 +48,21 @@ def split(
     seed: int = 0,
     field: str = "items",
 ) -> Dataset:
-    """Publish a dataset in which a share of each example's train entries, or the last ones, have moved to another part.
+    """Publish a dataset in which a share of each example's train entries, or the last ones, have moved to
+    another part.
 
     source: a dataset, or its directory. Gives the new one, opened.
-    heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at random; at least
-    one stays, so that an example with one entry keeps it. Both shares are of the entries before the split.
-    heldout_last, validation_last: how many entries of each example move, those that are last in a sequence, or by the times that
-        `ingest(keep_times=True)` stored; the heldout part gets them first, and one entry stays. A duration such as "7d" means
-        all entries from so long before the newest one on.
-    heldout_since, validation_since: from when on all entries move: a number, an ISO date or time, or a duration as above.
+    heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at
+    random; at least one stays, so that an example with one entry keeps it. Both shares are of the entries
+    before the split.
+    heldout_last, validation_last: how many entries of each example move, those that are last in a sequence,
+        or by the times that `ingest(keep_times=True)` stored; the heldout part gets them first, and one entry
+        stays. A duration such as "7d" means all entries from so long before the newest one on.
+    heldout_since, validation_since: from when on all entries move: a number, an ISO date or time, or a
+    duration as above.
     seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
-    The vocabulary's counts are those of the entries that stay; the order of features does not change.
-    Raises DataError when the part exists already or would be empty, OptionError for a wrong share, number or seed.
+    The vocabulary's counts are those of the entries that stay; the order of features does not change. Raises
+    DataError when the part exists already or would be empty, OptionError for a wrong share, number or seed.
     """
     asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
     shares = {part: share for part, share in asked.items() if share}
@@ -96,15 +101,24 @@ def _layouts(dataset: Dataset, field: Field, moved: Sequence[Part]) -> list[Fiel
 
 
 def _vocabularies(dataset: Dataset, field: str, counts: np.ndarray) -> dict[str, Iterator[pa.RecordBatch]]:
-    """The vocabularies of all fields, that of the divided one with its new counts, int64 [width], once they are known."""
+    """The vocabularies of all fields, that of the divided one with its new counts, int64 [width], once
+    they are known.
+    """
     named = {name: dataset.vocabulary(name) for name, each in dataset.fields.items() if each.vocabulary}
-    return {name: vocabulary.record_batches(counts if name == field else None) for name, vocabulary in named.items()}
+    return {
+        name: vocabulary.record_batches(counts if name == field else None)
+        for name, vocabulary in named.items()
+    }
 
 
 def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], parts: Iterable[Part]) -> None:
     """Raise DataError unless a field is of this kind, and has none of the parts that are to be made."""
     if field.kind != kind:
-        remedy = "Set its end aside with --heldout-last 1." if field.kind == "sequence" else "Name another --field."
+        remedy = (
+            "Set its end aside with --heldout-last 1."
+            if field.kind == "sequence"
+            else "Name another --field."
+        )
         rule = f"--heldout and --validation can only divide a {kind} field; {field.name!r} is {field.kind}"
         raise DataError(f"{source}: {rule}. {remedy}")
     check_new(source, field, parts)
@@ -121,14 +135,19 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
 
 
 def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
-    none = f"it takes none of {lengths.max(initial=0):,} entries, the most that an example has, of which one stays"
+    none = (
+        f"it takes none of {lengths.max(initial=0):,} entries, the most that an example has, of which one"
+        " stays"
+    )
     return DataError(f"{source}: {option} must set something aside; {none}. {remedy}, or leave it out.")
 
 
 def _by_time(
     dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
 ) -> tuple[tuple[Part, ...], Facts, Divide]:
-    """The parts that are made by time, what the manifest says of them, and what divides a batch; raises as `split` does."""
+    """The parts that are made by time, what the manifest says of them, and what divides a batch; raises as
+    `split` does.
+    """
     selection = selection_by_time(dataset, field, last, start)
     facts: Facts = {f"{part}_since": at for part, at in selection.from_time.items()}
     facts |= {str(part): number for part, number in selection.last.items()}
@@ -140,7 +159,9 @@ def _by_time(
     return selection.divided, facts, divide
 
 
-def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, start: Mapping[Part, Moment], divide: "Divide") -> None:
+def _check_moves_by_time(
+    dataset: Dataset, field: Field, selection: Selection, start: Mapping[Part, Moment], divide: "Divide"
+) -> None:
     """Raise DataError where a part would get no entry, or training keep none."""
     counts = np.zeros(len(selection.divided) + 1, dtype=np.int64)
     for first_row, piece in _pieces(dataset.record_batches()):
@@ -148,38 +169,52 @@ def _check_moves_by_time(dataset: Dataset, field: Field, selection: Selection, s
     for part, count in zip(selection.divided, counts[1:], strict=True):
         if not count and part in selection.last:
             lengths = dataset.entry_counts(field.name, slice(None))
-            raise _nothing_moves(dataset.path, f"--{part}-last {selection.last[part]}", lengths, "Give another number")
+            raise _nothing_moves(
+                dataset.path, f"--{part}-last {selection.last[part]}", lengths, "Give another number"
+            )
         if not count:
             rule = f"--{part}-since {start[part]} must set something aside; nothing that is left is so late"
             raise DataError(f"{dataset.path}: {rule}. Give an earlier time, or leave it out.")
     if not counts[0]:
         raise DataError(
-            f"{dataset.path}: at least one interaction must be left for training; the parts set aside take all. Give later times."
+            f"{dataset.path}: at least one interaction must be left for training; the parts set aside take"
+            " all. Give later times."
         )
 
 
 def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
-    """How many entries of each example a share takes, int64 [N]. left: of `lengths`, what no other share has taken."""
+    """How many entries of each example a share takes, int64 [N]. left: of `lengths`, what no other share
+    has taken.
+    """
     moves: np.ndarray = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
     return moves
 
 
 def _check_asked(asked: Mapping[Part, float], last: Mapping[Part, int], by_time: bool) -> None:
     if min(last.values(), default=0) < 0:
-        raise OptionError(f"--heldout-last and --validation-last must be at least 0; got {min(last.values())}.")
+        raise OptionError(
+            f"--heldout-last and --validation-last must be at least 0; got {min(last.values())}."
+        )
     if by_time:
         if any(asked.values()):
-            raise OptionError("--heldout and --validation are shares, which cannot stand beside numbers and times. Give one kind of them.")
+            raise OptionError(
+                "--heldout and --validation are shares, which cannot stand beside numbers and times. Give one"
+                " kind of them."
+            )
         return
     for part, share in asked.items():
         if not 0 <= share < 1:
             raise OptionError(f"--{part} must be a share in [0, 1); got {share:g}.")
     total = sum(asked.values())
     if not 0 < total < 1:
-        raise OptionError(f"--heldout and --validation must add up to more than 0 and less than 1; got {total:g}.")
+        raise OptionError(
+            f"--heldout and --validation must add up to more than 0 and less than 1; got {total:g}."
+        )
 
 
-def _divided(dataset: Dataset, field: Field, parts: Sequence[Part], divide: Divide, counts: np.ndarray) -> Iterator[pa.RecordBatch]:
+def _divided(
+    dataset: Dataset, field: Field, parts: Sequence[Part], divide: Divide, counts: np.ndarray
+) -> Iterator[pa.RecordBatch]:
     """The dataset's record batches with the field's train part divided; adds what stays to `counts`."""
 
     def of(task: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
@@ -200,10 +235,18 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
             first_row += piece.num_rows
 
 
-def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, field: Field, parts: Sequence[Part]) -> pa.RecordBatch:
-    """A record batch with the field's train part divided. owners: 0 for train, 1 for the first of `parts`, and so on, int64 [Z]."""
+def _divided_batch(
+    batch: pa.RecordBatch, owners: np.ndarray, field: Field, parts: Sequence[Part]
+) -> pa.RecordBatch:
+    """A record batch with the field's train part divided. owners: 0 for train, 1 for the first of `parts`,
+    and so on, int64 [Z].
+    """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    named = [column, *([value_column] if field.has_values else []), *([time_column] if field.has_times else [])]
+    named = [
+        column,
+        *([value_column] if field.has_values else []),
+        *([time_column] if field.has_times else []),
+    ]
     entries = {name: columns[name(field.name)].flatten().to_numpy() for name in named}
     examples = examples_of(batch, field)
     for number, part in enumerate(("train", *parts)):
@@ -211,19 +254,30 @@ def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, field: Field, part
         moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
         np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=moved_to[1:])
         for name, found in entries.items():
-            columns[name(field.name, part)] = pa.ListArray.from_arrays(pa.array(moved_to), pa.array(found[chosen]))
+            columns[name(field.name, part)] = pa.ListArray.from_arrays(
+                pa.array(moved_to), pa.array(found[chosen])
+            )
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _random_owners(first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int) -> np.ndarray:
+def _random_owners(
+    first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int
+) -> np.ndarray:
     """As `_owners_by_time`, at random."""
     examples = examples_of(batch, field)
     lengths = np.bincount(examples, minlength=batch.num_rows)
-    return _owners(examples, lengths, first_row + examples, batch.column(field.name).flatten().to_numpy(), shares, seed)
+    return _owners(
+        examples, lengths, first_row + examples, batch.column(field.name).flatten().to_numpy(), shares, seed
+    )
 
 
 def _owners(
-    examples: np.ndarray, lengths: np.ndarray, rows: np.ndarray, entries: np.ndarray, shares: Mapping[Part, float], seed: int
+    examples: np.ndarray,
+    lengths: np.ndarray,
+    rows: np.ndarray,
+    entries: np.ndarray,
+    shares: Mapping[Part, float],
+    seed: int,
 ) -> np.ndarray:
     """Which part each entry goes to: 0 for train, 1 for the first of `shares`, and so on; int64 [Z]."""
     owners = np.zeros(len(entries), dtype=np.int64)
@@ -243,8 +297,8 @@ def _owners(
 def _random_keys(seed: int, purpose: str, rows: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """A random number for each (example, feature), uint64 [Z], the same in any company.
 
-    The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014),
-    once over the row and once over row and feature.
+    The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
+    2014), once over the row and once over row and feature.
     """
     first, second = randomness.stream(seed, purpose).integers(0, 2**64, size=2, dtype=np.uint64)
     return _mixed(_mixed(rows.astype(np.uint64) ^ first) + entries.astype(np.uint64) ^ second)

@@ -1,4 +1,6 @@
-"""Which entries of a dataset a split moves by the times that the ingest kept, or by the order of sequences."""
+"""Which entries of a dataset a split moves by the times that the ingest kept, or by the order of
+sequences.
+"""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,15 +15,29 @@ from widenet.data.selection import Moment, Selection, ago, is_date, moment
 from widenet.errors import DataError
 
 
-def selection_by_time(dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]) -> Selection:
-    """What moves by time, or by the order of a sequence; raises DataError for a field that has neither, or has the part already."""
+def selection_by_time(
+    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
+) -> Selection:
+    """What moves by time, or by the order of a sequence; raises DataError for a field that has neither, or
+    has the part already.
+    """
     if field.kind == "dense":
-        raise DataError(f"{dataset.path}: --heldout-last cannot divide a dense field; {field.name!r} is one. Name another --field.")
-    needs_times = [f"--{part}-since" for part in start] or ([] if field.kind == "sequence" else [f"--{part}-last" for part in last])
+        raise DataError(
+            f"{dataset.path}: --heldout-last cannot divide a dense field; {field.name!r} is one. Name another"
+            " --field."
+        )
+    needs_times = [f"--{part}-since" for part in start] or (
+        [] if field.kind == "sequence" else [f"--{part}-last" for part in last]
+    )
     if needs_times and not field.has_times:
         rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
-        raise DataError(f"{dataset.path}: {rule}. Ingest with --time and --keep-times, or set its items aside in the ingest.")
-    relative = {f"--{part}-since": seconds for part, given in start.items() if (seconds := ago(given)) is not None}
+        raise DataError(
+            f"{dataset.path}: {rule}. Ingest with --time and --keep-times, or set its items aside in the"
+            " ingest."
+        )
+    relative = {
+        f"--{part}-since": seconds for part, given in start.items() if (seconds := ago(given)) is not None
+    }
     dates = [f"--{part}-since" for part, given in start.items() if is_date(given)]
     moments = {part: moment(f"--{part}-since", given, 0) for part, given in start.items()}
     is_sequence = field.kind == "sequence"
@@ -29,7 +45,9 @@ def selection_by_time(dataset: Dataset, field: Field, last: Mapping[Part, int], 
     selection = Selection(last=wanted, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
     check_new(dataset.path, field, selection.divided)
     if dates:
-        times = (batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches())
+        times = (
+            batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches()
+        )
         latest = max((float(time.max()) for time in times if len(time)), default=0.0)
         selection.check_seconds(latest, str(dataset.path))
         return selection.resolved(latest)
@@ -37,7 +55,9 @@ def selection_by_time(dataset: Dataset, field: Field, last: Mapping[Part, int], 
 
 
 def owners_by_time(batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:
-    """Which part each entry goes to, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and so on."""
+    """Which part each entry goes to, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and
+    so on.
+    """
     entries = batch.column(field.name).flatten().to_numpy()
     time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
     key = examples_of(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
@@ -53,4 +73,7 @@ def check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
     """Raise DataError where a field has one of these parts already."""
     for part in parts:
         if part in field.parts:
-            raise DataError(f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was made from.")
+            raise DataError(
+                f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was"
+                " made from."
+            )

@@ -45,8 +45,17 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device; `rows` stay in numpy."""
-        fields = {name: sent(field, device) if isinstance(field, Tensor) else field.to(device) for name, field in self.fields.items()}
-        return Batch(self.epoch, self.step, self.rows, fields, None if self.weights is None else sent(self.weights, device))
+        fields = {
+            name: sent(field, device) if isinstance(field, Tensor) else field.to(device)
+            for name, field in self.fields.items()
+        }
+        return Batch(
+            self.epoch,
+            self.step,
+            self.rows,
+            fields,
+            None if self.weights is None else sent(self.weights, device),
+        )
 
 
 class Stream:
@@ -56,7 +65,8 @@ class Stream:
     batch_size: at least 1; the last batch of an epoch may be smaller.
     shuffle: whether every epoch has an order of its own, or the dataset's.
     part: which part of the sparse fields.
-    skip_empty: leaves out examples without entries of this field in `part`; costs 4 bytes an example when there are any.
+    skip_empty: leaves out examples without entries of this field in `part`; costs 4 bytes an example when
+    there are any.
     """
 
     def __init__(
@@ -80,7 +90,10 @@ class Stream:
         self._eligible = None if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
         self.num_examples = dataset.num_examples if self._eligible is None else len(self._eligible)
         if not self.num_examples:
-            raise DataError(f"{dataset.path}: no example has entries in the {part} part of {skip_empty or 'any field'}: nothing to read.")
+            raise DataError(
+                f"{dataset.path}: no example has entries in the {part} part of {skip_empty or 'any field'}:"
+                " nothing to read."
+            )
         dataset_rows = np.zeros(0, dtype=np.int64)
         for name in self.fields:
             self._read(name, dataset_rows)
@@ -97,14 +110,22 @@ class Stream:
             positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
         return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
 
-    def batches(self, epoch: int, start_step: int = 0, device: torch.device | str = "cpu") -> Generator[Batch, None, None]:
+    def batches(
+        self, epoch: int, start_step: int = 0, device: torch.device | str = "cpu"
+    ) -> Generator[Batch, None, None]:
         """The batches of an epoch from a step on, on a device, made ahead."""
         return ahead(lambda step: self.batch(epoch, step, device), range(start_step, self.steps_per_epoch))
 
     def batch(self, epoch: int, step: int, device: torch.device | str = "cpu") -> Batch:
         """One batch, on a device."""
         rows = self.rows(epoch, step)
-        return Batch(epoch, step, rows, {name: self._read(name, rows) for name in self.fields}, self.dataset.weights(rows)).to(device)
+        return Batch(
+            epoch,
+            step,
+            rows,
+            {name: self._read(name, rows) for name in self.fields},
+            self.dataset.weights(rows),
+        ).to(device)
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
         if self.dataset.field(name).kind == "dense":

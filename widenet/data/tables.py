@@ -30,7 +30,10 @@ _NAMES = """
     SELECT '{part}', grouping("user") = 1, coalesce("user", item), count(*), count(item), count(value), count(time)
     FROM ({rows}) GROUP BY GROUPING SETS (("user"), (item))
 """
-_USERS = "SELECT name, CAST(sum(num_items) AS BIGINT) AS num_rows, true AS stays FROM names WHERE NOT is_item GROUP BY name"
+_USERS = (
+    "SELECT name, CAST(sum(num_items) AS BIGINT) AS num_rows, true AS stays FROM names WHERE NOT is_item"
+    " GROUP BY name"
+)
 _USERS_AGAIN = "SELECT name, num_rows, name IN (SELECT name FROM examples) AS stays FROM users"
 _ITEMS = """
     SELECT name, sum(CASE WHEN part = 'train' THEN num_rows ELSE 0 END) AS num_train FROM names
@@ -39,10 +42,16 @@ _ITEMS = """
 
 
 _ODD_IDS = (
-    ("lower(name) IN ('null', 'nan', 'none', 'na', 'n/a', '<na>', 'undefined')", "may stand for a missing id"),
+    (
+        "lower(name) IN ('null', 'nan', 'none', 'na', 'n/a', '<na>', 'undefined')",
+        "may stand for a missing id",
+    ),
     ("name <> trim(name)", "has spaces at its ends"),
     ("regexp_full_match(name, '-?[0-9]+\\.0')", "may be a whole number that became a float"),
-    ("regexp_full_match(name, '-?[0-9](\\.[0-9]+)?[eE]\\+[0-9]+')", "may be a number that a spreadsheet has rounded"),
+    (
+        "regexp_full_match(name, '-?[0-9](\\.[0-9]+)?[eE]\\+[0-9]+')",
+        "may be a number that a spreadsheet has rounded",
+    ),
 )
 """Ids that are rarely meant, as SQL, and why they may stand there."""
 
@@ -51,19 +60,28 @@ OnRows = Callable[[int, int | None], None]
 
 @contextmanager
 def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk or the memory lacks."""
+    """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk
+    or the memory lacks.
+    """
     folder.mkdir()
     config: dict[str, str | bool | int | float | list[str]] = {
         "temp_directory": str(folder),
         "threads": limits.threads,
         "preserve_insertion_order": False,
-        "disabled_optimizers": "build_side_probe_side,join_order",  # sources have no known length and would be kept whole in memory
+        "disabled_optimizers": (
+            "build_side_probe_side,join_order"
+        ),  # sources have no known length and would be kept whole in memory
     }
     try:
-        with duckdb.connect(":memory:", config=config | ({"memory_limit": f"{limits.database}B"} if limits.database else {})) as connection:
+        with duckdb.connect(
+            ":memory:", config=config | ({"memory_limit": f"{limits.database}B"} if limits.database else {})
+        ) as connection:
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        raise DataError(f"{folder.parent}: no room for the work; {reason_of(error)}. Give more --memory, or free disk space.") from error
+        raise DataError(
+            f"{folder.parent}: no room for the work; {reason_of(error)}. Give more --memory, or free disk"
+            " space."
+        ) from error
     except RuntimeError as error:  # so DuckDB names Ctrl-C in a query, at times
         if str(error) != _INTERRUPTED:
             raise
@@ -71,7 +89,9 @@ def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise DataError(f"{folder.parent}: no room for the work; {error.strerror}. Free disk space.") from error
+        raise DataError(
+            f"{folder.parent}: no room for the work; {error.strerror}. Free disk space."
+        ) from error
     finally:
         shutil.rmtree(folder)
 
@@ -81,7 +101,8 @@ class Tables:
 
     in_order: rows come as they stand in the sources, one source after the other.
     known: features that some fields have already, whatever the sources hold. field: that of the items.
-    folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for the manifest.
+    folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for
+    the manifest.
     """
 
     def __init__(
@@ -99,7 +120,10 @@ class Tables:
         self._plain: dict[Part, PlainRows] = {}
         self._known = known or KnownFeatures(None)
         self.facts: Facts = {}
-        columns = "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times BIGINT"
+        columns = (
+            "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times"
+            " BIGINT"
+        )
         connection.execute(f"CREATE TABLE names (part VARCHAR, {columns})")
         self.know(_KNOWN_ITEMS, field)
 
@@ -110,27 +134,40 @@ class Tables:
         if self._read_plain(part, sources):
             return
         with _reading(sources):
-            self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}")
+            self.connection.execute(
+                f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}"
+            )
         lacking = "0" if sources.may_lack_items else "num_rows - num_items"
-        broken = f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
+        broken = (
+            f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
+        )
         if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):
             raise sources.mistake("a cell breaks the rule of its column")
         if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):
             raise sources.mistake("an id holds the character NUL")
 
     def notes(self, part: Part) -> Iterator[str]:
-        """A line about each kind of ids of a part that may not be what they look like, such as NULL; they are kept as they are."""
+        """A line about each kind of ids of a part that may not be what they look like, such as NULL; they
+        are kept as they are.
+        """
         for is_item, role in ((False, "user"), (True, "item")):
             for predicate, what in _ODD_IDS:
                 odd = f"part = '{part}' AND is_item = {is_item} AND {predicate}"
-                found = self.connection.execute(f"SELECT min(name), count(*), sum(num_rows) FROM names WHERE {odd}").fetchone()
+                found = self.connection.execute(
+                    f"SELECT min(name), count(*), sum(num_rows) FROM names WHERE {odd}"
+                ).fetchone()
                 if found and found[1]:
                     name, num_names, num_rows = found
                     others = f" and {num_names - 1:,} like it" if num_names > 1 else ""
-                    yield f'note: the {role} "{name}"{others}, in {num_rows:,} row{"s" * (num_rows > 1)}, {what}; kept as it is'
+                    yield (
+                        f'note: the {role} "{name}"{others}, in {num_rows:,} row{"s" * (num_rows > 1)},'
+                        f" {what}; kept as it is"
+                    )
 
     def read_beside(self, sources: Sources, columns: Iterable[str]) -> None:
-        """Read further columns of the sources, which `read` passes over; raises DataError for the first line that cannot be read."""
+        """Read further columns of the sources, which `read` passes over; raises DataError for the first
+        line that cannot be read.
+        """
         with _reading(sources):
             for column in columns:
                 self.count(f"SELECT count(category) FROM ({sources.categories(self.connection, column)})")
@@ -139,7 +176,9 @@ class Tables:
         """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
         shutil.rmtree(self._folder / f"plain-{part}", ignore_errors=True)
         rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
-        columns = ", ".join([f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers])
+        columns = ", ".join(
+            [f'{plain_id("user")} AS "user"', f"{plain_id('item')} AS item", *sources.numbers]
+        )
         try:
             with closing(self.stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:
                 if not rows.fill(self.followed(batches)):
@@ -156,7 +195,10 @@ class Tables:
         for role, counts in rows.counts.items():
             ids = np.flatnonzero(counts)
             self.connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
-            self.connection.execute(f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM counted")
+            self.connection.execute(
+                f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM"
+                " counted"
+            )
         return True
 
     def num_rows(self, part: Part) -> int:
@@ -171,14 +213,22 @@ class Tables:
         users = _USERS_AGAIN if again else _USERS
         order = self.order(f"SELECT name FROM ({users}) WHERE stays")
         rows = "greatest(sum(num_rows) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - 1, 0)"
-        numbered = f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM ({users})"
+        numbered = (
+            f"SELECT name, num_rows, row_number() OVER (ORDER BY stays DESC, {order}) - 1 AS number FROM"
+            f" ({users})"
+        )
         bucket = f"CAST({rows} // {ROWS_PER_BUCKET} AS USMALLINT) AS bucket"
         self.connection.execute(f"CREATE OR REPLACE TABLE users AS SELECT *, {bucket} FROM ({numbered})")
         order = f"num_train DESC, {self.order(_ITEMS)}"
         self.connection.execute(
-            f"CREATE OR REPLACE TABLE items AS SELECT name, row_number() OVER (ORDER BY {order}) - 1 AS number FROM ({_ITEMS})"
+            f"CREATE OR REPLACE TABLE items AS SELECT name, row_number() OVER (ORDER BY {order}) - 1 AS"
+            f" number FROM ({_ITEMS})"
         )
-        sizes = ("SELECT count(*) FROM users", "SELECT count(*) FROM items", "SELECT max(bucket) + 1 FROM users")
+        sizes = (
+            "SELECT count(*) FROM users",
+            "SELECT count(*) FROM items",
+            "SELECT max(bucket) + 1 FROM users",
+        )
         num_users, num_items, num_buckets = map(self.count, sizes)
         return num_users, num_items, num_buckets
 
@@ -187,7 +237,9 @@ class Tables:
         texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
 
-    def followed(self, batches: Iterable[pa.RecordBatch], total: int | None = None) -> Iterator[pa.RecordBatch]:
+    def followed(
+        self, batches: Iterable[pa.RecordBatch], total: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The batches, of which `on_rows` is told: the rows so far, and of how many, if that is known."""
         num_rows = 0
         for batch in batches:
@@ -197,10 +249,16 @@ class Tables:
             yield batch
 
     def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
-        """The interactions of a part: the user's bucket, the key of `buckets.Rows`, the numbers read; in any order unless `in_order`."""
+        """The interactions of a part: the user's bucket, the key of `buckets.Rows`, the numbers read; in
+        any order unless `in_order`.
+        """
         if plain := self._plain.get(part):
-            number_of = {role: self._by_id(f"{role}s", "number", len(counts)) for role, counts in plain.counts.items()}
-            yield from plain.batches(self._by_id("users", "bucket", len(plain.counts["user"])).astype(np.uint16), number_of)
+            number_of = {
+                role: self._by_id(f"{role}s", "number", len(counts)) for role, counts in plain.counts.items()
+            }
+            yield from plain.batches(
+                self._by_id("users", "bucket", len(plain.counts["user"])).astype(np.uint16), number_of
+            )
             return
         key = "(CAST(users.number AS UBIGINT) << 32) | CAST(items.number AS UBIGINT) AS key"
         columns = ", ".join(["bucket", key, *sources.numbers])
@@ -223,13 +281,20 @@ class Tables:
     def names_of(self, user: int, item: int) -> tuple[str, str]:
         """The names of a user and an item, by their numbers."""
         named = "SELECT users.name, items.name FROM users, items"
-        [(user_name, item_name)] = self.connection.execute(f"{named} WHERE users.number = {user} AND items.number = {item}").fetchall()
+        [(user_name, item_name)] = self.connection.execute(
+            f"{named} WHERE users.number = {user} AND items.number = {item}"
+        ).fetchall()
         return user_name, item_name
 
     def keep(self, stays: np.ndarray) -> bool:
-        """The table `examples`: the users who stay, bool [users]. Gives whether they are numbered in the order of examples."""
+        """The table `examples`: the users who stay, bool [users].
+
+        Gives whether they are numbered in the order of examples.
+        """
         self.connection.register("staying", pa.table({"number": np.flatnonzero(stays)}))
-        self.connection.execute("CREATE OR REPLACE TABLE examples AS SELECT name, number FROM users JOIN staying USING (number)")
+        self.connection.execute(
+            "CREATE OR REPLACE TABLE examples AS SELECT name, number FROM users JOIN staying USING (number)"
+        )
         if stays.all():
             return True
         order = self.order("SELECT name FROM examples")
@@ -237,12 +302,16 @@ class Tables:
         return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")
 
     def know(self, table: str, field: str) -> bool:
-        """Make the table of the features that a field has already: name, title, feature; gives whether there is a vocabulary of it."""
+        """Make the table of the features that a field has already: name, title, feature; gives whether
+        there is a vocabulary of it.
+        """
         self.connection.execute(f"CREATE TABLE {table} (name VARCHAR, title VARCHAR, feature UINTEGER)")
         vocabulary, start = self._known.of(field), 0
         for batch in vocabulary.record_batches() if vocabulary is not None else ():
             features = np.arange(start, start + batch.num_rows, dtype=np.uint32)
-            self.connection.register("given", batch.select(["id", "title"]).append_column("feature", pa.array(features)))
+            self.connection.register(
+                "given", batch.select(["id", "title"]).append_column("feature", pa.array(features))
+            )
             self.connection.execute(f"INSERT INTO {table} SELECT * FROM given")
             start += batch.num_rows
         return vocabulary is not None
@@ -250,20 +319,28 @@ class Tables:
     def known_items(self, num_items: int) -> np.ndarray:
         """Which items are known features, bool [items]."""
         found = np.zeros(num_items, dtype=bool)
-        for batch in self.stream(f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM):
+        for batch in self.stream(
+            f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM
+        ):
             found[batch.column("number").to_numpy()] = True
         return found
 
     def make_features(self, table: str, known: str, counted: str) -> int:
-        """A table of features: those of the table `known` at their indices, then new ones by falling count; gives how many are new.
+        """A table of features: those of the table `known` at their indices, then new ones by falling count;
+        gives how many are new.
 
         counted: a query of name, count and more, of those that the sources hold.
         """
         new = f"SELECT * FROM ({counted}) ANTI JOIN {known} USING (name)"
-        num_known, num_new = (self.count(f"SELECT count(*) FROM ({query})") for query in (f"FROM {known}", new))
+        num_known, num_new = (
+            self.count(f"SELECT count(*) FROM ({query})") for query in (f"FROM {known}", new)
+        )
         if num_known + num_new > MAX_WIDTH:
             raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {num_known + num_new:,}.")
-        feature = f"CAST({num_known} + row_number() OVER (ORDER BY count DESC, {self.order(new)}) - 1 AS UINTEGER) AS feature"
+        feature = (
+            f"CAST({num_known} + row_number() OVER (ORDER BY count DESC, {self.order(new)}) - 1 AS UINTEGER)"
+            " AS feature"
+        )
         self.connection.execute(
             f"CREATE TABLE {table} AS SELECT * FROM {known} LEFT JOIN ({counted}) USING (name) "
             f"UNION ALL BY NAME SELECT *, {feature} FROM ({new})"
@@ -277,12 +354,18 @@ class Tables:
         """
         numbers = np.flatnonzero(stays)
         self.connection.register("counted", pa.table({"number": numbers, "count": num_train[numbers]}))
-        num_new = self.make_features("features", _KNOWN_ITEMS, "SELECT name, number, counted.count FROM items JOIN counted USING (number)")
+        num_new = self.make_features(
+            "features",
+            _KNOWN_ITEMS,
+            "SELECT name, number, counted.count FROM items JOIN counted USING (number)",
+        )
         num_features = self.count("SELECT count(*) FROM features")
         if num_new < num_features:
             self.facts["items_new"] = num_new
         feature_of = np.zeros(len(stays), dtype=np.uint32)
-        for batch in self.stream("SELECT number, feature FROM features WHERE number IS NOT NULL", ROWS_PER_STREAM):
+        for batch in self.stream(
+            "SELECT number, feature FROM features WHERE number IS NOT NULL", ROWS_PER_STREAM
+        ):
             feature_of[batch.column("number").to_numpy()] = batch.column("feature").to_numpy()
         return feature_of, num_features
 
@@ -294,10 +377,16 @@ class Tables:
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """The rows of the vocabulary, in order."""
         columns = "name AS id, coalesce(titles.title, features.title) AS title, coalesce(count, 0) AS count"
-        return self.stream(f"SELECT {columns} FROM features LEFT JOIN titles USING (name) ORDER BY feature", ROWS_PER_BATCH)
+        return self.stream(
+            f"SELECT {columns} FROM features LEFT JOIN titles USING (name) ORDER BY feature", ROWS_PER_BATCH
+        )
 
-    def stream(self, query: str, rows: int, sources: Sources | None = None) -> Generator[pa.RecordBatch, None, None]:
-        """What a query gives, so many rows at a time; it may read the interactions of some sources as the table `sources`."""
+    def stream(
+        self, query: str, rows: int, sources: Sources | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """What a query gives, so many rows at a time; it may read the interactions of some sources as the
+        table `sources`.
+        """
         with self.connection.cursor() as cursor:
             known = "" if sources is None else f"WITH sources AS ({sources.query(cursor)}) "
             reader: pa.RecordBatchReader = cursor.sql(known + query).to_arrow_reader(rows)

@@ -32,12 +32,18 @@ class Titles:
                 raise OptionError(f"{option} needs --titles. Name the file of titles.")
 
     def opened(self, folder: Path) -> "OpenedTitles | None":
-        """The source, if there is one; raises DataError for a file or a column that is not there. folder: for standard input."""
+        """The source, if there is one; raises DataError for a file or a column that is not there. folder:
+        for standard input.
+        """
         if self.given is None:
             return None
         source = opened_one(self.given, self.reading, folder)
-        key = chosen(source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.doubt)
-        text = chosen(source.name, source.columns, "title", self.title, source.roles.get("item"), source.doubt)
+        key = chosen(
+            source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.doubt
+        )
+        text = chosen(
+            source.name, source.columns, "title", self.title, source.roles.get("item"), source.doubt
+        )
         return OpenedTitles(source, key, text)
 
 
@@ -51,21 +57,31 @@ class OpenedTitles:
 
     def described(self) -> str:
         """A line that says which column is what."""
-        return f"reading titles in {self.source.name.rpartition('/')[2]}: title-id = {self.key}, title = {self.text}"
+        return (
+            f"reading titles in {self.source.name.rpartition('/')[2]}: title-id = {self.key}, title ="
+            f" {self.text}"
+        )
 
     def read(self, tables: Tables) -> None:
         """Fill the table `titles`; raises DataError when no id of the source is a feature."""
         source, key, text = self.source, self.key, self.text
         columns = f"{source.text(key)}, min({source.text(text)})"
         try:
-            tables.connection.execute(f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1")
+            tables.connection.execute(
+                f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1"
+            )
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, text))], reason_of(error)) from error
-        titled = tables.count("SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL")
+        titled = tables.count(
+            "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
+        )
         if not titled:
-            example = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
+            example = tables.connection.execute(
+                "SELECT any_value(name) FROM features WHERE feature = 0"
+            ).fetchone()
             item = example[0] if example else ""
             raise DataError(
-                f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name the column with --title-id.'
+                f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name'
+                " the column with --title-id."
             )
         tables.facts |= {"titles": source.name.rpartition("/")[2], "items_with_title": titled}

@@ -31,25 +31,38 @@ class Vocabulary:
 
     @classmethod
     def open(cls, path: str | Path, sha256: str | None = None) -> "Vocabulary":
-        """Open the vocabulary in one file, after its bytes are compared and its names are found to be whole text.
+        """Open the vocabulary in one file, after its bytes are compared and its names are found to be whole
+        text.
 
         sha256: the file's, where somebody knows it.
         Raises DataError when the file is missing, damaged or no vocabulary.
         """
         path = Path(path)
         if not path.is_file():
-            raise DataError(f"{path}: the vocabulary does not exist. Copy it from the dataset directory, or ingest again.")
+            raise DataError(
+                f"{path}: the vocabulary does not exist. Copy it from the dataset directory, or ingest again."
+            )
         try:
             if sha256 is not None and sha256_of(path) != sha256:  # before Arrow reads a byte
-                raise DataError(f"{path}: the vocabulary is damaged: its SHA-256 is not the recorded one. {_REMEDY}")
+                raise DataError(
+                    f"{path}: the vocabulary is damaged: its SHA-256 is not the recorded one. {_REMEDY}"
+                )
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             table.validate(full=True)  # offsets and UTF-8, which Arrow's functions trust
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise DataError(f"{path}: a vocabulary must be an Arrow IPC file; {str(error).rstrip('.')}. {_REMEDY}") from error
+            raise DataError(
+                f"{path}: a vocabulary must be an Arrow IPC file; {str(error).rstrip('.')}. {_REMEDY}"
+            ) from error
         if not table.schema.equals(VOCABULARY_SCHEMA):
-            raise DataError(f"{path}: a vocabulary must have the columns id, title, count; got {', '.join(table.schema.names)}.")
+            raise DataError(
+                f"{path}: a vocabulary must have the columns id, title, count; got"
+                f" {', '.join(table.schema.names)}."
+            )
         if table.column("id").null_count or table.column("count").null_count:
-            raise DataError(f"{path}: a vocabulary must name and count every feature; some have no id or no count. {_REMEDY}")
+            raise DataError(
+                f"{path}: a vocabulary must name and count every feature; some have no id or no count."
+                f" {_REMEDY}"
+            )
         return cls(path, table)
 
     def __len__(self) -> int:
@@ -64,7 +77,9 @@ class Vocabulary:
         return np.from_dlpack(self._table.column("count").combine_chunks())
 
     def record_batches(self, counts: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows as they are stored, with other counts (int64 [width]) if given; counts are read when asked for."""
+        """The rows as they are stored, with other counts (int64 [width]) if given; counts are read when
+        asked for.
+        """
         first = 0
         for batch in self._table.to_batches():
             stop = first + batch.num_rows
@@ -90,7 +105,9 @@ class Vocabulary:
         places = self.places_of(ids)
         unknown = np.flatnonzero(places < 0)
         if len(unknown):
-            raise DataError(f"{self.path}: the id {ids[unknown[0]]!r} is not in the vocabulary of {len(self):,} features.")
+            raise DataError(
+                f"{self.path}: the id {ids[unknown[0]]!r} is not in the vocabulary of {len(self):,} features."
+            )
         return places
 
     def places_of(self, ids: Sequence[str]) -> np.ndarray:
@@ -100,28 +117,41 @@ class Vocabulary:
         for start, names in self._chunks("id"):
             place = pc.index_in(names, value_set=asked)
             found = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
-            index_of.update((str(name), start + int(row)) for row, name in zip(found, names.take(_arrow(found)).to_pylist(), strict=True))
+            index_of.update(
+                (str(name), start + int(row))
+                for row, name in zip(found, names.take(_arrow(found)).to_pylist(), strict=True)
+            )
         return np.array([index_of.get(name, -1) for name in ids], dtype=np.int64)
 
     def indices_of(self, other: "Vocabulary") -> np.ndarray:
-        """The index here of each feature of another vocabulary, int64 [its features]; -1 for those whose id is not here."""
+        """The index here of each feature of another vocabulary, int64 [its features]; -1 for those whose
+        id is not here.
+        """
         found = pc.index_in(other._table.column("id"), value_set=self._table.column("id"))
         return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
 
     def find(self, text: str) -> list[int]:
         """The features that a text means, most popular first.
 
-        The feature with this id, or else those with this title (in any case of letters), or else those whose title
-        contains the text. Raises DataError with the nearest titles when there is none.
+        The feature with this id, or else those with this title (in any case of letters), or else those whose
+        title contains the text. Raises DataError with the nearest titles when there is none.
         """
         if found := self._matching("id", lambda names: pc.equal(names, text)):
             return found
         if found := self._matching("title", lambda titles: pc.equal(pc.utf8_lower(titles), text.lower())):
             return found
-        if text and (found := self._matching("title", lambda titles: pc.match_substring(titles, text, ignore_case=True))):
+        if text and (
+            found := self._matching(
+                "title", lambda titles: pc.match_substring(titles, text, ignore_case=True)
+            )
+        ):
             return found
         near = self._nearest(text)
-        remedy = f" Nearest: {'; '.join(near)}." if near else f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
+        remedy = (
+            f" Nearest: {'; '.join(near)}."
+            if near
+            else f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
+        )
         field = self.path.name.partition(".")[0]
         raise DataError(f'no feature of the field "{field}" has the id or the title {text!r}.{remedy}')
 
@@ -134,9 +164,13 @@ class Vocabulary:
         return sorted(found, key=lambda index: (-counts[index], index))
 
     def _nearest(self, text: str) -> list[str]:
-        """Titles with words much like the text, among those that share a word with it, or else among the first ones."""
+        """Titles with words much like the text, among those that share a word with it, or else among the
+        first ones.
+        """
         words = [word for word in text.split() if len(word) > 2]
-        candidates = {index for word in words for index in self._containing(word)} or range(min(len(self), NUM_COMPARED))
+        candidates = {index for word in words for index in self._containing(word)} or range(
+            min(len(self), NUM_COMPARED)
+        )
         titles = self.titles(sorted(candidates)[:NUM_COMPARED])
         pieces: dict[str, str] = {}
         for title in titles:
@@ -156,7 +190,9 @@ class Vocabulary:
 
 def _take(column: pa.ChunkedArray, indices: Sequence[int] | np.ndarray) -> list[object]:
     wanted = np.asarray(indices, dtype=np.int64)
-    assert not len(wanted) or (wanted.min() >= 0 and wanted.max() < len(column)), "feature indices must lie in [0, width)"
+    assert not len(wanted) or (wanted.min() >= 0 and wanted.max() < len(column)), (
+        "feature indices must lie in [0, width)"
+    )
     taken: list[object] = [None] * len(wanted)
     stops = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
     owners = np.searchsorted(stops, wanted, side="right")
@@ -170,5 +206,7 @@ def _take(column: pa.ChunkedArray, indices: Sequence[int] | np.ndarray) -> list[
 
 
 def _arrow(places: np.ndarray) -> pa.Array:
-    """int64 places as Arrow has them, not copied; `pa.array` would import pandas first, where it is installed."""
+    """int64 places as Arrow has them, not copied; `pa.array` would import pandas first, where it is
+    installed.
+    """
     return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])

@@ -22,10 +22,14 @@ from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
 ENTRIES_PER_BATCH = 2**22
-"""A batch is closed before the row with which its lists would have more entries, so that memory does not grow with their lengths."""
+"""A batch is closed before the row with which its lists would have more entries, so that memory does not
+grow with their lengths.
+"""
 VOCABULARY_ROWS_PER_BATCH = 2**20
 BYTES_PER_FILE = 4 * 2**30
-"""A file is closed at the first record batch that makes it larger, so that the division depends on the content alone."""
+"""A file is closed at the first record batch that makes it larger, so that the division depends on the
+content alone.
+"""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -59,11 +63,15 @@ class _Statistics:
 
 
 def vocabulary_rows(
-    width: int, ids: Sequence[str] | None = None, titles: Sequence[str | None] | None = None, counts: np.ndarray | None = None
+    width: int,
+    ids: Sequence[str] | None = None,
+    titles: Sequence[str | None] | None = None,
+    counts: np.ndarray | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a vocabulary of so many features.
 
-    ids: None: a feature is called by its index. titles: None where there is none. counts: int64 [width], read when they are asked for;
+    ids: None: a feature is called by its index. titles: None where there is none. counts: int64 [width], read
+    when they are asked for;
     None: nothing was counted.
     """
     for start in range(0, width, VOCABULARY_ROWS_PER_BATCH):
@@ -86,10 +94,14 @@ def vocabulary_file(name: str) -> str:
 def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A new folder beside `out` that becomes `out` when the block ends, and vanishes when it fails.
 
-    Raises DataError when `out` exists, unless `overwrite`; OSError, which names `out` where there is no room for it.
+    Raises DataError when `out` exists, unless `overwrite`; OSError, which names `out` where there is no room
+    for it.
     """
     if out.exists() and not overwrite:
-        raise DataError(f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it first.")
+        raise DataError(
+            f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it"
+            " first."
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = out.parent / f".{out.name}.{secrets.token_hex(4)}.partial"
     folder.mkdir()
@@ -98,7 +110,9 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         force_all_to_disk(folder)
         put_in_place(folder, out)
     except OSError as error:
-        if error.filename is None and error.errno in _NO_ROOM:  # a write that fails names no file, and Arrow has words of its own
+        if (
+            error.filename is None and error.errno in _NO_ROOM
+        ):  # a write that fails names no file, and Arrow has words of its own
             error.filename, error.strerror = str(out), os.strerror(error.errno)
         raise
     finally:
@@ -116,7 +130,9 @@ def write_dataset(
     source: Facts | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Publish a dataset directory made from a stream of record batches; see `write_contents` for what they must hold."""
+    """Publish a dataset directory made from a stream of record batches; see `write_contents` for what they
+    must hold.
+    """
     with publication(out, overwrite=overwrite) as folder:
         return write_contents(
             folder,
@@ -144,9 +160,9 @@ def write_contents(
     """Fill a folder with example files, vocabularies and the manifest.
 
     batches: the columns of `examples_schema`, of any length; indices ascend within a row and do not repeat.
-    vocabularies: for some of the sparse fields, batches of `id`, `title` (may be null), `count`; one row a feature.
-    The files depend on the rows alone, not on how the batches divide them.
-    Raises DataError naming example and column when a row breaks a rule.
+    vocabularies: for some of the sparse fields, batches of `id`, `title` (may be null), `count`; one row a
+    feature. The files depend on the rows alone, not on how the batches divide them. Raises DataError naming
+    example and column when a row breaks a rule.
     """
     check_names(layouts)
     statistics = {layout.name: _Statistics(dict.fromkeys(layout.parts, 0)) for layout in layouts}
@@ -162,12 +178,18 @@ def write_contents(
             vocabulary_of[layout.name] = path.name
             if files[path.name].num_rows != layout.width:
                 named = files[path.name].num_rows
-                raise DataError(f"{name}: the vocabulary of {layout.name!r} must name {layout.width:,} features; got {named:,}.")
+                raise DataError(
+                    f"{name}: the vocabulary of {layout.name!r} must name {layout.width:,} features; got"
+                    f" {named:,}."
+                )
     manifest = Manifest(
         name=name,
         num_examples=num_examples,
         has_weights=has_weights,
-        fields={layout.name: statistics[layout.name].of(layout, vocabulary_of.get(layout.name)) for layout in layouts},
+        fields={
+            layout.name: statistics[layout.name].of(layout, vocabulary_of.get(layout.name))
+            for layout in layouts
+        },
         files=files,
         source=dict(source),
     )
@@ -175,7 +197,9 @@ def write_contents(
     return manifest
 
 
-def _write_examples(folder: Path, batches: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_per_file: int) -> dict[str, File]:
+def _write_examples(
+    folder: Path, batches: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_per_file: int
+) -> dict[str, File]:
     files: dict[str, File] = {}
     batch = next(batches, None)
     while batch is not None or not files:
@@ -237,7 +261,10 @@ def _write_vocabulary(path: Path, batches: Iterable[pa.RecordBatch]) -> File:
 
 
 def _checked(
-    batches: Iterable[pa.RecordBatch], layouts: Sequence[FieldLayout], statistics: Mapping[str, _Statistics], name: str
+    batches: Iterable[pa.RecordBatch],
+    layouts: Sequence[FieldLayout],
+    statistics: Mapping[str, _Statistics],
+    name: str,
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for layout, part, num_entries, values in checked_parts(batch, layouts, name):

@@ -1,4 +1,6 @@
-"""The demonstration: from interactions to recommendations in a few minutes, on generated books or on real ones."""
+"""The demonstration: from interactions to recommendations in a few minutes, on generated books or on real
+ones.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -17,7 +19,14 @@ from widenet.training.loop import Report
 
 _DOCUMENTS = Path(__file__).parent
 _MARK = "made-by-widenet-demo"
-_INTERACTIONS = ("interactions.csv", "to_read.csv", "ratings.csv", "interactions.parquet", "ratings.parquet", "train.txt")
+_INTERACTIONS = (
+    "interactions.csv",
+    "to_read.csv",
+    "ratings.csv",
+    "interactions.parquet",
+    "ratings.parquet",
+    "train.txt",
+)
 _TITLES = ("titles.csv", "books.csv", "movies.csv", "items.csv")
 _KS = (10, 20)
 _LIKED = 3
@@ -26,15 +35,19 @@ _LIKED = 3
 class Demo:
     """The steps of the demonstration, each with what it found.
 
-    data: a folder with interactions (and titles) under one of the usual names, or an interactions file; None: generated books.
-    out: a directory that is made anew; raises OptionError where it holds anything else than an earlier demonstration.
+    data: a folder with interactions (and titles) under one of the usual names, or an interactions file; None:
+    generated books.
+    out: a directory that is made anew; raises OptionError where it holds anything else than an earlier
+    demonstration.
     """
 
     def __init__(self, data: Path | None, out: Path, say: Callable[[str], None]) -> None:
         self.out, self.say = out, say
         self.found: tuple[Path, Path | None] | None = None if data is None else _found(data)
         if data is not None and data.resolve().is_relative_to(out.resolve()):
-            raise OptionError(f"{out} is made anew and must not hold the data; {data} lies in it. Choose another --out.")
+            raise OptionError(
+                f"{out} is made anew and must not hold the data; {data} lies in it. Choose another --out."
+            )
         _clear(out)
 
     def ingest(self) -> Dataset:
@@ -43,17 +56,33 @@ class Demo:
             self.found = write_catalogue_csv(self.out)
             self.say(f"Generated a catalogue: {self.found[0]} and {self.found[1]}")
         interactions, titles = self.found
-        return split(ingest([interactions], self.out / "whole", titles=titles), self.out / "data", heldout=0.2, validation=0.1)
+        return split(
+            ingest([interactions], self.out / "whole", titles=titles),
+            self.out / "data",
+            heldout=0.2,
+            validation=0.1,
+        )
 
     def train(self, dataset: Dataset, report: Report) -> Model:
         """The trained model, in RUN of the demonstration's directory."""
-        return train(_DOCUMENTS / "network.json", _DOCUMENTS / "training.json", dataset, self.out / "run", report=report)
+        return train(
+            _DOCUMENTS / "network.json",
+            _DOCUMENTS / "training.json",
+            dataset,
+            self.out / "run",
+            report=report,
+        )
 
     def compare(self, model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
         """The metrics of the model on the held-out items, beside those of recommending what is popular."""
-        return {"widenet": model.evaluate(dataset, ks=_KS), "popularity": evaluate_popularity(dataset, "items", "heldout", _KS)}
+        return {
+            "widenet": model.evaluate(dataset, ks=_KS),
+            "popularity": evaluate_popularity(dataset, "items", "heldout", _KS),
+        }
 
-    def examples(self, model: Model, dataset: Dataset, number: int = 3) -> list[tuple[list[str], list[Recommendation]]]:
+    def examples(
+        self, model: Model, dataset: Dataset, number: int = 3
+    ) -> list[tuple[list[str], list[Recommendation]]]:
         """For some users: titles of items they had, and what the model recommends them."""
         names = dataset.vocabulary("items")
         shown = []
@@ -69,7 +98,9 @@ def _found(data: Path) -> tuple[Path, Path | None]:
         return data, None
     interactions = next((data / name for name in _INTERACTIONS if (data / name).is_file()), None)
     if interactions is None:
-        raise DataError(f"{data} must be an interactions file, or a folder with one of {', '.join(_INTERACTIONS)}.")
+        raise DataError(
+            f"{data} must be an interactions file, or a folder with one of {', '.join(_INTERACTIONS)}."
+        )
     return interactions, next((data / name for name in _TITLES if (data / name).is_file()), None)
 
 

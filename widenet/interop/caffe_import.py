@@ -1,4 +1,6 @@
-"""Caffe networks read: layers from a .prototxt or from the .caffemodel itself, weights from the .caffemodel."""
+"""Caffe networks read: layers from a .prototxt or from the .caffemodel itself, weights from the
+.caffemodel.
+"""
 
 from math import prod
 from pathlib import Path
@@ -14,7 +16,20 @@ from widenet.interop.caffe_upgrade import upgraded
 from widenet.interop.caffe_windows import convolution, normalization, pooling
 from widenet.interop.folding import folded
 from widenet.interop.imported import Imported
-from widenet.interop.operations import Activate, Add, Affine, Dense, Drop, Input, Join, Operation, Operations, Same, Unknown, leaky
+from widenet.interop.operations import (
+    Activate,
+    Add,
+    Affine,
+    Dense,
+    Drop,
+    Input,
+    Join,
+    Operation,
+    Operations,
+    Same,
+    Unknown,
+    leaky,
+)
 from widenet.interop.reading import reading
 
 _LOSSES = {"SoftmaxWithLoss": "softmax", "SigmoidCrossEntropyLoss": "sigmoid", "EuclideanLoss": "linear"}
@@ -23,9 +38,11 @@ _TEST = 1
 
 
 def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
-    """The network of a .caffemodel, or of a .prototxt (text) with its weights beside it, as it predicts (phase TEST).
+    """The network of a .caffemodel, or of a .prototxt (text) with its weights beside it, as it predicts
+    (phase TEST).
 
-    Raises DataError for a file that is damaged, or that holds what has no counterpart; OptionError where the weights are missing.
+    Raises DataError for a file that is damaged, or that holds what has no counterpart; OptionError where the
+    weights are missing.
     """
     if not is_text:
         net = trained = _binary(path)
@@ -35,7 +52,9 @@ def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Import
         net, trained = _text(path), _binary(weights)
     if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
         tools = "upgrade_net_proto_binary and upgrade_net_proto_text"
-        raise DataError(f"{path} is of the form that Caffe had before its first release. Convert it by Caffe's {tools}.")
+        raise DataError(
+            f"{path} is of the form that Caffe had before its first release. Convert it by Caffe's {tools}."
+        )
     net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
     with reading(path, "Caffe network"):
         return folded(str(path), _Reader(path, net, trained).run())
@@ -60,7 +79,9 @@ def _text(path: Path) -> Any:
 class _Reader:
     def __init__(self, path: Path, net: Any, trained: Any) -> None:
         self.path, self.net = path, net
-        self.blobs = {layer.name: [_array(path, layer.name, blob) for blob in layer.blobs] for layer in trained.layer}
+        self.blobs = {
+            layer.name: [_array(path, layer.name, blob) for blob in layer.blobs] for layer in trained.layer
+        }
         self.steps: dict[str, Operation] = {}
         self.step_of: dict[str, str] = {}
 
@@ -71,7 +92,11 @@ class _Reader:
         for layer in self.net.layer:
             if not _is_tested(layer) or layer.type in ("Accuracy", "Silence"):
                 continue
-            name = next(each for each in (layer.name, *(f"{layer.name} {n}" for n in range(2, 10_000))) if each not in self.steps)
+            name = next(
+                each
+                for each in (layer.name, *(f"{layer.name} {n}" for n in range(2, 10_000)))
+                if each not in self.steps
+            )
             if layer.type in _SOURCES:
                 self._source(layer)
                 continue
@@ -82,12 +107,17 @@ class _Reader:
             for top in layer.top:
                 self.step_of[top] = name
                 given[name] = (layer.type in _LOSSES and layer.bottom[0]) or top
-        return Operations(list(self.steps.values()), {given[name]: name for name in self.steps if name in given and name not in used})
+        return Operations(
+            list(self.steps.values()),
+            {given[name]: name for name in self.steps if name in given and name not in used},
+        )
 
     def _inputs(self) -> None:
         """The inputs that stand beside the layers, as older files write them."""
         dims = [list(shape.dim) for shape in self.net.input_shape]
-        dims = dims or [list(self.net.input_dim[4 * place : 4 * place + 4]) for place in range(len(self.net.input))]
+        dims = dims or [
+            list(self.net.input_dim[4 * place : 4 * place + 4]) for place in range(len(self.net.input))
+        ]
         for name, shape in zip(self.net.input, dims, strict=False):
             self._given(name, shape)
 
@@ -110,19 +140,27 @@ class _Reader:
             case "InnerProduct" if layer.inner_product_param.axis in (0, 1):
                 return self._dense(name, layer, source)
             case "Convolution":
-                return convolution(name, layer.convolution_param, source, lambda count: self._weights(layer, count))
+                return convolution(
+                    name, layer.convolution_param, source, lambda count: self._weights(layer, count)
+                )
             case "Pooling":
                 return pooling(name, layer.pooling_param, source)
             case "LRN":
                 return normalization(name, layer.lrn_param, source)
             case "Concat" if layer.concat_param.axis in (0, 1) and layer.concat_param.concat_dim in (0, 1):
                 return Join(name, tuple(sources))
-            case "Eltwise" if not layer.eltwise_param.HasField("operation") or layer.eltwise_param.operation == 1:
+            case "Eltwise" if (
+                not layer.eltwise_param.HasField("operation") or layer.eltwise_param.operation == 1
+            ):
                 plain = all(factor == 1 for factor in layer.eltwise_param.coeff)
                 return Add(name, tuple(sources)) if plain else Unknown(name, "Eltwise with coefficients")
             case "BatchNorm":
                 return self._batch_norm(name, layer, source)
-            case "Scale" if len(sources) == 1 and layer.scale_param.num_axes in (0, 1) and layer.scale_param.axis in (0, 1):
+            case "Scale" if (
+                len(sources) == 1
+                and layer.scale_param.num_axes in (0, 1)
+                and layer.scale_param.axis in (0, 1)
+            ):
                 scale, *shift = self._weights(layer, 1 + layer.scale_param.bias_term)
                 return Affine(name, source, scale, shift[0] if shift else 0.0)
             case "Power" if not layer.power_param.HasField("power") or layer.power_param.power == 1:
@@ -139,7 +177,8 @@ class _Reader:
         weight = weight.T if layer.inner_product_param.transpose else weight
         if units and len(weight) != units:
             raise DataError(
-                f'{self.path}: "{layer.name}" must have weights for {units} units; got {len(weight)}. Take the weights of this net.'
+                f'{self.path}: "{layer.name}" must have weights for {units} units; got {len(weight)}. Take'
+                " the weights of this net."
             )
         return Dense(name, source, weight, bias[0].reshape(-1) if bias else None)
 
@@ -154,7 +193,8 @@ class _Reader:
         found = self.blobs.get(layer.name, [])
         if len(found) != count:
             raise DataError(
-                f'{self.path}: "{layer.name}" must have {count} blobs of weights; got {len(found)}. Take the weights of this net.'
+                f'{self.path}: "{layer.name}" must have {count} blobs of weights; got {len(found)}. Take the'
+                " weights of this net."
             )
         return found
 
@@ -186,7 +226,10 @@ def _array(path: Path, name: str, blob: Any) -> np.ndarray:
     old = [blob.num, blob.channels, blob.height, blob.width]
     shape = list(blob.shape.dim) if blob.HasField("shape") else old
     if any(size < 0 for size in shape) or prod(shape) != len(numbers):
-        raise DataError(f'{path}: a blob of "{name}" must have {shape} numbers; got {len(numbers)}. Save the network again.')
+        raise DataError(
+            f'{path}: a blob of "{name}" must have {shape} numbers; got {len(numbers)}. Save the network'
+            " again."
+        )
     return numbers.reshape(shape)
 
 

@@ -1,4 +1,6 @@
-"""The messages of Caffe's files, as far as they are read: names, numbers and types of fields, as caffe.proto publishes them."""
+"""The messages of Caffe's files, as far as they are read: names, numbers and types of fields, as
+caffe.proto publishes them.
+"""
 
 from functools import cache
 from typing import Any
@@ -45,10 +47,54 @@ input_shape=8 BlobShape*, layer=100 LayerParameter*
 """One message a line; a type with * is repeated. Fields that are not here are passed over."""
 
 V1_TYPES = (
-    *("NONE", "ACCURACY", "BNLL", "CONCAT", "CONVOLUTION", "DATA", "DROPOUT", "EUCLIDEAN_LOSS", "FLATTEN", "HDF5_DATA", "HDF5_OUTPUT"),
-    *("IM2COL", "IMAGE_DATA", "INFOGAIN_LOSS", "INNER_PRODUCT", "LRN", "MULTINOMIAL_LOGISTIC_LOSS", "POOLING", "RELU", "SIGMOID"),
-    *("SOFTMAX", "SOFTMAX_LOSS", "SPLIT", "TANH", "WINDOW_DATA", "ELTWISE", "POWER", "SIGMOID_CROSS_ENTROPY_LOSS", "HINGE_LOSS"),
-    *("MEMORY_DATA", "ARGMAX", "THRESHOLD", "DUMMY_DATA", "SLICE", "MVN", "ABSVAL", "SILENCE", "CONTRASTIVE_LOSS", "EXP", "DECONVOLUTION"),
+    *(
+        "NONE",
+        "ACCURACY",
+        "BNLL",
+        "CONCAT",
+        "CONVOLUTION",
+        "DATA",
+        "DROPOUT",
+        "EUCLIDEAN_LOSS",
+        "FLATTEN",
+        "HDF5_DATA",
+        "HDF5_OUTPUT",
+    ),
+    *(
+        "IM2COL",
+        "IMAGE_DATA",
+        "INFOGAIN_LOSS",
+        "INNER_PRODUCT",
+        "LRN",
+        "MULTINOMIAL_LOGISTIC_LOSS",
+        "POOLING",
+        "RELU",
+        "SIGMOID",
+    ),
+    *(
+        "SOFTMAX",
+        "SOFTMAX_LOSS",
+        "SPLIT",
+        "TANH",
+        "WINDOW_DATA",
+        "ELTWISE",
+        "POWER",
+        "SIGMOID_CROSS_ENTROPY_LOSS",
+        "HINGE_LOSS",
+    ),
+    *(
+        "MEMORY_DATA",
+        "ARGMAX",
+        "THRESHOLD",
+        "DUMMY_DATA",
+        "SLICE",
+        "MVN",
+        "ABSVAL",
+        "SILENCE",
+        "CONTRASTIVE_LOSS",
+        "EXP",
+        "DECONVOLUTION",
+    ),
 )
 """The types of layers in Caffe's first format, in the order of their codes."""
 

@@ -26,7 +26,9 @@ def upgraded(net: Any) -> Any:
     del found.layers[:]
     for old in net.layers:
         name = V1_TYPES[old.type]
-        new = found.layer.add(name=old.name, type=_TYPES.get(name) or "".join(word.capitalize() for word in name.split("_")))
+        new = found.layer.add(
+            name=old.name, type=_TYPES.get(name) or "".join(word.capitalize() for word in name.split("_"))
+        )
         for key in _REPEATED:
             getattr(new, key).extend(getattr(old, key))
         for described, value in old.ListFields():

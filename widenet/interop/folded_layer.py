@@ -19,10 +19,12 @@ class UnsupportedError(Exception):
 class FoldedLayer:
     """A layer as far as it is known.
 
-    shape: of its units, (units,) or channels and axes; None for an input of unknown width. weights: [units or filters, inputs] a source.
-    document: what a convolution or a pooling layer says of itself. pooled: the source of a pooling layer. skip: layers that are added.
-    own: of a recurrent layer, the weights [G, units] of the state before. taken: of an output without weights, the layer whose units it
-    takes.
+    shape: of its units, (units,) or channels and axes; None for an input of unknown width. weights: [units or
+    filters, inputs] a source.
+    document: what a convolution or a pooling layer says of itself. pooled: the source of a pooling layer.
+    skip: layers that are added.
+    own: of a recurrent layer, the weights [G, units] of the state before. taken: of an output without
+    weights, the layer whose units it takes.
     """
 
     name: str
@@ -71,9 +73,11 @@ class FoldedLayer:
 
 @dataclass
 class Piece:
-    """A layer's units as they flow on, times a scale and plus a shift, [units] each, that the next weights will take up.
+    """A layer's units as they flow on, times a scale and plus a shift, [units] each, that the next weights
+    will take up.
 
-    turned: the operation that flattened them with the channels fastest, as no layer of ours gives them; empty where none did.
+    turned: the operation that flattened them with the channels fastest, as no layer of ours gives them; empty
+    where none did.
     """
 
     layer: FoldedLayer
@@ -88,7 +92,9 @@ class Piece:
 
 
 def channels_first(weight: np.ndarray, pieces: list[Piece]) -> np.ndarray:
-    """Weights [units, inputs] for the pieces as layers give them; among them, some were flattened with the channels fastest."""
+    """Weights [units, inputs] for the pieces as layers give them; among them, some were flattened with the
+    channels fastest.
+    """
     parts, start = [], 0
     for turned, together in groupby(pieces, lambda piece: piece.turned):
         shapes = [piece.layer.shape or () for piece in together]
@@ -109,15 +115,25 @@ def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
     if any(len(shape) != 1 + len(kernel) or shape[1:] != shapes[0][1:] for shape in shapes):
         raise UnsupportedError("a convolution over units without channels and as many axes")
     if sum(shape[0] for shape in shapes) != channels:
-        raise UnsupportedError(f"a convolution over {sum(shape[0] for shape in shapes)} channels with weights for {channels}")
+        raise UnsupportedError(
+            f"a convolution over {sum(shape[0] for shape in shapes)} channels with weights for {channels}"
+        )
     padding, positions = _moves(step.padding, shapes[0][1:], tuple(kernel), step.stride, rounds_up=False)
     layer = FoldedLayer(name, (filters, *positions), bias=step.bias)
-    layer.document = {"kind": "convolution", "filters": filters, "kernel": kernel, "stride": list(step.stride), "padding": padding}
+    layer.document = {
+        "kind": "convolution",
+        "filters": filters,
+        "kernel": kernel,
+        "stride": list(step.stride),
+        "padding": padding,
+    }
     edges = np.cumsum([shape[0] for shape in shapes])[:-1]
     for piece, part in zip(pieces, np.split(step.weight, edges, axis=1), strict=True):
         if piece.shift is not None and piece.shift.any():
             if padding == "same" or any(padding):
-                raise UnsupportedError("a shift of several layers before a convolution, whose padding it would not reach")
+                raise UnsupportedError(
+                    "a shift of several layers before a convolution, whose padding it would not reach"
+                )
             shift = piece.shift.reshape(part.shape[1], -1)
             if (shift != shift[:, :1]).any():
                 raise UnsupportedError("a convolution over units that were shifted one by one")
@@ -132,10 +148,17 @@ def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
 
 def recurrent(name: str, step: Recur, pieces: list[Piece]) -> FoldedLayer:
     """The recurrent layer over one piece."""
-    (piece, *others) = pieces
+    piece, *others = pieces
     units = step.own.shape[1]
-    if others or not piece.is_bare or piece.layer.width != step.weight.shape[1] or len(step.own) != len(step.weight):
-        raise UnsupportedError("a recurrent layer of several layers, of changed units, or with weights of another shape")
+    if (
+        others
+        or not piece.is_bare
+        or piece.layer.width != step.weight.shape[1]
+        or len(step.own) != len(step.weight)
+    ):
+        raise UnsupportedError(
+            "a recurrent layer of several layers, of changed units, or with weights of another shape"
+        )
     layer = FoldedLayer(name, (units,), {piece.layer.name: step.weight}, step.bias, own=step.own)
     layer.document = {"kind": "recurrent", "cell": step.cell, "units": units}
     return layer
@@ -143,7 +166,7 @@ def recurrent(name: str, step: Recur, pieces: list[Piece]) -> FoldedLayer:
 
 def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
     """The pooling layer over one piece."""
-    (piece, *others) = pieces
+    piece, *others = pieces
     shape = piece.layer.shape or ()
     if others or not piece.is_bare or len(shape) < 2:
         raise UnsupportedError("pooling of several layers, or of units without channels and axes")
@@ -155,31 +178,44 @@ def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
         stride = (1,) * len(kernel) if is_global else step.stride
         if len(kernel) != len(shape) - 1:
             raise UnsupportedError("pooling along other axes than those of its source")
-        padding, positions = _moves(((0, 0),) * len(kernel) if is_global else step.padding, shape[1:], kernel, stride, step.rounds_up)
+        padding, positions = _moves(
+            ((0, 0),) * len(kernel) if is_global else step.padding, shape[1:], kernel, stride, step.rounds_up
+        )
         layer.shape = (shape[0], *positions)
         layer.document |= {"kernel": list(kernel), "stride": list(stride), "padding": padding}
     return layer
 
 
-def _reaching(padding: tuple[tuple[int, int], ...], places: Shape, kernel: Shape, stride: Shape) -> tuple[tuple[int, int], ...]:
-    """The padding with what the last windows overhang, where their number is rounded up; none begins beyond the source."""
+def _reaching(
+    padding: tuple[tuple[int, int], ...], places: Shape, kernel: Shape, stride: Shape
+) -> tuple[tuple[int, int], ...]:
+    """The padding with what the last windows overhang, where their number is rounded up; none begins
+    beyond the source.
+    """
     found = []
     for (before, after), size, width, step in zip(padding, places, kernel, stride, strict=True):
         last = -(-(size + before + after - width) // step) * step
         if last >= size + before:
             last -= step
-        reaches = max(after, last + width - size - before) if (size + before + after - width) % step else after
+        reaches = (
+            max(after, last + width - size - before) if (size + before + after - width) % step else after
+        )
         found.append((before, reaches))
     return tuple(found)
 
 
-def _moves(padding: Padding, places: Shape, kernel: Shape, stride: Shape, rounds_up: bool) -> tuple[str | list[int], Shape]:
+def _moves(
+    padding: Padding, places: Shape, kernel: Shape, stride: Shape, rounds_up: bool
+) -> tuple[str | list[int], Shape]:
     """A padding as a network document writes it, and the positions that it gives."""
     same = tuple(-(-size // step) for size, step in zip(places, stride, strict=True))
     if padding == "same":
         return "same", same
     assert not isinstance(padding, str)
-    room = [size + before + after - width for size, (before, after), width in zip(places, padding, kernel, strict=True)]
+    room = [
+        size + before + after - width
+        for size, (before, after), width in zip(places, padding, kernel, strict=True)
+    ]
     if min(room) < 0:
         raise UnsupportedError("a kernel larger than its source and the padding")
     if rounds_up and any(size % step for size, step in zip(room, stride, strict=True)):
@@ -188,7 +224,10 @@ def _moves(padding: Padding, places: Shape, kernel: Shape, stride: Shape, rounds
     positions = tuple(size // step + 1 for size, step in zip(room, stride, strict=True))
     if all(before == after for before, after in padding):
         return [before for before, _ in padding], positions
-    needed = [max(0, (size - 1) * step + width - room) for size, step, width, room in zip(same, stride, kernel, places, strict=True)]
+    needed = [
+        max(0, (size - 1) * step + width - room)
+        for size, step, width, room in zip(same, stride, kernel, places, strict=True)
+    ]
     if list(padding) == [(total // 2, total - total // 2) for total in needed]:
         return "same", same
     raise UnsupportedError(f"padding of different widths on two sides, {list(padding)}")

@@ -21,13 +21,17 @@ def import_network(
     fields: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Model:
-    """A run that holds a network of another program: it predicts at once, and trainings may begin with its weights.
+    """A run that holds a network of another program: it predicts at once, and trainings may begin with its
+    weights.
 
-    path: an ONNX, Keras or Caffe file, with `weights`, a .caffemodel, for a .prototxt; or a network that DSSTNE trained (NetCDF).
+    path: an ONNX, Keras or Caffe file, with `weights`, a .caffemodel, for a .prototxt; or a network that
+    DSSTNE trained (NetCDF).
     fields: other names for its inputs and outputs, as the dataset calls them.
-    data: a dataset with those fields; without it, dense inputs stay dense, and features are named as the file does, or by their index.
-    features: DSSTNE's index files, see `interop.dsstne.model.import_model`. say: told what the file is, and what is not what it seems.
-    Raises DataError, which names every layer without a counterpart, OptionError, FitError, CheckpointError.
+    data: a dataset with those fields; without it, dense inputs stay dense, and features are named as the file
+    does, or by their index.
+    features: DSSTNE's index files, see `interop.dsstne.model.import_model`. say: told what the file is, and
+    what is not what it seems. Raises DataError, which names every layer without a counterpart, OptionError,
+    FitError, CheckpointError.
     """
     path, out = Path(path), Path(out)
     if not path.is_file():
@@ -36,7 +40,10 @@ def import_network(
     if weights is not None and kind is not Kind.prototxt:
         raise OptionError(f"weights belong to a .prototxt; got {path}, which holds its own. Leave them out.")
     if features is not None and kind is not Kind.netcdf:
-        raise OptionError(f"--features are index files of DSSTNE's networks; {path} is {kind}. Give --data, a dataset with names.")
+        raise OptionError(
+            f"--features are index files of DSSTNE's networks; {path} is {kind}. Give --data, a dataset with"
+            " names."
+        )
     if kind is Kind.netcdf:
         with optional("netCDF4", "dsstne"):
             from widenet.interop.dsstne.model import import_model

@@ -43,8 +43,10 @@ class Imported:
     """A network as its file describes it.
 
     layers: as in a network document. fields: what its inputs and outputs are, by name.
-    weights: float32, by the names of `weights_of`; matrices are [units, inputs], biases [units]. factors: of an input's features.
-    settings: what the network document says beside its layers. names: of the fields of which a file says them.
+    weights: float32, by the names of `weights_of`; matrices are [units, inputs], biases [units]. factors: of
+    an input's features.
+    settings: what the network document says beside its layers. names: of the fields of which a file says
+    them.
     """
 
     name: str
@@ -60,15 +62,23 @@ class Imported:
         """The same network over fields of other names; raises OptionError for a field that it has not."""
         for name in names:
             if name not in self.fields:
-                raise OptionError(f'{self.name} has no field "{name}" to call otherwise.{did_you_mean(name, self.fields)}')
+                raise OptionError(
+                    f'{self.name} has no field "{name}" to call otherwise.{did_you_mean(name, self.fields)}'
+                )
         fields: dict[str, Width] = {}
         for name, facts in self.fields.items():
             chosen = names.get(name, name)
             if fields.get(chosen, facts).width != facts.width:
                 widths = f"{fields[chosen].width:,} and {facts.width:,} wide"
-                raise OptionError(f'{self.name}: what is called "{chosen}" must be of one width; got two, {widths}. Give them two names.')
+                raise OptionError(
+                    f'{self.name}: what is called "{chosen}" must be of one width; got two, {widths}. Give'
+                    " them two names."
+                )
             fields[chosen] = max(facts, fields.get(chosen, facts), key=lambda each: _KINDS.index(each.kind))
-        layers = [{**layer, "field": names.get(layer["field"], layer["field"])} if "field" in layer else layer for layer in self.layers]
+        layers = [
+            {**layer, "field": names.get(layer["field"], layer["field"])} if "field" in layer else layer
+            for layer in self.layers
+        ]
         for layer in layers:
             if layer.get("kind") == "output" and fields[layer["field"]].kind == "sequence":
                 layer["predict"] = "next"
@@ -77,10 +87,11 @@ class Imported:
 
 
 def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Model:
-    """A run that holds an imported network, finished: it predicts at once, and trainings may begin with its weights.
+    """A run that holds an imported network, finished: it predicts at once, and trainings may begin with its
+    weights.
 
-    data: the dataset whose fields, and names of features, are the network's; without it features are named as its file does, or by index.
-    Raises DataError, FitError, CheckpointError; then nothing is left.
+    data: the dataset whose fields, and names of features, are the network's; without it features are named as
+    its file does, or by index. Raises DataError, FitError, CheckpointError; then nothing is left.
     """
     with TemporaryDirectory() as folder:
         dataset = data or _described(Path(folder) / "data", imported)
@@ -90,13 +101,18 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
             found = dataset.fields.get(name)
             if found is not None and found.width != facts.width:
                 widths = f"{found.width:,} features; {imported.name} needs {facts.width:,}"
-                raise FitError(f'{dataset.path}: field "{name}" has {widths}. Take the dataset that the network was trained on.')
+                raise FitError(
+                    f'{dataset.path}: field "{name}" has {widths}. Take the dataset that the network was'
+                    " trained on."
+                )
         exchange = LocalExchange(imported.training.shards)
         network = build(spec, imported.training, dataset.fields, exchange, "cpu")
         fill(network, imported, dataset.fields)
         with RunDirectory.begin(out, spec, imported.training, dataset) as run:
             try:
-                run.save_model("model", network, {} if imported.names and data is None else {"imported": imported.name})
+                run.save_model(
+                    "model", network, {} if imported.names and data is None else {"imported": imported.name}
+                )
             except BaseException:
                 shutil.rmtree(out, ignore_errors=True)
                 raise
@@ -104,19 +120,30 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
 
 
 def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:
-    """An output whose loss is of what is there at all, where the field has values that are no probabilities, such as counts."""
+    """An output whose loss is of what is there at all, where the field has values that are no
+    probabilities, such as counts.
+    """
     facts = fields.get(layer.get("field", ""))
-    if layer.get("kind") != "output" or layer.get("loss") != "cross_entropy" or facts is None or facts.kind == "dense":
+    if (
+        layer.get("kind") != "output"
+        or layer.get("loss") != "cross_entropy"
+        or facts is None
+        or facts.kind == "dense"
+    ):
         return layer
     return layer if 0 <= facts.min_value <= facts.max_value <= 1 else {**layer, "values": "ignore"}
 
 
 def fill(network: Network, imported: Imported, fields: Mapping[str, FieldFacts]) -> None:
-    """Give a network its weights; raises DataError where one is missing, has another shape, or holds a number that is not finite."""
+    """Give a network its weights; raises DataError where one is missing, has another shape, or holds a
+    number that is not finite.
+    """
     layout = weights_of(network.spec, fields)
     for name, weight in layout.weights.items():
         wanted = (weight.rows,) if weight.columns is None else (weight.rows, weight.columns)
-        rows = _checked(imported, imported.weights.get(name), name, wanted[::-1] if weight.rows_are_features else wanted)
+        rows = _checked(
+            imported, imported.weights.get(name), name, wanted[::-1] if weight.rows_are_features else wanted
+        )
         rows = rows.T if weight.rows_are_features else rows
         if not weight.wide:
             network.trunk[name].tensor.copy_(rows)
@@ -132,17 +159,28 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
     if array is None:
         raise DataError(f'{imported.name}: the weights "{name}" are missing. Write the file again.')
     if array.shape != shape:
-        raise DataError(f'{imported.name}: the weights "{name}" must have the shape {list(shape)}; got {list(array.shape)}.')
+        raise DataError(
+            f'{imported.name}: the weights "{name}" must have the shape {list(shape)}; got'
+            f" {list(array.shape)}."
+        )
     if not np.isfinite(array).all():
-        raise DataError(f'{imported.name}: the weights "{name}" must be finite numbers. Train the network again.')
+        raise DataError(
+            f'{imported.name}: the weights "{name}" must be finite numbers. Train the network again.'
+        )
     return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
 def _described(path: Path, imported: Imported) -> Dataset:
     """A dataset without examples, whose features have the names that the file gives them, or their index."""
     fields = imported.fields
-    layouts = [FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()]
-    vocabularies = {layout.name: _vocabulary(layout.width, imported.names.get(layout.name)) for layout in layouts if layout.kind != "dense"}
+    layouts = [
+        FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()
+    ]
+    vocabularies = {
+        layout.name: _vocabulary(layout.width, imported.names.get(layout.name))
+        for layout in layouts
+        if layout.kind != "dense"
+    }
     write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
     return Dataset.open(path)
 

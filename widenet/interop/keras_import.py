@@ -1,4 +1,7 @@
-"""Keras models read: .keras, a zip of config.json and model.weights.h5, and .h5. Nothing in them is run or unpickled."""
+"""Keras models read: .keras, a zip of config.json and model.weights.h5, and .h5.
+
+Nothing in them is run or unpickled.
+"""
 
 import json
 import re
@@ -38,25 +41,47 @@ from widenet.interop.reading import reading
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _LARGEST_CONFIG = 2**26
-_ACTIVATIONS = ("linear", "sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "softmax", "gelu", "silu")
+_ACTIVATIONS = (
+    "linear",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "softmax",
+    "gelu",
+    "silu",
+)
 
 
 def read_keras(path: Path) -> Imported:
-    """The network of a .keras file; raises DataError for one that is damaged, or that holds what has no counterpart."""
+    """The network of a .keras file; raises DataError for one that is damaged, or that holds what has no
+    counterpart.
+    """
     with reading(path, "Keras 3 model", zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
         if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
-            raise DataError(f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again.")
+            raise DataError(
+                f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again."
+            )
         config = json.loads(archive.read(_CONFIG))
         with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as file:
-            weights = Weights.of_keras_3(path, file, config["config"]["layers"], archive.getinfo(_WEIGHTS).file_size)
+            weights = Weights.of_keras_3(
+                path, file, config["config"]["layers"], archive.getinfo(_WEIGHTS).file_size
+            )
             return folded(str(path), _Reader(config, weights).run())
 
 
 def read_keras_h5(path: Path) -> Imported:
-    """The network of a .h5 file, as Keras 2 and 3 write models in HDF5 alone; raises DataError as `read_keras` does."""
+    """The network of a .h5 file, as Keras 2 and 3 write models in HDF5 alone; raises DataError as
+    `read_keras` does.
+    """
     with reading(path, "Keras model in HDF5"), h5py.File(path, "r") as file:
         if "model_config" not in file.attrs:
-            raise DataError(f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not save_weights.")
+            raise DataError(
+                f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not"
+                " save_weights."
+            )
         config = json.loads(file.attrs["model_config"])
         if isinstance(config["config"], list):  # a Sequential before Keras 2.2.3
             config["config"] = {"layers": config["config"]}
@@ -67,7 +92,9 @@ class _Reader:
     def __init__(self, config: dict[str, Any], weights: Weights) -> None:
         self.kind, self.config, self.weights = config["class_name"], config["config"], weights
         self.layers: list[dict[str, Any]] = self.config["layers"]
-        self.channels_last = all(layer["config"].get("data_format") != "channels_first" for layer in self.layers)
+        self.channels_last = all(
+            layer["config"].get("data_format") != "channels_first" for layer in self.layers
+        )
         self.steps: list[Operation] = []
         self.bags: dict[str, np.ndarray] = {}
         self.masked: set[str] = set()
@@ -75,7 +102,9 @@ class _Reader:
 
     def run(self) -> Operations:
         if self.kind not in ("Sequential", "Functional", "Model"):
-            return Operations([Unknown(str(self.config.get("name", "model")), f"a model of the class {self.kind}")], {})
+            return Operations(
+                [Unknown(str(self.config.get("name", "model")), f"a model of the class {self.kind}")], {}
+            )
         previous, ended = self._first(), dict[str, str]()
         for layer in self.layers:
             name, before = layer["config"]["name"], len(self.steps)
@@ -87,13 +116,21 @@ class _Reader:
                 self._read(name, layer, [ended.get(source, source) for source in sources])
             ended[name] = self.steps[-1].name if len(self.steps) > before else name
             previous = ended[name]
-        last = [name for name, _, _ in _triples(self.config["output_layers"])] if self.kind != "Sequential" else [name]
+        last = (
+            [name for name, _, _ in _triples(self.config["output_layers"])]
+            if self.kind != "Sequential"
+            else [name]
+        )
         return Operations(self.steps, {each: ended[each] for each in last})
 
     def _first(self) -> str:
         """The input of a model in a row whose first layer says its shape, as those before Keras 3 do."""
         first = self.layers[0]
-        if self.kind != "Sequential" or first["class_name"] == "InputLayer" or "batch_input_shape" not in first["config"]:
+        if (
+            self.kind != "Sequential"
+            or first["class_name"] == "InputLayer"
+            or "batch_input_shape" not in first["config"]
+        ):
             return ""
         name = f"{first['config']['name']} input"
         self.steps.append(self._input(name, first["config"]["batch_input_shape"]))
@@ -109,7 +146,9 @@ class _Reader:
         elif any(each in self.along for each in sources):
             self.steps.append(Unknown(name, f"{kind} at every position of a sequence"))
         elif is_pooled and (kind != "GlobalAveragePooling1D" or source in self.masked):
-            self.steps.append(Unknown(name, f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked)))
+            self.steps.append(
+                Unknown(name, f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked))
+            )
         elif kind == "InputLayer":
             self.steps.append(self._input(name, config.get("batch_shape") or config["batch_input_shape"]))
         elif kind == "Dense":
@@ -154,29 +193,45 @@ class _Reader:
         groups, dilation = config.get("groups", 1), config.get("dilation_rate") or [1] * (kernel.ndim - 2)
         weight = whole_filters(np.moveaxis(kernel, (-1, -2), (0, 1)), groups, dilation)
         padding = _padding(config["padding"], weight.ndim - 2)
-        self.steps.append(Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding))
+        self.steps.append(
+            Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding)
+        )
         self._activate(name, config["activation"])
 
     def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
-        given = self.steps[-1] if self.steps and self.steps[-1].name == source else next(s for s in self.steps if s.name == source)
+        given = (
+            self.steps[-1]
+            if self.steps and self.steps[-1].name == source
+            else next(s for s in self.steps if s.name == source)
+        )
         if not isinstance(given, Input):
             self.steps.append(Unknown(name, "Embedding of other than an input"))
             return
         (self.bags[name],) = self.weights.of(name, 1)
         self.masked |= {name} if config.get("mask_zero") else set()
-        self.steps[self.steps.index(given)] = Input(source, len(self.bags[name]), is_sparse=True, scale="mean", last=given.width)
+        self.steps[self.steps.index(given)] = Input(
+            source, len(self.bags[name]), is_sparse=True, scale="mean", last=given.width
+        )
         self.steps.append(Same(name, source))
 
     def _recurrent(self, name: str, kind: str, config: dict[str, Any], sources: list[str]) -> None:
         """A layer along the features of an Embedding, or along another one's states."""
-        (source, *others) = sources
-        if source in self.bags and any(isinstance(step, Dense) and step.source == source for step in self.steps):
+        source, *others = sources
+        if source in self.bags and any(
+            isinstance(step, Dense) and step.source == source for step in self.steps
+        ):
             self.steps.append(Unknown(name, f"{kind} of an Embedding that is averaged too"))
             return
         if source in self.bags:
-            given = next(step for step in self.steps if isinstance(step, Input) and Same(source, step.name) in self.steps)
+            given = next(
+                step
+                for step in self.steps
+                if isinstance(step, Input) and Same(source, step.name) in self.steps
+            )
             self.steps[self.steps.index(given)] = replace(given, scale="none", is_sequence=True)
-            self.steps[self.steps.index(Same(source, given.name))] = Dense(source, given.name, self.bags.pop(source).T)
+            self.steps[self.steps.index(Same(source, given.name))] = Dense(
+                source, given.name, self.bags.pop(source).T
+            )
             self.along.add(source)
         elif source not in self.along or others:
             self.steps.append(Unknown(name, f"{kind} of other than an Embedding or another recurrent layer"))
@@ -201,9 +256,17 @@ class _Reader:
 
 def _activation(name: str, source: str, activation: Any) -> Operation:
     """An activation by its Keras name."""
-    special: dict[str, Any] = {"elu": {"kind": "elu", "alpha": 1.0}, "leaky_relu": {"kind": "leaky_relu", "slope": 0.2}, "swish": "silu"}
+    special: dict[str, Any] = {
+        "elu": {"kind": "elu", "alpha": 1.0},
+        "leaky_relu": {"kind": "leaky_relu", "slope": 0.2},
+        "swish": "silu",
+    }
     known = special.get(str(activation), activation if activation in _ACTIVATIONS else None)
-    return Unknown(name, f"the activation {activation}") if known is None else Activate(name, source, known, by_place=known == "softmax")
+    return (
+        Unknown(name, f"the activation {activation}")
+        if known is None
+        else Activate(name, source, known, by_place=known == "softmax")
+    )
 
 
 def _padding(word: str, axes: int) -> Padding:
@@ -214,12 +277,23 @@ def _pool(name: str, kind: str, config: dict[str, Any], source: str) -> Operatio
     """A pooling layer, such as MaxPooling2D or GlobalAveragePooling2D."""
     function = "max" if "Max" in kind else "average"
     if kind.startswith("Global"):
-        return Unknown(name, f"{kind} with keepdims") if config.get("keepdims") else Pool(name, source, function)
+        return (
+            Unknown(name, f"{kind} with keepdims") if config.get("keepdims") else Pool(name, source, function)
+        )
     kernel = tuple(config["pool_size"])
-    return Pool(name, source, function, kernel, tuple(config["strides"] or kernel), _padding(config["padding"], len(kernel)))
+    return Pool(
+        name,
+        source,
+        function,
+        kernel,
+        tuple(config["strides"] or kernel),
+        _padding(config["padding"], len(kernel)),
+    )
 
 
-def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], channels_last: bool) -> Operation:
+def _plain(
+    name: str, kind: str, config: dict[str, Any], sources: list[str], channels_last: bool
+) -> Operation:
     """A layer without weights."""
     source = sources[0] if sources else ""
     match kind:
@@ -243,7 +317,9 @@ def _plain(name: str, kind: str, config: dict[str, Any], sources: list[str], cha
             return Join(name, tuple(sources))
         case "Add":
             return Add(name, tuple(sources))
-        case "Rescaling" if isinstance(config["scale"], int | float) and isinstance(config["offset"], int | float):
+        case "Rescaling" if isinstance(config["scale"], int | float) and isinstance(
+            config["offset"], int | float
+        ):
             return Affine(name, source, float(config["scale"]), float(config["offset"]))
         case _:
             return Unknown(name, kind)
@@ -256,7 +332,9 @@ def _tensors(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for inner in value.values():
             yield from _tensors(inner)
-    elif isinstance(value, list) and len(value) > 2 and isinstance(value[0], str) and isinstance(value[1], int):
+    elif (
+        isinstance(value, list) and len(value) > 2 and isinstance(value[0], str) and isinstance(value[1], int)
+    ):
         yield value[0]  # before Keras 3: layer, node, tensor
     elif isinstance(value, list):
         for inner in value:

@@ -8,7 +8,9 @@ from widenet.interop.keras_weights import Weights
 from widenet.interop.operations import Operation, Recur, Unknown
 
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 1, 2, 3)}
-"""Where Keras has the gates that stand first, second and so on here: reset, update, new; in, forget, new, out."""
+"""Where Keras has the gates that stand first, second and so on here: reset, update, new; in, forget, new,
+out.
+"""
 
 
 def recurrent(name: str, kind: str, config: dict[str, Any], source: str, weights: Weights) -> Operation:
@@ -21,8 +23,19 @@ def recurrent(name: str, kind: str, config: dict[str, Any], source: str, weights
     if found and kind == "GRU":
         to_sums, to_state = found[0]
         third = len(to_state) // 3
-        found = [np.concatenate([to_sums[: 2 * third] + to_state[: 2 * third], to_sums[2 * third :], to_state[2 * third :]])]
-    return Recur(name, source, "gru" if kind == "GRU" else "lstm", _in_order(kernel, kind).T, _in_order(own, kind).T, *found)
+        found = [
+            np.concatenate(
+                [to_sums[: 2 * third] + to_state[: 2 * third], to_sums[2 * third :], to_state[2 * third :]]
+            )
+        ]
+    return Recur(
+        name,
+        source,
+        "gru" if kind == "GRU" else "lstm",
+        _in_order(kernel, kind).T,
+        _in_order(own, kind).T,
+        *found,
+    )
 
 
 def _odd(kind: str, config: dict[str, Any]) -> str | None:

@@ -13,33 +13,50 @@ from widenet.interop.hdf5 import outside
 
 
 class Weights:
-    """The weights of a model in an open HDF5 file. arrays: by layer, in order. num_bytes: of the file, which no layer may exceed."""
+    """The weights of a model in an open HDF5 file. arrays: by layer, in order. num_bytes: of the file,
+    which no layer may exceed.
+    """
 
     def __init__(self, path: Path, arrays: dict[str, list[Any]], num_bytes: int) -> None:
         self.path, self.arrays, self.num_bytes = path, arrays, num_bytes
 
     @classmethod
     def of_keras_3(cls, path: Path, file: Any, layers: Sequence[dict[str, Any]], num_bytes: int) -> "Weights":
-        """Those of `model.weights.h5`: groups called by their classes, numbered, or by a name that they have."""
+        """Those of `model.weights.h5`: groups called by their classes, numbered, or by a name that they
+        have.
+        """
         _check_alone(path, file)
         groups = {name: _variables(file, group) for name, group in _groups(file, layers).items()}
-        return cls(path, {name: [found[str(place)] for place in range(len(found))] for name, found in groups.items()}, num_bytes)
+        return cls(
+            path,
+            {name: [found[str(place)] for place in range(len(found))] for name, found in groups.items()},
+            num_bytes,
+        )
 
     @classmethod
     def of_hdf5(cls, path: Path, file: Any) -> "Weights":
         """Those of a model in HDF5 alone, whose layers name them in order."""
         _check_alone(path, file)
         groups = file["model_weights"]
-        arrays = {name: [groups[name][_text(each)] for each in groups[name].attrs["weight_names"]] for name in groups}
+        arrays = {
+            name: [groups[name][_text(each)] for each in groups[name].attrs["weight_names"]]
+            for name in groups
+        }
         return cls(path, {name: found for name, found in arrays.items() if found}, path.stat().st_size)
 
     def of(self, name: str, count: int) -> list[np.ndarray]:
         """The weights of a layer, float32; raises DataError unless there are so many."""
         stored = self.arrays.get(name, [])
         if len(stored) != count:
-            raise DataError(f'{self.path}: layer "{name}" must have {count} weights; got {len(stored)}. Save the model again.')
+            raise DataError(
+                f'{self.path}: layer "{name}" must have {count} weights; got {len(stored)}. Save the model'
+                " again."
+            )
         if sum(each.nbytes for each in stored) > self.num_bytes:
-            raise DataError(f'{self.path}: the weights of layer "{name}" must not be larger than their file. Save the model again.')
+            raise DataError(
+                f'{self.path}: the weights of layer "{name}" must not be larger than their file. Save the'
+                " model again."
+            )
         return [np.asarray(each[()], np.float32) for each in stored]
 
 
@@ -57,7 +74,10 @@ def _check_alone(path: Path, weights: Any) -> None:
     """Raise DataError where some weights are said to be in another file."""
     name = outside(weights)
     if name is not None:
-        raise DataError(f"{path}: all weights must lie in the model; {name!r} is in another file that it names. Save the model again.")
+        raise DataError(
+            f"{path}: all weights must lie in the model; {name!r} is in another file that it names. Save the"
+            " model again."
+        )
 
 
 def _groups(file: Any, layers: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -69,5 +89,9 @@ def _groups(file: Any, layers: Sequence[dict[str, Any]]) -> dict[str, str]:
         snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", plain)).lower()
         groups[layer["config"]["name"]] = f"layers/{snake}" + (f"_{seen[snake]}" if seen[snake] else "")
         seen[snake] += 1
-    by_name = {str(group["vars"].attrs.get("name", "")): f"layers/{key}" for key, group in file["layers"].items() if "vars" in group}
+    by_name = {
+        str(group["vars"].attrs.get("name", "")): f"layers/{key}"
+        for key, group in file["layers"].items()
+        if "vars" in group
+    }
     return {**groups, **{name: group for name, group in by_name.items() if name in groups}}

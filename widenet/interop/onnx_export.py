@@ -30,12 +30,17 @@ _ALIGNED = 4096
 _NAMES_A_BLOCK = 65_536
 
 
-def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude_seen: bool = True) -> list[Path]:
-    """Write a network as ONNX, as it predicts; the files written: the model, its weights where they are large, the names of its items.
+def export_onnx(
+    model: Model, out: str | Path, top_k: int | None = None, exclude_seen: bool = True
+) -> list[Path]:
+    """Write a network as ONNX, as it predicts; the files written: the model, its weights where they are
+    large, the names of its items.
 
-    A sparse field F enters as int64 F.offsets [E + 1] and F.indices [Z], and float32 F.values [Z] where the network was trained with
-    values, a sequence likewise, oldest first; a dense one as float32 F [E, width]. An output O gives its scores, float32 O [E, L].
-    top_k: the k best instead: float32 O.scores [E, K] and int64 O.units [E, K], -inf and -1 where fewer are left.
+    A sparse field F enters as int64 F.offsets [E + 1] and F.indices [Z], and float32 F.values [Z] where the
+    network was trained with values, a sequence likewise, oldest first; a dense one as float32 F [E, width].
+    An output O gives its scores, float32 O [E, L].
+    top_k: the k best instead: float32 O.scores [E, K] and int64 O.units [E, K], -inf and -1 where fewer are
+    left.
     exclude_seen: among those, nothing that the example itself has. Raises OptionError.
     """
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
@@ -62,7 +67,9 @@ def export_onnx(model: Model, out: str | Path, top_k: int | None = None, exclude
             (beside / path.name).rename(path)
         force_to_disk(out.parent)
     except OSError as error:
-        raise OptionError(f"{out} cannot be written: {error.strerror or error}. Free some space, or choose another place.") from None
+        raise OptionError(
+            f"{out} cannot be written: {error.strerror or error}. Free some space, or choose another place."
+        ) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return files
@@ -74,7 +81,9 @@ def _data_path(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Weight:
-    """A float32 tensor of the network under its name in the model; `parts` one after the other are its rows."""
+    """A float32 tensor of the network under its name in the model; `parts` one after the other are its
+    rows.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -91,7 +100,9 @@ class _Weight:
 
 
 def _weights(network: Network) -> Iterator[_Weight]:
-    """Everything that a model must hold: weights, biases, factors of features, and the lengths that cosines divide by."""
+    """Everything that a model must hold: weights, biases, factors of features, and the lengths that
+    cosines divide by.
+    """
     for name, wide in network.wide.items():
         parts = tuple(wide.parts[shard].weight for shard in sorted(wide.parts))
         yield _Weight(name, (wide.shards.width, *parts[0].shape[1:]), parts)
@@ -113,8 +124,12 @@ def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool
             tensors = [_outside(weight, file, _data_path(path).name) for weight in _weights(model.network)]
     else:
         tensors = [_inside(weight) for weight in _weights(model.network)]
-    whole = helper.make_graph(graph.nodes, "widenet", graph.inputs, graph.outputs, [*graph.constants.values(), *tensors])
-    proto = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="widenet")
+    whole = helper.make_graph(
+        graph.nodes, "widenet", graph.inputs, graph.outputs, [*graph.constants.values(), *tensors]
+    )
+    proto = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="widenet"
+    )
     run = model.run
     fields = json.dumps({name: asdict(record) for name, record in run.fields.items()})
     documents = {"network": run.network.to_json(), "training": run.training.to_json(), "fields": fields}
@@ -124,12 +139,19 @@ def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool
 
 
 def _inside(weight: _Weight) -> Any:
-    return helper.make_tensor(weight_name(weight.name), TensorProto.FLOAT, weight.shape, b"".join(weight.blocks()), raw=True)
+    return helper.make_tensor(
+        weight_name(weight.name), TensorProto.FLOAT, weight.shape, b"".join(weight.blocks()), raw=True
+    )
 
 
 def _outside(weight: _Weight, file: BinaryIO, location: str) -> Any:
     file.write(bytes(-file.tell() % _ALIGNED))
-    tensor = TensorProto(name=weight_name(weight.name), data_type=TensorProto.FLOAT, dims=weight.shape, data_location=TensorProto.EXTERNAL)
+    tensor = TensorProto(
+        name=weight_name(weight.name),
+        data_type=TensorProto.FLOAT,
+        dims=weight.shape,
+        data_location=TensorProto.EXTERNAL,
+    )
     for key, value in {"location": location, "offset": file.tell(), "length": weight.num_bytes}.items():
         tensor.external_data.add(key=key, value=str(value))
     for block in weight.blocks():
@@ -146,9 +168,21 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
             fields[field] = graph.input(field, [EXAMPLES, record.width])
         else:
             uses = any(layer.values == "use" for layer in network.spec.inputs if layer.field == field)
-            fields[field] = SparseField.declared(graph, field, uses and (record.min_value, record.max_value) != (1, 1))
+            fields[field] = SparseField.declared(
+                graph, field, uses and (record.min_value, record.max_value) != (1, 1)
+            )
     damped = frozenset(network.damping)
-    layers = Layers(graph, network.spec, network.links, network.units, network.shapes, network.windows, fields, damped, network.along)
+    layers = Layers(
+        graph,
+        network.spec,
+        network.links,
+        network.units,
+        network.shapes,
+        network.windows,
+        fields,
+        damped,
+        network.along,
+    )
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width
@@ -164,7 +198,9 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
 
 def _vocabularies(model: Model) -> dict[str, Vocabulary]:
     """The names of the network's fields, of those that have any."""
-    found = {name: record for name, record in model.run.fields.items() if record.vocabulary_digest is not None}
+    found = {
+        name: record for name, record in model.run.fields.items() if record.vocabulary_digest is not None
+    }
     return {name: model.run.vocabulary(name) for name in found}
 
 

@@ -29,9 +29,12 @@ def names_path(model: Path) -> Path:
 
 
 class Graph:
-    """Nodes in order, each named by what it gives. A body of a loop is a graph that sees the values of the graph around it.
+    """Nodes in order, each named by what it gives.
 
-    Names within have a "/", which no field and no layer has, so that what the caller gives and gets keeps its own name.
+    A body of a loop is a graph that sees the values of the graph around it.
+
+    Names within have a "/", which no field and no layer has, so that what the caller gives and gets keeps its
+    own name.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -43,7 +46,10 @@ class Graph:
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """The name of a node's value; of several outputs, a list of names."""
-        names = [f"{self.prefix}/{kind}_{len(self.nodes)}" + (f".{number}" if number else "") for number in range(outputs)]
+        names = [
+            f"{self.prefix}/{kind}_{len(self.nodes)}" + (f".{number}" if number else "")
+            for number in range(outputs)
+        ]
         self.nodes.append(helper.make_node(kind, inputs, names, name=names[0], **attributes))
         return names[0] if outputs == 1 else names
 
@@ -52,7 +58,9 @@ class Graph:
         array: np.ndarray = np.asarray(value, dtype)
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self.constants:
-            self.constants[key] = numpy_helper.from_array(array, f"{self.prefix}/constant_{len(self.constants)}")
+            self.constants[key] = numpy_helper.from_array(
+                array, f"{self.prefix}/constant_{len(self.constants)}"
+            )
         return str(self.constants[key].name)
 
     def whole(self, *values: int) -> str:
@@ -84,8 +92,9 @@ class Graph:
     def per_example(self, offsets: str, body: Callable[["Graph", Callable[[str], str]], str]) -> str:
         """One value [H] an example, stacked to [E, H], from the entries that belong to it.
 
-        offsets: int64 [E + 1]. body: adds to a graph what gives the value, from a function that gives an example's share of [Z] entries.
-        A loop: onnxruntime adds up what ScatterND scatters in an order that changes from run to run; and no [Z, H] is ever held.
+        offsets: int64 [E + 1]. body: adds to a graph what gives the value, from a function that gives an
+        example's share of [Z] entries. A loop: onnxruntime adds up what ScatterND scatters in an order that
+        changes from run to run; and no [Z, H] is ever held.
         """
         inner = Graph(f"{self.prefix}/Loop_{len(self.nodes)}")
         number, go_on = f"{inner.prefix}/example", f"{inner.prefix}/go_on"
@@ -95,8 +104,14 @@ class Graph:
         stop = inner.slice(offsets, following, inner.op("Add", following, inner.whole(1)))
         value = body(inner, lambda entries: inner.slice(entries, start, stop))
         still = inner.op("Identity", go_on)
-        scalars = [helper.make_tensor_value_info(number, _INT, []), helper.make_tensor_value_info(go_on, TensorProto.BOOL, [])]
-        gives = [helper.make_tensor_value_info(still, TensorProto.BOOL, []), helper.make_tensor_value_info(value, _FLOAT, None)]
+        scalars = [
+            helper.make_tensor_value_info(number, _INT, []),
+            helper.make_tensor_value_info(go_on, TensorProto.BOOL, []),
+        ]
+        gives = [
+            helper.make_tensor_value_info(still, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(value, _FLOAT, None),
+        ]
         graph = helper.make_graph(inner.nodes, "example", scalars, gives, list(inner.constants.values()))
         count = self.op("Squeeze", self.op("Shape", self.ends(offsets)))
         return str(self.op("Loop", count, self.constant(True, np.bool_), body=graph))
@@ -106,8 +121,14 @@ class Graph:
         room = self.op("Add", self.op("Shape", indices), self.whole(1))
         zeros = self.op("ConstantOfShape", room, value=helper.make_tensor("zero", _INT, [1], [0]))
         ends = self.ends(offsets)
-        ones = self.op("ConstantOfShape", self.op("Shape", ends), value=helper.make_tensor("one", _INT, [1], [1]))
-        ended = self.op("CumSum", self.op("ScatterElements", zeros, ends, ones, axis=0, reduction="add"), self.constant(0, np.int64))
+        ones = self.op(
+            "ConstantOfShape", self.op("Shape", ends), value=helper.make_tensor("one", _INT, [1], [1])
+        )
+        ended = self.op(
+            "CumSum",
+            self.op("ScatterElements", zeros, ends, ones, axis=0, reduction="add"),
+            self.constant(0, np.int64),
+        )
         return self.slice(ended, self.whole(0), self.whole(-1))
 
     def column(self, values: str) -> str:
@@ -133,7 +154,9 @@ class Graph:
             case "silu":
                 return str(self.op("Mul", logits, self.op("Sigmoid", logits)))
             case "gelu":
-                normal = self.op("Add", self.op("Erf", self.op("Mul", logits, self.constant(0.5**0.5))), self.constant(1))
+                normal = self.op(
+                    "Add", self.op("Erf", self.op("Mul", logits, self.constant(0.5**0.5))), self.constant(1)
+                )
                 return str(self.op("Mul", self.op("Mul", logits, self.constant(0.5)), normal))
             case "relu_max":
                 return self._share(*[self.op("Relu", logits)] * 2)

@@ -41,17 +41,30 @@ from widenet.plan.weights import weights_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "silu"}
+_ACTIVATIONS = {
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Relu": "relu",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Swish": "silu",
+}
 _WITHOUT = {
-    "LayerNormalization": "LayerNormalization by the mean and variance of an example's own units, which no layer here computes",
-    "Loop": "Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis instead",
+    "LayerNormalization": (
+        "LayerNormalization by the mean and variance of an example's own units, which no layer here computes"
+    ),
+    "Loop": (
+        "Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis instead"
+    ),
 }
 """Nodes without a counterpart, and why."""
 _SELU = (1.6732632, 1.0507010)
 
 
 def read_onnx(path: Path) -> Imported:
-    """The network of an ONNX file; raises DataError for one that is damaged, or that holds what has no counterpart."""
+    """The network of an ONNX file; raises DataError for one that is damaged, or that holds what has no
+    counterpart.
+    """
     invalid = (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
     with reading(path, "ONNX model", *invalid):
         model = onnx.load(path)
@@ -68,17 +81,24 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     spec = NetworkSpec.parse(documents["widenet.network"], f"{path}: widenet.network")
     training = TrainingSpec.parse(documents.get("widenet.training", "{}"), f"{path}: widenet.training")
     records = json.loads(documents["widenet.fields"])
-    fields = {str(name): Width(*(record[key] for key in ("width", "kind", "min_value", "max_value"))) for name, record in records.items()}
+    fields = {
+        str(name): Width(*(record[key] for key in ("width", "kind", "min_value", "max_value")))
+        for name, record in records.items()
+    }
     weights = {}
     for name, weight in weights_of(spec, fields).weights.items():
         found = constants.get(weight_name(name))
         if found is not None:
             weights[name] = found.T if weight.rows_are_features else found
-    factors = {f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
+    factors = {
+        f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs
+    }
     known = {name.removesuffix(" damping"): found for name, found in factors.items() if found is not None}
     document = spec.model_dump(mode="json")
     settings = {key: value for key, value in document.items() if key != "layers"}
-    return Imported(str(path), document["layers"], fields, weights, known, training, settings, _names(path, fields))
+    return Imported(
+        str(path), document["layers"], fields, weights, known, training, settings, _names(path, fields)
+    )
 
 
 def _names(path: Path, fields: Mapping[str, Width]) -> dict[str, Names]:
@@ -87,13 +107,19 @@ def _names(path: Path, fields: Mapping[str, Width]) -> dict[str, Names]:
     if not beside.is_file():
         return {}
     with reading(beside, "file of names"):
-        found = {name: Names(**each) for name, each in json.loads(beside.read_text("utf-8")).items() if name in fields}
+        found = {
+            name: Names(**each)
+            for name, each in json.loads(beside.read_text("utf-8")).items()
+            if name in fields
+        }
     for name, each in found.items():
         if not (_are_texts(each.ids) and _are_texts(each.titles)) or not (
             len(each.ids) == len(each.titles) == len(set(each.ids)) == fields[name].width
         ):
             rule = f"must have {fields[name].width:,} ids, all different, and as many titles"
-            raise DataError(f'{beside}: field "{name}" {rule}. Export the network again, or move the file away.')
+            raise DataError(
+                f'{beside}: field "{name}" {rule}. Export the network again, or move the file away.'
+            )
     return found
 
 
@@ -102,10 +128,16 @@ def _are_texts(given: object) -> bool:
 
 
 class _Reader:
-    def __init__(self, model: Any, constants: dict[str, np.ndarray], shapes: dict[str, tuple[int | None, ...]]) -> None:
+    def __init__(
+        self, model: Any, constants: dict[str, np.ndarray], shapes: dict[str, tuple[int | None, ...]]
+    ) -> None:
         self.graph, self.constants, self.shapes = model.graph, constants, shapes
-        constants.update({node.output[0]: found for node in self.graph.node if (found := constant(node)) is not None})
-        self.opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+        constants.update(
+            {node.output[0]: found for node in self.graph.node if (found := constant(node)) is not None}
+        )
+        self.opset = next(
+            (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1
+        )
         self.steps: dict[str, Operation] = {}
         self.step_of: dict[str, str] = {}
         self.bags: dict[str, tuple[np.ndarray, str]] = {}
@@ -151,11 +183,20 @@ class _Reader:
 
     def _is_known(self, source: str, node: Any) -> bool:
         is_shape = node.op_type == "Reshape" and source == node.input[1]
-        return source in self.step_of or source in self.constants or source in self.bags or (is_shape and source in self.along.sizes)
+        return (
+            source in self.step_of
+            or source in self.constants
+            or source in self.bags
+            or (is_shape and source in self.along.sizes)
+        )
 
     def _is_embedding(self, node: Any) -> bool:
         """Whether a node gathers a row of a matrix for each index of an input [., .]."""
-        if node.op_type != "Gather" or attributes_of(node).get("axis", 0) != 0 or node.input[0] not in self.constants:
+        if (
+            node.op_type != "Gather"
+            or attributes_of(node).get("axis", 0) != 0
+            or node.input[0] not in self.constants
+        ):
             return False
         given = next((value for value in self.graph.input if value.name == node.input[1]), None)
         is_whole = given is not None and given.type.tensor_type.elem_type in (6, 7)
@@ -174,13 +215,22 @@ class _Reader:
     def _read_along(self, name: str, node: Any) -> None:
         """Add what a node does along a sequence."""
         attributes = attributes_of(node)
-        source, values = self.step_of.get(self.along.taken(node, attributes), ""), [value for value in node.output if value]
+        source, values = (
+            self.step_of.get(self.along.taken(node, attributes), ""),
+            [value for value in node.output if value],
+        )
         if self.along.is_stack(node, attributes):
             self.step_of[values[0]] = source
             return
         if node.op_type not in ("GRU", "LSTM"):
-            is_first = node.input[0] in self.along.axes and not any(each in self.along.axes for each in node.input[1:])
-            odd = self.along.turned(node, attributes) if is_first else f"{node.op_type} at every position of a sequence"
+            is_first = node.input[0] in self.along.axes and not any(
+                each in self.along.axes for each in node.input[1:]
+            )
+            odd = (
+                self.along.turned(node, attributes)
+                if is_first
+                else f"{node.op_type} at every position of a sequence"
+            )
             self._add(values[0], Same(name, source) if odd is None else Unknown(name, odd))
             if odd is None:
                 self.along.is_over(values[0])
@@ -202,10 +252,15 @@ class _Reader:
 
     def _free_name(self, node: Any) -> str:
         candidates = [node.name, *node.output]
-        return next((name for name in candidates if name and name not in self.steps), f"{node.op_type} {len(self.steps)}")
+        return next(
+            (name for name in candidates if name and name not in self.steps),
+            f"{node.op_type} {len(self.steps)}",
+        )
 
     def _lost(self, name: str, node: Any) -> Operation:
-        """A node that takes what is not read: an integer input that is used otherwise than as a bag of features."""
+        """A node that takes what is not read: an integer input that is used otherwise than as a bag of
+        features.
+        """
         return Unknown(name, _WITHOUT.get(node.op_type, node.op_type))
 
     def _width(self, name: str) -> int | None:
@@ -235,15 +290,33 @@ class _Reader:
         return node.op_type in turns
 
     def _waits(self, node: Any) -> bool:
-        """Whether a node is the first of two that make one operation: a gathering before its sum, a gate before its product."""
+        """Whether a node is the first of two that make one operation: a gathering before its sum, a gate
+        before its product.
+        """
         users = self.users[node.output[0]]
-        if node.op_type == "Gather" and node.input[0] in self.constants and attributes_of(node).get("axis", 0) == 0:
+        if (
+            node.op_type == "Gather"
+            and node.input[0] in self.constants
+            and attributes_of(node).get("axis", 0) == 0
+        ):
             matrix, indices = self.constants[node.input[0]], node.input[1]
-            is_bag = matrix.ndim == 2 and indices not in self.constants and len(self.shapes.get(indices, ())) == 2
-            if is_bag and indices not in self.step_of and users and all(user.op_type in ("ReduceSum", "ReduceMean") for user in users):
+            is_bag = (
+                matrix.ndim == 2 and indices not in self.constants and len(self.shapes.get(indices, ())) == 2
+            )
+            if (
+                is_bag
+                and indices not in self.step_of
+                and users
+                and all(user.op_type in ("ReduceSum", "ReduceMean") for user in users)
+            ):
                 self.bags[node.output[0]] = (matrix, indices)
                 return True
-        if node.op_type == "Sigmoid" and len(users) == 1 and users[0].op_type == "Mul" and node.input[0] in users[0].input:
+        if (
+            node.op_type == "Sigmoid"
+            and len(users) == 1
+            and users[0].op_type == "Mul"
+            and node.input[0] in users[0].input
+        ):
             self.gates[node.output[0]] = node.input[0]
             self.step_of[node.output[0]] = self.step_of.get(node.input[0], node.input[0])
             return True
@@ -271,7 +344,9 @@ class _Reader:
         if kind == "ReduceMean" and self._is_over_places(node, attributes):
             return Pool(name, source, "average")
         if kind in ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LRN"):
-            return spatial(name, node, attributes, source, [self.constants.get(each) for each in node.input[1:]])
+            return spatial(
+                name, node, attributes, source, [self.constants.get(each) for each in node.input[1:]]
+            )
         if (
             kind == "Concat"
             and (attributes["axis"] == 1 or self._is_last_axis(node, attributes["axis"]))
@@ -279,14 +354,22 @@ class _Reader:
         ):
             return Join(name, tuple(self.step_of[each] for each in node.input))
         learns = attributes.get("training_mode", 0)
-        if kind == "BatchNormalization" and not learns and all(each in self.constants for each in node.input[1:]):
-            scale, shift, mean, variance = (self.constants[each].astype(np.float32) for each in node.input[1:5])
+        if (
+            kind == "BatchNormalization"
+            and not learns
+            and all(each in self.constants for each in node.input[1:])
+        ):
+            scale, shift, mean, variance = (
+                self.constants[each].astype(np.float32) for each in node.input[1:5]
+            )
             factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return Affine(name, source, factor, shift - mean * factor)
         return Unknown(name, _WITHOUT.get(kind, kind))
 
     def _clipped(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
-        """A value within bounds: a rectifier where the only bound is 0 from below, as a Clip or a Max with 0 has it."""
+        """A value within bounds: a rectifier where the only bound is 0 from below, as a Clip or a Max with
+        0 has it.
+        """
         value, *others = node.input
         if node.op_type == "Max" and value in self.constants and len(others) == 1:
             value, others = others[0], [value]
@@ -305,21 +388,37 @@ class _Reader:
             given = node.input[place] if len(node.input) > place else ""
             if given and (given not in self.constants or self.constants[given].size != 1):
                 return None
-            found.append(float(self.constants[given].reshape(-1)[0]) if given else float(attributes.get(key, default)))
+            found.append(
+                float(self.constants[given].reshape(-1)[0]) if given else float(attributes.get(key, default))
+            )
         return found[0], found[1]
 
     def _is_over_places(self, node: Any, attributes: dict[str, Any]) -> bool:
-        """Whether a ReduceMean is over all places of a value with channels and axes, as PyTorch writes a global average."""
-        axes = attributes.get("axes") if len(node.input) < 2 else self.constants.get(node.input[1], np.zeros(0)).tolist()
+        """Whether a ReduceMean is over all places of a value with channels and axes, as PyTorch writes a
+        global average.
+        """
+        axes = (
+            attributes.get("axes")
+            if len(node.input) < 2
+            else self.constants.get(node.input[1], np.zeros(0)).tolist()
+        )
         rank = self._rank(node.input[0])
         return rank > 2 and sorted(axis % rank for axis in axes or []) == list(range(2, rank))
 
     def _bag(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
         matrix, indices = self.bags[node.input[0]]
-        axes = attributes.get("axes") if len(node.input) < 2 else self.constants.get(node.input[1], np.zeros(0)).tolist()
+        axes = (
+            attributes.get("axes")
+            if len(node.input) < 2
+            else self.constants.get(node.input[1], np.zeros(0)).tolist()
+        )
         scale = "mean" if node.op_type == "ReduceMean" else "none"
         found = Input(indices, len(matrix), is_sparse=True, scale=scale)
-        if axes not in ([1], [-2]) or attributes.get("keepdims", 1) or self.steps.get(indices, found) != found:
+        if (
+            axes not in ([1], [-2])
+            or attributes.get("keepdims", 1)
+            or self.steps.get(indices, found) != found
+        ):
             return Unknown(name, f"Gather and {node.op_type}")
         self._add(indices, found)
         return Dense(name, indices, matrix.T.astype(np.float32))
@@ -328,14 +427,20 @@ class _Reader:
         source, kind = self.step_of[node.input[0]], node.op_type
         if kind in _ACTIVATIONS:
             is_plain = kind != "Swish" or attributes.get("alpha", 1.0) == 1
-            return Activate(name, source, _ACTIVATIONS[kind]) if is_plain else Unknown(name, "Swish with alpha")
+            return (
+                Activate(name, source, _ACTIVATIONS[kind]) if is_plain else Unknown(name, "Swish with alpha")
+            )
         if kind == "LeakyRelu":
             return leaky(name, source, float(attributes.get("alpha", 0.01)))
         if kind == "Elu":
             return Activate(name, source, {"kind": "elu", "alpha": float(attributes.get("alpha", 1.0))})
-        if kind in ("Softmax", "LogSoftmax") and self._is_last_axis(node, attributes.get("axis", -1 if self.opset >= 13 else 1)):
+        if kind in ("Softmax", "LogSoftmax") and self._is_last_axis(
+            node, attributes.get("axis", -1 if self.opset >= 13 else 1)
+        ):
             return Activate(name, source, "softmax", is_logarithm=kind == "LogSoftmax")
-        if kind == "Selu" and np.allclose([attributes.get("alpha", _SELU[0]), attributes.get("gamma", _SELU[1])], _SELU, rtol=1e-6):
+        if kind == "Selu" and np.allclose(
+            [attributes.get("alpha", _SELU[0]), attributes.get("gamma", _SELU[1])], _SELU, rtol=1e-6
+        ):
             return Activate(name, source, "selu")
         if kind == "Gelu" and attributes.get("approximate", b"none") == b"none":
             return Activate(name, source, "gelu")
@@ -344,8 +449,15 @@ class _Reader:
     def _dense(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
         value, matrix, *more = node.input
         bias = self.constants.get(more[0]) if more and more[0] else None
-        if value not in self.step_of or matrix not in self.constants or self.constants[matrix].ndim != 2 or self._rank(value) != 2:
-            return Unknown(name, f"{node.op_type} of other than a matrix [examples, width] and constant weights")
+        if (
+            value not in self.step_of
+            or matrix not in self.constants
+            or self.constants[matrix].ndim != 2
+            or self._rank(value) != 2
+        ):
+            return Unknown(
+                name, f"{node.op_type} of other than a matrix [examples, width] and constant weights"
+            )
         if attributes.get("transA", 0) or (more and more[0] and bias is None):
             return Unknown(name, "Gemm of another form")
         weight = self.constants[matrix].astype(np.float32) * np.float32(attributes.get("alpha", 1.0))
@@ -353,7 +465,9 @@ class _Reader:
         if bias is not None:
             if bias.size != 1 and (bias.size != len(weight) or bias.shape[-1] != len(weight)):
                 return Unknown(name, "Gemm of another form")
-            bias = np.broadcast_to(bias.astype(np.float32).reshape(-1), len(weight)) * np.float32(attributes.get("beta", 1.0))
+            bias = np.broadcast_to(bias.astype(np.float32).reshape(-1), len(weight)) * np.float32(
+                attributes.get("beta", 1.0)
+            )
         return Dense(name, self.step_of[value], weight, bias)
 
     def _arithmetic(self, name: str, node: Any) -> Operation:
@@ -373,11 +487,19 @@ class _Reader:
         if kind == "Mul":
             return Affine(name, source, scale=array)
         if kind == "Sub":
-            return Affine(name, source, shift=-array) if value == first else Affine(name, source, scale=-1.0, shift=array)
-        return Affine(name, source, scale=1 / array) if value == first and array.all() else Unknown(name, kind)
+            return (
+                Affine(name, source, shift=-array)
+                if value == first
+                else Affine(name, source, scale=-1.0, shift=array)
+            )
+        return (
+            Affine(name, source, scale=1 / array) if value == first and array.all() else Unknown(name, kind)
+        )
 
     def _same(self, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
-        """A node that only changes the shape or the type, where every example keeps its numbers in their order."""
+        """A node that only changes the shape or the type, where every example keeps its numbers in their
+        order.
+        """
         kind, value = node.op_type, node.input[0]
         widths = (self._width(value), self._width(node.output[0]))
         is_flat = kind == "Flatten" and attributes.get("axis", 1) == 1

@@ -25,7 +25,9 @@ EXAMPLES = "examples"
 
 @dataclass(frozen=True)
 class SparseField:
-    """A sparse field as the caller gives it: offsets int64 [E + 1], indices int64 [Z], values float32 [Z] or None for ones."""
+    """A sparse field as the caller gives it: offsets int64 [E + 1], indices int64 [Z], values float32 [Z]
+    or None for ones.
+    """
 
     offsets: str
     indices: str
@@ -42,7 +44,9 @@ class SparseField:
 
 @dataclass(frozen=True)
 class SparseValue:
-    """A sparse input as it enters the network. factor: [E, 1], what the sums of an example are multiplied by; None: 1."""
+    """A sparse input as it enters the network. factor: [E, 1], what the sums of an example are multiplied
+    by; None: 1.
+    """
 
     field: SparseField
     values: str | None
@@ -51,7 +55,9 @@ class SparseValue:
 
 @dataclass(frozen=True)
 class SequenceValue:
-    """A sequence as it enters the network, a feature a place. features: int64 [T * E]; values: float32 [T * E] or None for ones."""
+    """A sequence as it enters the network, a feature a place. features: int64 [T * E]; values: float32 [T
+    * E] or None for ones.
+    """
 
     features: str
     values: str | None
@@ -59,7 +65,9 @@ class SequenceValue:
 
 @dataclass
 class Layers:
-    """A network's layers, added to a graph one after the other. Weights are initializers of the graph, by their names.
+    """A network's layers, added to a graph one after the other.
+
+    Weights are initializers of the graph, by their names.
 
     fields: the sparse ones as declared, the names of dense ones.
     damped: input layers whose features are multiplied by the weight "LAYER damping".
@@ -85,7 +93,9 @@ class Layers:
             if isinstance(given, str):
                 self.values[layer.name] = self._dense(layer, given)
             else:
-                self.values[layer.name] = self._sequence(layer, given) if layer.name in self.along else self._sparse(layer, given)
+                self.values[layer.name] = (
+                    self._sequence(layer, given) if layer.name in self.along else self._sparse(layer, given)
+                )
         for hidden in self.spec.hidden:
             if isinstance(hidden, PoolingLayer):
                 self.values[hidden.name] = self._pooled(hidden)
@@ -101,10 +111,15 @@ class Layers:
             values = factors if values is None else graph.op("Mul", values, factors)
         if layer.scale == "none":
             return SparseValue(given, values, None)
-        count = graph.op("Cast", graph.op("Sub", graph.ends(given.offsets), graph.starts(given.offsets)), to=1)
+        count = graph.op(
+            "Cast", graph.op("Sub", graph.ends(given.offsets), graph.starts(given.offsets)), to=1
+        )
         if layer.scale == "unit" and values is not None:
             squares = graph.op("Mul", values, values)
-            total = graph.per_example(given.offsets, lambda inner, own: inner.op("ReduceSum", own(squares), inner.whole(0), keepdims=0))
+            total = graph.per_example(
+                given.offsets,
+                lambda inner, own: inner.op("ReduceSum", own(squares), inner.whole(0), keepdims=0),
+            )
             length = graph.op("Sqrt", graph.op("Max", total, graph.constant(1e-30)))
         else:
             length = graph.op("Max", count, graph.constant(1))
@@ -125,7 +140,14 @@ class Layers:
         sums = [self._product(layer.name, source) for source in self.spec.sources(layer)]
         weight = weight_name(self.links[layer.name, layer.name].weight)
         bias = weight_name(f"{layer.name} bias") if layer.bias else None
-        found = states(self.graph, layer, self._added(sums[0], sums[1:]), weight, bias, self.positions[self.along[layer.name]])
+        found = states(
+            self.graph,
+            layer,
+            self._added(sums[0], sums[1:]),
+            weight,
+            bias,
+            self.positions[self.along[layer.name]],
+        )
         return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
 
     def _dense(self, layer: InputLayer, given: str) -> str:
@@ -144,16 +166,24 @@ class Layers:
         total = self._added(first, others)
         changes = [("Add", weight_name(f"{layer.name} bias"))] if layer.bias else []
         if layer.batch_normalization is not None:
-            scale, shift, mean, variance = (weight_name(f"{layer.name} normalization {part}") for part in _NORMALIZATION)
-            deviation = graph.op("Sqrt", graph.op("Add", variance, graph.constant(layer.batch_normalization.epsilon)))
+            scale, shift, mean, variance = (
+                weight_name(f"{layer.name} normalization {part}") for part in _NORMALIZATION
+            )
+            deviation = graph.op(
+                "Sqrt", graph.op("Add", variance, graph.constant(layer.batch_normalization.epsilon))
+            )
             factor = graph.op("Div", scale, deviation)
             changes += [("Mul", factor), ("Add", graph.op("Sub", shift, graph.op("Mul", mean, factor)))]
-        return graph.activate(layer.activation, per_channel(graph, total, shape, *changes) if changes else total)
+        return graph.activate(
+            layer.activation, per_channel(graph, total, shape, *changes) if changes else total
+        )
 
     def _pooled(self, layer: PoolingLayer) -> str:
         names = self.spec.sources(layer)
         sources = [str(self.values[name]) for name in names]
-        found = pooling(self.graph, layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0])))
+        found = pooling(
+            self.graph, layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0]))
+        )
         return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
 
     def _added(self, total: str, others: list[str]) -> str:
@@ -166,15 +196,21 @@ class Layers:
         if isinstance(value, str) and (layer, source) in self.windows:
             return convolution(self.graph, value, weight_name(link.weight), self.windows[layer, source])
         if isinstance(value, str):
-            return str(self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1))
+            return str(
+                self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1)
+            )
         if isinstance(value, SequenceValue):
             rows = self.graph.op("Gather", weight_name(link.weight), value.features)
-            return str(rows if value.values is None else self.graph.op("Mul", rows, self.graph.column(value.values)))
+            return str(
+                rows if value.values is None else self.graph.op("Mul", rows, self.graph.column(value.values))
+            )
         return self._gathered(value, weight_name(link.weight))
 
     def _gathered(self, value: SparseValue, weight: str, axis: int = 0) -> str:
         """The sums of every example's weight rows, or columns with axis 1, times their values, [E, H]."""
-        total = self.graph.per_example(value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight, axis))
+        total = self.graph.per_example(
+            value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight, axis)
+        )
         return total if value.factor is None else str(self.graph.op("Mul", total, value.factor))
 
     def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str, axis: int) -> str:
@@ -203,16 +239,29 @@ class Layers:
             return str(graph.op("Gemm", incoming, weight, *[bias][: output.bias], transB=1))
         length = graph.op("ReduceL2", incoming, graph.whole(1))
         is_short = graph.op("LessOrEqual", length, graph.constant(SHORTEST))
-        factor = graph.op("Div", graph.constant(1 / output.cosine.temperature), graph.op("Where", is_short, graph.constant(np.inf), length))
+        factor = graph.op(
+            "Div",
+            graph.constant(1 / output.cosine.temperature),
+            graph.op("Where", is_short, graph.constant(np.inf), length),
+        )
         product = graph.op("Gemm", graph.op("Mul", incoming, factor), weight, transB=1)
         cosines = graph.op("Mul", product, weight_name(f"{output.name} lengths"))
         return str(graph.op("Add", cosines, bias) if output.bias else cosines)
 
-    def best(self, output: OutputLayer, logits: str, k: int, num_units: int, exclude_seen: bool) -> tuple[str, str]:
-        """Scores [E, K] and units int64 [E, K] of the k best of the first `num_units` units; -inf and -1 where fewer are left."""
+    def best(
+        self, output: OutputLayer, logits: str, k: int, num_units: int, exclude_seen: bool
+    ) -> tuple[str, str]:
+        """Scores [E, K] and units int64 [E, K] of the k best of the first `num_units` units; -inf and -1
+        where fewer are left.
+        """
         graph = self.graph
         by_logit = is_rising(output.activation)
-        ranked = graph.slice(logits if by_logit else graph.activate(output.activation, logits), graph.whole(0), graph.whole(num_units), 1)
+        ranked = graph.slice(
+            logits if by_logit else graph.activate(output.activation, logits),
+            graph.whole(0),
+            graph.whole(num_units),
+            1,
+        )
         seen = self.fields.get(output.field)
         if exclude_seen and isinstance(seen, SparseField):
             ranked = self._without(ranked, seen, num_units)
@@ -226,10 +275,14 @@ class Layers:
     def _without(self, ranked: str, seen: SparseField, num_units: int) -> str:
         """The ranking with -inf where an example's own features are."""
         graph = self.graph
-        first = graph.op("Mul", graph.example_of_entry(seen.offsets, seen.indices), graph.constant(num_units, np.int64))
+        first = graph.op(
+            "Mul", graph.example_of_entry(seen.offsets, seen.indices), graph.constant(num_units, np.int64)
+        )
         places = graph.op("Add", first, seen.indices)
         hidden = graph.op("Expand", graph.constant(-np.inf), graph.op("Shape", places))
-        flat = graph.op("ScatterElements", graph.op("Reshape", ranked, graph.whole(-1)), places, hidden, axis=0)
+        flat = graph.op(
+            "ScatterElements", graph.op("Reshape", ranked, graph.whole(-1)), places, hidden, axis=0
+        )
         return str(graph.op("Reshape", flat, graph.op("Shape", ranked)))
 
     def _scores(self, output: OutputLayer, chosen: str, logits: str) -> str:

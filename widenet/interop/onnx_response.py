@@ -1,4 +1,6 @@
-"""Local response normalization as PyTorch exports it: nodes that square, average over channels, raise and divide."""
+"""Local response normalization as PyTorch exports it: nodes that square, average over channels, raise and
+divide.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -33,8 +35,14 @@ class Response:
         """The layer that computes it."""
         n = self.before + self.after + 1
         if self.before != (n - 1) // 2:
-            return Unknown(name, f"LocalResponseNorm of {n} channels, {self.before} of them before each; here the longer half comes after")
-        return Pool(name, source, {"kind": "lrn", "n": n, "k": self.k, "alpha": self.alpha, "beta": self.beta})
+            return Unknown(
+                name,
+                f"LocalResponseNorm of {n} channels, {self.before} of them before each; here the longer half"
+                " comes after",
+            )
+        return Pool(
+            name, source, {"kind": "lrn", "n": n, "k": self.k, "alpha": self.alpha, "beta": self.beta}
+        )
 
 
 def responses(graph: Any, constants: Mapping[str, np.ndarray], shapes: Dimensions) -> dict[str, Response]:
@@ -53,7 +61,9 @@ def responses(graph: Any, constants: Mapping[str, np.ndarray], shapes: Dimension
 class _Walk:
     """The way back from a quotient."""
 
-    def __init__(self, nodes: Mapping[str, Any], constants: Mapping[str, np.ndarray], shapes: Dimensions) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Any], constants: Mapping[str, np.ndarray], shapes: Dimensions
+    ) -> None:
         self.nodes, self.constants, self.shapes = nodes, constants, shapes
         self.inside: list[str] = []
 
@@ -66,8 +76,17 @@ class _Walk:
         averaged = self._back(self._reshaped(mean), "AveragePool")
         padded = self._back(averaged.input[0], "Pad") if averaged is not None else None
         squared = self._back(self._reshaped(padded.input[0]), "Mul") if padded is not None else None
-        around = self._around(padded) if squared is not None and list(squared.input) == [value, value] else None
-        if around is None or padded is None or k is None or alpha is None or beta is None or not self._averages(averaged, sum(around) + 1):
+        around = (
+            self._around(padded) if squared is not None and list(squared.input) == [value, value] else None
+        )
+        if (
+            around is None
+            or padded is None
+            or k is None
+            or alpha is None
+            or beta is None
+            or not self._averages(averaged, sum(around) + 1)
+        ):
             return None
         is_placed = self._is_placed(padded.input[0], value) and self._sizes(mean) == self._sizes(value)
         return Response(value, *around, k, alpha, beta, frozenset(self.inside)) if is_placed else None
@@ -92,7 +111,11 @@ class _Walk:
 
     def _reshaped(self, name: str) -> str:
         """The value that nodes only put into other axes."""
-        while (node := self.nodes.get(name)) is not None and node.op_type in ("Squeeze", "Unsqueeze", "Reshape"):
+        while (node := self.nodes.get(name)) is not None and node.op_type in (
+            "Squeeze",
+            "Unsqueeze",
+            "Reshape",
+        ):
             self.inside.append(name)
             name = node.input[0]
         return name
@@ -100,7 +123,9 @@ class _Walk:
     def _around(self, padded: Any) -> tuple[int, int] | None:
         """How many channels of zeros stand before and after; channels are the third axis."""
         attributes, (_, pads, *more) = attributes_of(padded), padded.input
-        is_zero = len(more) < 2 and all(not name or (name in self.constants and not self.constants[name].any()) for name in more)
+        is_zero = len(more) < 2 and all(
+            not name or (name in self.constants and not self.constants[name].any()) for name in more
+        )
         given = self.constants.get(pads, np.zeros(0, np.int64)).reshape(-1).tolist()
         rank = len(given) // 2
         if rank < 4 or not is_zero or attributes.get("mode", b"constant") != b"constant":
@@ -113,14 +138,26 @@ class _Walk:
         """Whether a node gives the means of n channels."""
         attributes = attributes_of(node)
         axes = len(attributes["kernel_shape"])
-        is_plain = not any(attributes.get("pads", [])) and attributes.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID")
+        is_plain = not any(attributes.get("pads", [])) and attributes.get("auto_pad", b"NOTSET") in (
+            b"NOTSET",
+            b"VALID",
+        )
         steps = [*attributes.get("strides", []), *attributes.get("dilations", [])]
-        return attributes["kernel_shape"] == [n, *[1] * (axes - 1)] and is_plain and all(step == 1 for step in steps)
+        return (
+            attributes["kernel_shape"] == [n, *[1] * (axes - 1)]
+            and is_plain
+            and all(step == 1 for step in steps)
+        )
 
     def _is_placed(self, name: str, value: str) -> bool:
         """Whether a value has one channel of its own, and then the channels and places of another."""
         own, other = self._sizes(name), self._sizes(value)
-        return len(own) > 2 and len(other) > 1 and own[:2] == [1, other[0]] and 0 < prod(own[2:]) == prod(other[1:])
+        return (
+            len(own) > 2
+            and len(other) > 1
+            and own[:2] == [1, other[0]]
+            and 0 < prod(own[2:]) == prod(other[1:])
+        )
 
     def _sizes(self, name: str) -> list[int]:
         """The dimensions of a value after that of the examples; 0 for one that is not known."""

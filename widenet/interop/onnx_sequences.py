@@ -15,10 +15,12 @@ _FLOAT = TensorProto.FLOAT
 class Padded:
     """The newest positions of E sequences, T of each.
 
-    Values along them flow as rows [T * E, H]: those of the first position of every example, then those of the second, and so on. What
-    stands beyond an example's end is computed and never looked at.
-    entries: int64 [T * E], the entry of the field that stands at each place; the number of entries where none does.
-    ends: int64 [E], the row of each sequence's newest position; T * E of a sequence without any. num_examples: int64 [1].
+    Values along them flow as rows [T * E, H]: those of the first position of every example, then those of the
+    second, and so on. What stands beyond an example's end is computed and never looked at.
+    entries: int64 [T * E], the entry of the field that stands at each place; the number of entries where none
+    does.
+    ends: int64 [E], the row of each sequence's newest position; T * E of a sequence without any.
+    num_examples: int64 [1].
     """
 
     entries: str
@@ -27,7 +29,9 @@ class Padded:
 
 
 def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
-    """The newest positions, at most `newest` of each sequence, of a field's offsets [E + 1] and indices [Z]."""
+    """The newest positions, at most `newest` of each sequence, of a field's offsets [E + 1] and indices
+    [Z].
+    """
     stops = graph.ends(offsets)
     lengths = graph.op("Min", graph.op("Sub", stops, graph.starts(offsets)), graph.whole(newest))
     num_times = graph.op("ReduceMax", graph.op("Concat", lengths, graph.whole(1), axis=0), keepdims=0)
@@ -36,7 +40,9 @@ def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
     entries = graph.op("Add", graph.op("Sub", stops, lengths), times)
     held = graph.op("Where", graph.op("Less", times, lengths), entries, graph.op("Shape", indices))
     num_examples = graph.op("Shape", stops)
-    examples = graph.op("Range", graph.constant(0, np.int64), graph.op("Squeeze", num_examples), graph.constant(1, np.int64))
+    examples = graph.op(
+        "Range", graph.constant(0, np.int64), graph.op("Squeeze", num_examples), graph.constant(1, np.int64)
+    )
     last = graph.op("Add", graph.op("Mul", graph.op("Sub", lengths, graph.whole(1)), num_examples), examples)
     flat = graph.op("Reshape", held, graph.whole(-1))
     ends = graph.op("Where", graph.op("Greater", lengths, graph.whole(0)), last, graph.op("Shape", flat))
@@ -44,7 +50,9 @@ def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
 
 
 def at_positions(graph: Graph, entries: str, numbers: str, nothing: str) -> str:
-    """What a field's numbers [Z] are at each place [T * E]. nothing: [1], what stands where no position is."""
+    """What a field's numbers [Z] are at each place [T * E]. nothing: [1], what stands where no position
+    is.
+    """
     return str(graph.op("Gather", graph.op("Concat", numbers, nothing, axis=0), entries))
 
 
@@ -54,10 +62,13 @@ def newest(graph: Graph, rows: str, positions: Padded, width: int) -> str:
     return str(graph.op("Gather", graph.op("Concat", rows, zeros, axis=0), positions.ends))
 
 
-def states(graph: Graph, layer: RecurrentLayer, own: str, weight: str, bias: str | None, positions: Padded) -> str:
+def states(
+    graph: Graph, layer: RecurrentLayer, own: str, weight: str, bias: str | None, positions: Padded
+) -> str:
     """The states [T * E, H] of a recurrent layer, as `model.recurrence` has them.
 
-    own: what the sources give to the gates, [T * E, G]. weight: [G, H], of the state before. bias: [4 H], or None.
+    own: what the sources give to the gates, [T * E, G]. weight: [G, H], of the state before. bias: [4 H], or
+    None.
     """
     carried_bias = None
     if bias is not None:
@@ -69,7 +80,9 @@ def states(graph: Graph, layer: RecurrentLayer, own: str, weight: str, bias: str
     shape = graph.op("Concat", positions.num_examples, graph.whole(layer.units), axis=0)
     zeros = graph.op("ConstantOfShape", shape, value=helper.make_tensor("zero", _FLOAT, [1], [0.0]))
     inner = Graph(f"{graph.prefix}/Scan_{len(graph.nodes)}")
-    before = [f"{inner.prefix}/{name}" for name in (("state",) if layer.cell == "gru" else ("state", "memory"))]
+    before = [
+        f"{inner.prefix}/{name}" for name in (("state",) if layer.cell == "gru" else ("state", "memory"))
+    ]
     here = f"{inner.prefix}/own"
     carried = inner.op("Gemm", before[0], weight, *([carried_bias] if carried_bias else []), transB=1)
     after = (_gru if layer.cell == "gru" else _lstm)(inner, here, carried, before)
@@ -79,7 +92,12 @@ def states(graph: Graph, layer: RecurrentLayer, own: str, weight: str, bias: str
     gives = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in (*after, shown)]
     body = helper.make_graph(inner.nodes, "position", takes, gives, list(inner.constants.values()))
     *_, found = graph.op(
-        "Scan", *[zeros] * len(before), graph.op("Reshape", own, by_time), outputs=len(gives), body=body, num_scan_inputs=1
+        "Scan",
+        *[zeros] * len(before),
+        graph.op("Reshape", own, by_time),
+        outputs=len(gives),
+        body=body,
+        num_scan_inputs=1,
     )
     return str(graph.op("Reshape", found, graph.whole(-1, layer.units)))
 

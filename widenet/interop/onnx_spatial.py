@@ -1,4 +1,7 @@
-"""Convolutions and pooling layers as ONNX computes them. Units flow flat, [E, channels x positions], as in the network."""
+"""Convolutions and pooling layers as ONNX computes them.
+
+Units flow flat, [E, channels x positions], as in the network.
+"""
 
 from functools import reduce
 from typing import Any
@@ -15,10 +18,17 @@ _LENGTH_FLOOR = 1e-8
 def convolution(graph: Graph, value: str, weight: str, windows: Windows) -> str:
     """The product of a convolution, flat. weight: [filters, channels x kernel]."""
     filters = graph.op("Reshape", weight, graph.whole(-1, windows.channels, *windows.kernel))
-    return _flat(graph, graph.op("Conv", _placed(graph, value, (windows.channels, *windows.places)), filters, **_moves(windows)))
+    return _flat(
+        graph,
+        graph.op(
+            "Conv", _placed(graph, value, (windows.channels, *windows.places)), filters, **_moves(windows)
+        ),
+    )
 
 
-def pooling(graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape, windows: Windows | None) -> str:
+def pooling(
+    graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape, windows: Windows | None
+) -> str:
     """What a pooling layer gives, flat. shape: of its first source."""
     first = sources[0]
     match layer.function:
@@ -38,11 +48,20 @@ def pooling(graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape,
 
 
 def _even_response(graph: Graph, value: str, shape: Shape, function: LocalResponseNormalization) -> str:
-    """Local response normalization over an even number of channels, which no runtime need have: the longer half after each channel."""
+    """Local response normalization over an even number of channels, which no runtime need have: the longer
+    half after each channel.
+    """
     n = function.n
     placed = graph.op("Reshape", value, graph.whole(-1, 1, shape[0], _positions(shape)))
     pads = [(n - 1) // 2, 0, n // 2, 0]
-    mean = graph.op("AveragePool", graph.op("Mul", placed, placed), kernel_shape=[n, 1], strides=[1, 1], pads=pads, count_include_pad=1)
+    mean = graph.op(
+        "AveragePool",
+        graph.op("Mul", placed, placed),
+        kernel_shape=[n, 1],
+        strides=[1, 1],
+        pads=pads,
+        count_include_pad=1,
+    )
     total = graph.op("Add", graph.op("Mul", mean, graph.constant(function.alpha)), graph.constant(function.k))
     return _flat(graph, graph.op("Div", placed, graph.op("Pow", total, graph.constant(function.beta))))
 
@@ -52,7 +71,10 @@ def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:
     axis = graph.whole(1)
     products = [graph.op("ReduceSum", graph.op("Mul", sources[0], other), axis) for other in sources[1:]]
     if by_cosine:
-        lengths = [graph.op("Add", graph.op("ReduceL2", source, axis), graph.constant(_LENGTH_FLOOR)) for source in sources]
+        lengths = [
+            graph.op("Add", graph.op("ReduceL2", source, axis), graph.constant(_LENGTH_FLOOR))
+            for source in sources
+        ]
         both = [graph.op("Mul", lengths[0], length) for length in lengths[1:]]
         products = [graph.op("Div", product, length) for product, length in zip(products, both, strict=True)]
     return str(graph.op("Concat", *products, axis=1))
@@ -60,7 +82,9 @@ def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:
 
 def per_channel(graph: Graph, value: str, shape: Shape, *numbers: tuple[str, str]) -> str:
     """Flat units, changed by operations ("Add", "Mul") each with one number a channel."""
-    placed = value if len(shape) == 1 else graph.op("Reshape", value, graph.whole(-1, shape[0], _positions(shape)))
+    placed = (
+        value if len(shape) == 1 else graph.op("Reshape", value, graph.whole(-1, shape[0], _positions(shape)))
+    )
     for kind, number in numbers:
         placed = graph.op(kind, placed, number if len(shape) == 1 else graph.column(number))
     return placed if len(shape) == 1 else _flat(graph, placed)

@@ -19,14 +19,21 @@ def dimensions(model: Any) -> dict[str, tuple[int | None, ...]]:
 
 
 def constant(node: Any) -> np.ndarray | None:
-    """The numbers of a Constant node by its only attribute; None for texts, sparse tensors and other nodes."""
+    """The numbers of a Constant node by its only attribute; None for texts, sparse tensors and other
+    nodes.
+    """
     if node.op_type != "Constant":
         return None
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
         return numpy_helper.to_array(value)
-    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    dtypes = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
     return np.asarray(value, dtypes[attribute.name]) if attribute.name in dtypes else None
 
 

@@ -7,14 +7,20 @@ import numpy as np
 from widenet.interop.operations import Convolve, Operation, Padding, Pool, Unknown, whole_filters
 
 
-def spatial(name: str, node: Any, attributes: dict[str, Any], source: str, constants: list[np.ndarray | None]) -> Operation:
-    """What a node over channels and axes does. constants: its inputs after the first, where they are constant."""
+def spatial(
+    name: str, node: Any, attributes: dict[str, Any], source: str, constants: list[np.ndarray | None]
+) -> Operation:
+    """What a node over channels and axes does. constants: its inputs after the first, where they are
+    constant.
+    """
     kind = node.op_type
     if not source or any(constant is None for constant in constants) or len(node.output) > 1:
         return Unknown(name, f"{kind} of another form")
     if kind == "LRN":
         numbers = {"k": ("bias", 1.0), "alpha": ("alpha", 1e-4), "beta": ("beta", 0.75)}
-        response = {key: float(attributes.get(attribute, default)) for key, (attribute, default) in numbers.items()}
+        response = {
+            key: float(attributes.get(attribute, default)) for key, (attribute, default) in numbers.items()
+        }
         return Pool(name, source, {"kind": "lrn", "n": attributes["size"], **response})
     if kind.startswith("Global"):
         return Pool(name, source, "max" if kind == "GlobalMaxPool" else "average")
@@ -27,7 +33,9 @@ def spatial(name: str, node: Any, attributes: dict[str, Any], source: str, const
     if kind == "Conv":
         assert weight is not None
         weight = whole_filters(weight.astype(np.float32), attributes.get("group", 1), dilation)
-        return Convolve(name, source, weight, None if not bias else np.asarray(bias[0], np.float32), stride, padding)
+        return Convolve(
+            name, source, weight, None if not bias else np.asarray(bias[0], np.float32), stride, padding
+        )
     if attributes.get("count_include_pad", 0) and padding != ((0, 0),) * len(kernel):
         return Unknown(name, f"{kind} that counts its padding")
     function = "max" if kind == "MaxPool" else "average"

@@ -16,9 +16,11 @@ _LARGEST_KERNEL = 2**20
 
 @dataclass(frozen=True)
 class Input:
-    """A value that examples bring: dense [width], or the indices of features among `width`. width: None where the file does not say.
+    """A value that examples bring: dense [width], or the indices of features among `width`. width: None where
+    the file does not say.
 
-    shape: channels and the sizes of axes, where it has any. is_sequence: the indices have an order; last: at most so many of them count.
+    shape: channels and the sizes of axes, where it has any. is_sequence: the indices have an order; last: at
+    most so many of them count.
     """
 
     name: str
@@ -32,7 +34,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Dense:
-    """x W^T + b. weight: float32 [units, inputs]; bias: float32 [units] or None. Of a sparse input, the sum of its features' columns."""
+    """x W^T + b. weight: float32 [units, inputs]; bias: float32 [units] or None.
+
+    Of a sparse input, the sum of its features' columns.
+    """
 
     name: str
     source: str
@@ -44,8 +49,8 @@ class Dense:
 class Recur:
     """A GRU or an LSTM along a sequence, as `spec.recurrent` has them, and its state at the end of it.
 
-    weight: float32 [G, inputs], gate after gate; own: [G, units], of the state before. bias: [4 units] or None; of a gru the last ones
-    belong to the state before.
+    weight: float32 [G, inputs], gate after gate; own: [G, units], of the state before. bias: [4 units] or
+    None; of a gru the last ones belong to the state before.
     """
 
     name: str
@@ -74,7 +79,8 @@ class Convolve:
 
 @dataclass(frozen=True)
 class Pool:
-    """A pooling layer. function: as a network document writes it. kernel: None covers all places, or belongs to no function.
+    """A pooling layer. function: as a network document writes it. kernel: None covers all places, or belongs
+    to no function.
 
     rounds_up: a last window may reach beyond places and padding.
     """
@@ -102,8 +108,8 @@ class Affine:
 class Activate:
     """An activation, as a network document writes it.
 
-    by_place: a softmax is over the channels of each place, not over all units. is_logarithm: the file takes the logarithm of it, which
-    ranks alike, so that an output can do without.
+    by_place: a softmax is over the channels of each place, not over all units. is_logarithm: the file takes
+    the logarithm of it, which ranks alike, so that an output can do without.
     """
 
     name: str
@@ -160,10 +166,11 @@ class Unknown:
 
 
 def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> np.ndarray:
-    """The filters [filters, channels, *kernel] of an ordinary convolution that computes what one in groups or with dilations does.
+    """The filters [filters, channels, *kernel] of an ordinary convolution that computes what one in groups or
+    with dilations does.
 
-    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where the groups do not divide them,
-    or the kernel would be huge.
+    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where
+    the groups do not divide them, or the kernel would be huge.
     """
     filters, inner, *kernel = weight.shape
     if filters % groups:
@@ -184,18 +191,24 @@ def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> n
 
 
 def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
-    """A rectifier with a slope for negative x; a network document has only slopes from 0 to 1 for that side."""
+    """A rectifier with a slope for negative x; a network document has only slopes from 0 to 1 for that
+    side.
+    """
     if not 0 <= slope <= 1:
         return Unknown(name, f"a leaky ReLU with the slope {slope:g}, which is not from 0 to 1")
     return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
 
 
-Operation: TypeAlias = Input | Dense | Recur | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
+Operation: TypeAlias = (
+    Input | Dense | Recur | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
+)
 
 
 @dataclass
 class Operations:
-    """A network as it was read: operations, each after its sources; and which of them it gives, by the names that it gives them."""
+    """A network as it was read: operations, each after its sources; and which of them it gives, by the
+    names that it gives them.
+    """
 
     steps: list[Operation] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)

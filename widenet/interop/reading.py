@@ -8,15 +8,27 @@ import numpy as np
 
 from widenet.errors import DataError, reason_of
 
-_DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
-"""What values raise that are not there, or not of the kind that a format has in their place; RuntimeError is HDF5's."""
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What values raise that are not there, or not of the kind that a format has in their place; RuntimeError
+is HDF5's.
+"""
 
 
 @contextmanager
 def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
     """Raise DataError, which says that a file is no whole one of a kind, for what its values raise within.
 
-    more: exceptions of the format's library. Numbers that become infinite or undefined pass; who takes them as weights refuses them.
+    more: exceptions of the format's library. Numbers that become infinite or undefined pass; who takes them
+    as weights refuses them.
     """
     damage: tuple[type[Exception], ...] = (*_DAMAGE, *more)
     try:

@@ -46,9 +46,15 @@ def kind_of(path: Path) -> Kind:
         remedy = "Train it as it is, or say it in widenet's words by `widenet dsstne translate`"
         raise OptionError(f"{path}: must hold a trained network; a JSON document has no weights. {remedy}.")
     if path.suffix.lower() in (".pt", ".pth", ".pkl", ".ckpt"):
-        raise OptionError(f"{path}: must be no pickle, which would run whatever it holds. Write the network as ONNX, by torch.onnx.export.")
+        raise OptionError(
+            f"{path}: must be no pickle, which would run whatever it holds. Write the network as ONNX, by"
+            " torch.onnx.export."
+        )
     known = ", ".join(_SUFFIXES)
-    raise OptionError(f"{path}: must be one of {known}; neither its first bytes nor its suffix are of these. Convert it to ONNX.")
+    raise OptionError(
+        f"{path}: must be one of {known}; neither its first bytes nor its suffix are of these. Convert it to"
+        " ONNX."
+    )
 
 
 def _by_content(path: Path, head: bytes) -> Kind | None:
@@ -60,7 +66,9 @@ def _by_content(path: Path, head: bytes) -> Kind | None:
         return Kind.netcdf
     text = _text(head)
     if text is not None:
-        return Kind.prototxt if any(word in text for word in _CAFFE_WORDS) and text.lstrip()[:1] != "{" else None
+        return (
+            Kind.prototxt if any(word in text for word in _CAFFE_WORDS) and text.lstrip()[:1] != "{" else None
+        )
     if head.startswith(_ONNX_FIRST):
         return Kind.onnx
     return Kind.caffemodel if head.startswith(_CAFFE_FIRST) else None

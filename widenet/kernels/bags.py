@@ -1,4 +1,6 @@
-"""Sparse input: by Triton's kernel where a device has it, elsewhere by torch's embedding bag; either adds up each row in storage order."""
+"""Sparse input: by Triton's kernel where a device has it, elsewhere by torch's embedding bag; either adds
+up each row in storage order.
+"""
 
 from dataclasses import dataclass
 
@@ -23,9 +25,11 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Touched:
-    """The rows that a batch touches, and its entries by row: all of their gradient that is known before the step.
+    """The rows that a batch touches, and its entries by row: all of their gradient that is known before the
+    step.
 
-    features_U: int64 [U], ascending. indptr: int64 [U + 1]; of feature u the entries indptr[u] to indptr[u + 1] - 1.
+    features_U: int64 [U], ascending. indptr: int64 [U + 1]; of feature u the entries indptr[u] to indptr[u +
+    1] - 1.
     examples_Z, values_Z: of every entry, sorted by feature.
     """
 
@@ -46,7 +50,8 @@ class Touched:
 
 @dataclass(frozen=True)
 class RowGradient(Touched):
-    """The gradient of `gather_sum` to the rows that a batch touches, made when asked for, so that it need not lie in memory at once.
+    """The gradient of `gather_sum` to the rows that a batch touches, made when asked for, so that it need not
+    lie in memory at once.
 
     gradient_EH: float32 [E, H], the gradient to the sums.
     """
@@ -61,18 +66,31 @@ class RowGradient(Touched):
 
     def plus(self, other: "RowGradient") -> "RowGradient":
         """The rows of both; of those that both touch, the sums."""
-        features_Z = torch.cat([torch.repeat_interleave(each.features_U, each.indptr.diff()) for each in (self, other)])
+        features_Z = torch.cat(
+            [torch.repeat_interleave(each.features_U, each.indptr.diff()) for each in (self, other)]
+        )
         examples_Z = torch.cat([self.examples_Z, other.examples_Z + len(self.gradient_EH)])
-        values = [torch.ones(len(each.examples_Z)) if each.values_Z is None else each.values_Z for each in (self, other)]
-        values_Z = None if self.values_Z is None and other.values_Z is None else torch.cat([each.to(features_Z.device) for each in values])
-        return _by_feature(features_Z, examples_Z, values_Z).by(torch.cat([self.gradient_EH, other.gradient_EH]))
+        values = [
+            torch.ones(len(each.examples_Z)) if each.values_Z is None else each.values_Z
+            for each in (self, other)
+        ]
+        values_Z = (
+            None
+            if self.values_Z is None and other.values_Z is None
+            else torch.cat([each.to(features_Z.device) for each in values])
+        )
+        return _by_feature(features_Z, examples_Z, values_Z).by(
+            torch.cat([self.gradient_EH, other.gradient_EH])
+        )
 
     def __len__(self) -> int:
         """Number of touched rows."""
         return len(self.features_U)
 
     def rows(self, start: int = 0, stop: int | None = None) -> Tensor:
-        """The gradients float32 [stop - start, H] of the features start to stop - 1, in their order; of all without a stop."""
+        """The gradients float32 [stop - start, H] of the features start to stop - 1, in their order; of
+        all without a stop.
+        """
         stop = len(self) if stop is None else stop
         if start == stop:
             return self.gradient_EH.new_zeros(0, self.gradient_EH.shape[1])
@@ -96,4 +114,6 @@ def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None)
 
 def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:
     offsets = indptr.to(indices_Z.dtype)
-    return torch.nn.functional.embedding_bag(indices_Z, rows, offsets, mode="sum", per_sample_weights=values_Z, include_last_offset=True)
+    return torch.nn.functional.embedding_bag(
+        indices_Z, rows, offsets, mode="sum", per_sample_weights=values_Z, include_last_offset=True
+    )

@@ -15,9 +15,9 @@ Bits = Literal["native", "portable"]
 SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE"}
 """Environment variables that torch and MKL read once, before their first operation.
 
-COMPATIBLE is the only branch of MKL that Intel promises to be the same on its own and on other processors. torch's code for AVX2
-fuses a multiplication and an addition, its code for older processors does not, and its code for AVX-512 divides numbers among vectors
-in another way.
+COMPATIBLE is the only branch of MKL that Intel promises to be the same on its own and on other processors.
+torch's code for AVX2 fuses a multiplication and an addition, its code for older processors does not, and its
+code for AVX-512 divides numbers among vectors in another way.
 """
 
 _COMPATIBLE = 3
@@ -42,20 +42,26 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
         device: The device of the training.
 
     Raises:
-        OptionError: The device or the processor cannot give portable bits, or torch has computed before in this process.
+        OptionError: The device or the processor cannot give portable bits, or torch has computed before in
+            this process.
     """
     global _chosen
     if bits == _chosen:
         return
     if bits == "native":
-        raise OptionError('bits must be "portable" in a process that has trained with portable bits; got "native". Start a new process.')
+        raise OptionError(
+            'bits must be "portable" in a process that has trained with portable bits; got "native". Start a'
+            " new process."
+        )
     if device.type != "cpu":
         raise OptionError(
-            f'"bits": "portable" needs the device "cpu"; got "{device.type}", whose products depend on its model. Add --device cpu.'
+            f'"bits": "portable" needs the device "cpu"; got "{device.type}", whose products depend on its'
+            " model. Add --device cpu."
         )
     if mkl("cbwr_get") is None:
         raise OptionError(
-            '"bits": "portable" needs a torch for x86-64 with MKL, such as the one on PyPI; this torch has none. Use "native".'
+            '"bits": "portable" needs a torch for x86-64 with MKL, such as the one on PyPI; this torch has'
+            ' none. Use "native".'
         )
     with _in_environment():
         _settle()
@@ -65,15 +71,19 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
 
 
 def _settle() -> None:
-    """Let torch and MKL read the settings; raise OptionError where they have read others before, or the processor is too old."""
+    """Let torch and MKL read the settings; raise OptionError where they have read others before, or the
+    processor is too old.
+    """
     capability = torch.backends.cpu.get_cpu_capability()
     if capability not in ("AVX2", "AVX512"):
-        raise OptionError(f'"bits": "portable" needs a processor with AVX2; torch uses {capability}. Use "native".')
+        raise OptionError(
+            f'"bits": "portable" needs a processor with AVX2; torch uses {capability}. Use "native".'
+        )
     if capability != "AVX2" or mkl("cbwr_get")(_ALL_SETTINGS) != _COMPATIBLE:
         variables = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
         raise OptionError(
-            f'"bits": "portable" must be chosen before torch computes, and torch has computed in this process. '
-            f"Train in a new process, or start Python with {variables}."
+            '"bits": "portable" must be chosen before torch computes, and torch has computed in this'
+            f" process. Train in a new process, or start Python with {variables}."
         )
 
 

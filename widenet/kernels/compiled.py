@@ -1,4 +1,6 @@
-"""Compiling by Numba, where it can be imported: code that makes one pass over numbers where torch's operations make many."""
+"""Compiling by Numba, where it can be imported: code that makes one pass over numbers where torch's
+operations make many.
+"""
 
 from collections.abc import Callable
 from functools import cache, partial, wraps
@@ -12,7 +14,9 @@ _COMPILING = RLock()
 
 
 def made_once(make: Callable[..., T]) -> Callable[..., T]:
-    """`make` that keeps what it made; of several threads that ask at once, one makes it and the others wait."""
+    """`make` that keeps what it made; of several threads that ask at once, one makes it and the others
+    wait.
+    """
     kept: dict[tuple[Any, ...], T] = {}
 
     @wraps(make)
@@ -37,7 +41,9 @@ def can_compile() -> bool:
 
 
 def compile_for(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
-    """The function compiled for one signature, and kept on disk where there is a folder to write. within: what it calls in other files."""
+    """The function compiled for one signature, and kept on disk where there is a folder to write. within:
+    what it calls in other files.
+    """
     from numba import njit
 
     compile_: Any = partial(njit, signature, nogil=True, error_model="numpy")
@@ -50,10 +56,11 @@ def compile_for(function: Callable[..., Any], signature: str, *within: str) -> C
 
 
 def named_for(function: Any, *within: str) -> Any:
-    """The function under a name that tells all that its code depends on: its file and this one, what it calls, the processor, Numba.
+    """The function under a name that tells all that its code depends on: its file and this one, what it
+    calls, the processor, Numba.
 
-    By a function's name Numba keeps what it compiled on disk, and finds code in memory. It does not look at what is called within,
-    and two codes of one name, compiled by two processes, are mistaken for each other.
+    By a function's name Numba keeps what it compiled on disk, and finds code in memory. It does not look at
+    what is called within, and two codes of one name, compiled by two processes, are mistaken for each other.
     """
     import numba
     from llvmlite import binding

@@ -16,9 +16,11 @@ _ROWS_AHEAD, _CACHE_LINE = 4, 16
 """How many rows before its turn a row is fetched, and the float32 numbers that come at once."""
 
 Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
-"""One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second state), all float32.
+"""One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second
+state), all float32.
 
-A state that an optimizer has not comes and goes as it is. `constants` is an array. Only arithmetic, numpy.sqrt and conditions may be used.
+A state that an optimizer has not comes and goes as it is. `constants` is an array. Only arithmetic,
+numpy.sqrt and conditions may be used.
 """
 
 
@@ -42,10 +44,19 @@ class CompiledSteps:
     def __init__(self, tile: Callable[..., None], rows: Callable[..., None]) -> None:
         self._tile, self._rows = tile, rows
 
-    def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, constants: Sequence[float]) -> None:
+    def tile(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        states: Sequence[Tensor],
+        penalties: Penalties,
+        constants: Sequence[float],
+    ) -> None:
         """One step of a contiguous weight, in place; gradient and states are shaped like it."""
         tensors = [weight, gradient.contiguous(), *states]
-        assert all(tensor.is_contiguous() for tensor in tensors)  # a reshaped copy would take the step in their place
+        assert all(
+            tensor.is_contiguous() for tensor in tensors
+        )  # a reshaped copy would take the step in their place
         flat = [tensor.numpy().reshape(-1) for tensor in tensors]
         self._tile(*flat, *flat[: 4 - len(flat)], penalties.numbers(), _float32(*constants))
 
@@ -58,10 +69,18 @@ class CompiledSteps:
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
-        """One step of the touched rows of a weight, in place. fade_U: float32 [U], what the states are multiplied by before it."""
+        """One step of the touched rows of a weight, in place. fade_U: float32 [U], what the states are
+        multiplied by before it.
+        """
         values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
-        entries = [tensor.long().contiguous().numpy() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)]
-        arrays = [tensor.numpy() for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())]
+        entries = [
+            tensor.long().contiguous().numpy()
+            for tensor in (touched.features_U, touched.indptr, touched.examples_Z)
+        ]
+        arrays = [
+            tensor.numpy()
+            for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())
+        ]
         self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), _float32(*constants))
 
 
@@ -77,7 +96,11 @@ def compiled_steps(element: Element, num_states: int) -> CompiledSteps | None:
     )
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
     tile = compile_for(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
-    rows = compile_for(_rows(advance, num_states), f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})", advance.__qualname__)
+    rows = compile_for(
+        _rows(advance, num_states),
+        f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})",
+        advance.__qualname__,
+    )
     return CompiledSteps(tile, rows)
 
 
@@ -93,10 +116,20 @@ def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
 
 
 def _advance(element: Any, num_states: int) -> Callable[..., None]:
-    """One step of a row of numbers, in place. Arrays are whole, for a view of a row would be counted in and out, which takes as long."""
+    """One step of a row of numbers, in place.
+
+    Arrays are whole, for a view of a row would be counted in and out, which takes as long.
+    """
 
     def advance(
-        row: Any, weight_RH: Any, gradient_H: Any, first_RH: Any, second_RH: Any, fade: Any, penalties: Any, constants: Any
+        row: Any,
+        weight_RH: Any,
+        gradient_H: Any,
+        first_RH: Any,
+        second_RH: Any,
+        fade: Any,
+        penalties: Any,
+        constants: Any,
     ) -> None:
         scale, l2, l1, keep, zero, one = penalties
         for h in range(len(gradient_H)):
@@ -117,9 +150,15 @@ def _advance(element: Any, num_states: int) -> Callable[..., None]:
 def _tile(advance: Any) -> Callable[..., None]:
     """See `CompiledSteps.tile`."""
 
-    def tile(weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any) -> None:
+    def tile(
+        weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any
+    ) -> None:
         whole, row = (1, len(weight_N)), np.uint64(0)
-        weight_1N, first_1N, second_1N = weight_N.reshape(whole), first_N.reshape(whole), second_N.reshape(whole)
+        weight_1N, first_1N, second_1N = (
+            weight_N.reshape(whole),
+            first_N.reshape(whole),
+            second_N.reshape(whole),
+        )
         advance(row, weight_1N, gradient_N, first_1N, second_1N, penalties[5], penalties, constants)
 
     return tile
@@ -127,7 +166,9 @@ def _tile(advance: Any) -> Callable[..., None]:
 
 @made_once
 def _fetching() -> Any:
-    """Asks the processor for a number of an array [R, H], so that its part of a cache is at hand when it is read and written."""
+    """Asks the processor for a number of an array [R, H], so that its part of a cache is at hand when it
+    is read and written.
+    """
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
@@ -154,12 +195,16 @@ def _fetching() -> Any:
 
 
 _fetch: Any = None
-"""What `_fetching` gives. Numba finds code on disk by what a function encloses, and an intrinsic is another in every process: a global
-is not enclosed."""
+"""What `_fetching` gives. Numba finds code on disk by what a function encloses, and an intrinsic is another
+in every process: a global is not enclosed.
+"""
 
 
 def _rows(advance: Any, num_states: int) -> Callable[..., None]:
-    """See `CompiledSteps.rows`. The gradient of a row is summed in the order of its entries. Rows are fetched some ahead."""
+    """See `CompiledSteps.rows`.
+
+    The gradient of a row is summed in the order of its entries. Rows are fetched some ahead.
+    """
     global _fetch
     _fetch = _fetching()
 
@@ -199,6 +244,15 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
                 else:
                     for h in range(len(gradient_H)):
                         gradient_H[h] += gradient_EH[example, h]
-            advance(row, weight_RH, gradient_H, first_RH, second_RH, fade_U[u], (scale, l2, l1, keep, zero, one), constants)
+            advance(
+                row,
+                weight_RH,
+                gradient_H,
+                first_RH,
+                second_RH,
+                fade_U[u],
+                (scale, l2, l1, keep, zero, one),
+                constants,
+            )
 
     return rows

@@ -1,4 +1,6 @@
-"""A tile of an output on a CPU: logits to loss and slopes in one pass over them, compiled by Numba; import it where Numba is."""
+"""A tile of an output on a CPU: logits to loss and slopes in one pass over them, compiled by Numba; import
+it where Numba is.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,19 +14,34 @@ from torch import Tensor
 from widenet.kernels.compiled import compile_for, made_once, named_for
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
-_PER_LOG_TWO, _LOG_TWO_HIGH, _LOG_TWO_LOW = np.float32(1.442695041), np.float32(0.693359375), np.float32(-2.12194440e-4)
+_PER_LOG_TWO, _LOG_TWO_HIGH, _LOG_TWO_LOW = (
+    np.float32(1.442695041),
+    np.float32(0.693359375),
+    np.float32(-2.12194440e-4),
+)
 _TO_WHOLE = np.float32(1.5 * 2**23)
 _LEAST = np.float32(-87)
 _SERIES = tuple(
-    np.float32(c) for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+    np.float32(c)
+    for c in (
+        1.9875691500e-4,
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    )
 )
 _C0, _C1, _C2, _C3, _C4, _C5 = _SERIES
-"""Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| <= log(2) / 2. Adding _TO_WHOLE rounds to whole numbers; below _LEAST
-nothing falls any more. Neither fused nor reordered, it gives the same bits on every processor."""
+"""Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| <= log(2) / 2. Adding _TO_WHOLE rounds to whole
+numbers; below _LEAST nothing falls any more. Neither fused nor reordered, it gives the same bits on every
+processor.
+"""
 
 _PIECE, _PART, _FEW = 256, 64, 16
-"""Units whose factors are multiplied before a logarithm is taken, at most 2^256; examples whose slopes are added before the others'; and
-numbers that are folded no further."""
+"""Units whose factors are multiplied before a logarithm is taken, at most 2^256; examples whose slopes are
+added before the others'; and numbers that are folded no further.
+"""
 
 Kernel = Callable[..., Any]
 _NO_VALUES = np.zeros(0, np.float32)
@@ -96,7 +113,11 @@ def _log_of_product(x_V: Any, factor_V: Any) -> Any:
 
 def _sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
     """See `CompiledTiles.sigmoid`, for the units as if none were a target."""
-    x_V, above_V, factor_V = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.float32), np.empty(_PIECE // 2, np.float64)
+    x_V, above_V, factor_V = (
+        np.empty(_PIECE, np.float32),
+        np.empty(_PIECE, np.float32),
+        np.empty(_PIECE // 2, np.float64),
+    )
     part_T, total = np.empty(len(sum_T), np.float32), 0.0
     for first_example in range(0, len(other_E), _PART):
         part_T[:] = _ZERO
@@ -126,7 +147,15 @@ def _sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
 
 
 def _sigmoid_targets(
-    z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, values_Z: Any, target_E: Any, other_E: Any, slopes_ET: Any, sum_T: Any
+    z_Z: Any,
+    examples_Z: Any,
+    units_Z: Any,
+    first: Any,
+    values_Z: Any,
+    target_E: Any,
+    other_E: Any,
+    slopes_ET: Any,
+    sum_T: Any,
 ) -> float:
     """Puts the targets' slopes in the place of those that `_sigmoid` gave; what that changes of the loss."""
     change = 0.0
@@ -139,7 +168,9 @@ def _sigmoid_targets(
         share = _ONE / (_ONE + x)
         a = x * share if z < _ZERO else share
         softplus = np.log1p(np.float64(x)) + np.float64(_ZERO if z < _ZERO else z)
-        change += (softplus - np.float64(value) * np.float64(z)) * np.float64(weight) - softplus * np.float64(other)
+        change += (softplus - np.float64(value) * np.float64(z)) * np.float64(weight) - softplus * np.float64(
+            other
+        )
         if _stays(n, examples_Z, units_Z):
             slope = (a - value) * weight
             slopes_ET[e, t] = slope
@@ -178,7 +209,15 @@ def _softmax(logits_ET: Any, bias_T: Any, log_sum_E: Any, coupling_E: Any, sum_T
 
 
 def _softmax_pulls(
-    z_Z: Any, examples_Z: Any, units_Z: Any, first: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, deltas_ET: Any, sum_T: Any
+    z_Z: Any,
+    examples_Z: Any,
+    units_Z: Any,
+    first: Any,
+    pulls_Z: Any,
+    log_sum_E: Any,
+    coupling_E: Any,
+    deltas_ET: Any,
+    sum_T: Any,
 ) -> None:
     """Takes the targets' pulls from what `_softmax` gave."""
     for n in range(len(z_Z)):
@@ -196,10 +235,20 @@ def _gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: A
 
 
 def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
-    """All of `CompiledTiles.sigmoid` in one call: what Python does between calls, threads do one after another."""
+    """All of `CompiledTiles.sigmoid` in one call: what Python does between calls, threads do one after
+    another.
+    """
 
     def whole_sigmoid(
-        logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, values_Z: Any, target_E: Any, other_E: Any, sum_T: Any
+        logits_ET: Any,
+        bias_T: Any,
+        examples_Z: Any,
+        units_Z: Any,
+        first: Any,
+        values_Z: Any,
+        target_E: Any,
+        other_E: Any,
+        sum_T: Any,
     ) -> float:
         z_Z = np.empty(len(units_Z), np.float32)
         gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
@@ -213,7 +262,16 @@ def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
 def _whole_sums(gather: Any, sums: Any) -> Kernel:
     """All of `CompiledTiles.add_softmax_sums`."""
 
-    def whole_sums(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, z_Z: Any, peak_E: Any, total_E: Any) -> None:
+    def whole_sums(
+        logits_ET: Any,
+        bias_T: Any,
+        examples_Z: Any,
+        units_Z: Any,
+        first: Any,
+        z_Z: Any,
+        peak_E: Any,
+        total_E: Any,
+    ) -> None:
         sums(logits_ET, bias_T, peak_E, total_E)
         gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
 
@@ -224,7 +282,15 @@ def _whole_softmax(gather: Any, others: Any, targets: Any) -> Kernel:
     """All of `CompiledTiles.softmax`."""
 
     def whole_softmax(
-        logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, pulls_Z: Any, log_sum_E: Any, coupling_E: Any, sum_T: Any
+        logits_ET: Any,
+        bias_T: Any,
+        examples_Z: Any,
+        units_Z: Any,
+        first: Any,
+        pulls_Z: Any,
+        log_sum_E: Any,
+        coupling_E: Any,
+        sum_T: Any,
     ) -> None:
         z_Z = np.empty(len(units_Z), np.float32)
         gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
@@ -236,7 +302,9 @@ def _whole_softmax(gather: Any, others: Any, targets: Any) -> Kernel:
 
 @dataclass(frozen=True)
 class Entries:
-    """The targets in a tile in order of units, then examples: int64 [Z] each, units counted from where the tile's `first` is."""
+    """The targets in a tile in order of units, then examples: int64 [Z] each, units counted from where the
+    tile's `first` is.
+    """
 
     examples_Z: np.ndarray
     units_Z: np.ndarray
@@ -248,21 +316,28 @@ class Entries:
 
 
 class CompiledTiles:
-    """What is computed of a tile's logits, float32 [E, T], without the biases; the slopes take the logits' place.
+    """What is computed of a tile's logits, float32 [E, T], without the biases; the slopes take the logits'
+    place.
 
-    bias_T: float32, or None. Sums over examples are added within parts of 64, then over these. What is the same for many tiles comes as
+    bias_T: float32, or None. Sums over examples are added within parts of 64, then over these. What is the
+    same for many tiles comes as
     arrays: to make one of a tensor takes as long as some thousand logits.
     """
 
     def __init__(self) -> None:
         gather, sigmoid, targets, sums, softmax, pulls = (
-            register_jitable(named_for(kernel)) for kernel in (_gather, _sigmoid, _sigmoid_targets, _softmax_sums, _softmax, _softmax_pulls)
+            register_jitable(named_for(kernel))
+            for kernel in (_gather, _sigmoid, _sigmoid_targets, _softmax_sums, _softmax, _softmax_pulls)
         )
         row, wide = "float32[::1]", "float64[::1]"
         asked = f"float32[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
-        self._sigmoid = compile_for(_whole_sigmoid(gather, sigmoid, targets), f"float64({asked}, {row}, {row}, {row})")
+        self._sigmoid = compile_for(
+            _whole_sigmoid(gather, sigmoid, targets), f"float64({asked}, {row}, {row}, {row})"
+        )
         self._sums = compile_for(_whole_sums(gather, sums), f"void({asked}, {row}, {wide})")
-        self._softmax = compile_for(_whole_softmax(gather, softmax, pulls), f"void({asked}, {row}, {row}, {row})")
+        self._softmax = compile_for(
+            _whole_softmax(gather, softmax, pulls), f"void({asked}, {row}, {row}, {row})"
+        )
 
     def sigmoid(
         self,
@@ -275,7 +350,8 @@ class CompiledTiles:
     ) -> tuple[float, Tensor]:
         """Cross-entropy under a sigmoid: the weighted loss and the slopes' sums over examples, float32 [T].
 
-        values_Z: float32, the targets; None: ones. An example's targets above zero count `target_weight_E`, all else `other_weight_E`.
+        values_Z: float32, the targets; None: ones. An example's targets above zero count `target_weight_E`,
+        all else `other_weight_E`.
         """
         sum_T = torch.zeros(logits_ET.shape[1])
         values = _NO_VALUES if values_Z is None else values_Z
@@ -283,9 +359,16 @@ class CompiledTiles:
         return self._sigmoid(*asked, sum_T.numpy()), sum_T
 
     def add_softmax_sums(
-        self, logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, z_Z: np.ndarray, peak_E: np.ndarray, total_E: np.ndarray
+        self,
+        logits_ET: Tensor,
+        bias_T: Tensor | None,
+        entries: Entries,
+        z_Z: np.ndarray,
+        peak_E: np.ndarray,
+        total_E: np.ndarray,
     ) -> None:
-        """The targets' logits are put into z_Z, float32; the tile, which stays as it is, is counted in the running sums, in place.
+        """The targets' logits are put into z_Z, float32; the tile, which stays as it is, is counted in the
+        running sums, in place.
 
         peak_E: float32, the largest logit so far. total_E: float64, the sum so far of exp(z - peak).
         """
@@ -300,7 +383,9 @@ class CompiledTiles:
         log_sum_E: np.ndarray,
         coupling_E: np.ndarray,
     ) -> Tensor:
-        """The slopes p * coupling, less the targets' pulls: their sums over examples, float32 [T]. log_sum_E: of the denominator of p."""
+        """The slopes p * coupling, less the targets' pulls: their sums over examples, float32 [T].
+        log_sum_E: of the denominator of p.
+        """
         sum_T = torch.zeros(logits_ET.shape[1])
         self._softmax(*_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy())
         return sum_T

@@ -1,4 +1,6 @@
-"""Entries put in order of shards: in one compiled pass where Numba is, elsewhere by torch's operations; either gives the same."""
+"""Entries put in order of shards: in one compiled pass where Numba is, elsewhere by torch's operations;
+either gives the same.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +17,9 @@ from widenet.sparse import SparseBatch, indptr_of
 def cut(batch: SparseBatch, starts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     """A batch's entries by shard, within it by example, within it in storage order.
 
-    starts: each shard's first unit, ascending from 0. Gives where the entries of every shard and example begin, int64 [shards x E + 1],
-    their units counted from their shard's first [Z], and where the entries stood, int64 [Z].
+    starts: each shard's first unit, ascending from 0. Gives where the entries of every shard and example
+    begin, int64 [shards x E + 1], their units counted from their shard's first [Z], and where the entries
+    stood, int64 [Z].
     """
     starts_S = torch.tensor(starts, device=batch.indices.device)
     put = _compiled(batch.indices.dtype) if batch.indices.device.type == "cpu" else None
@@ -37,7 +40,9 @@ def _by_torch(batch: SparseBatch, starts_S: Tensor) -> tuple[Tensor, Tensor, Ten
     num = batch.num_examples
     shard_Z = torch.bucketize(batch.indices, starts_S[1:].to(batch.indices.dtype), right=True)
     order_Z = stable_sort(shard_Z)[1]
-    bounds = indptr_of(torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=len(starts_S) * num))
+    bounds = indptr_of(
+        torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=len(starts_S) * num)
+    )
     return bounds, (batch.indices - starts_S[shard_Z].to(batch.indices.dtype))[order_Z], order_Z
 
 

@@ -1,4 +1,7 @@
-"""Which devices get Triton's kernels: CUDA, where Triton can be imported. All other code is torch's operations, and Numba's on a CPU."""
+"""Which devices get Triton's kernels: CUDA, where Triton can be imported.
+
+All other code is torch's operations, and Numba's on a CPU.
+"""
 
 import os
 from functools import cache
@@ -14,5 +17,8 @@ def has_triton() -> bool:
 
 
 def runs_triton(device: torch.device) -> bool:
-    """Whether a device runs Triton's kernels. With TRITON_INTERPRET=1 a CPU does too, through Triton's interpreter: slow, for tests."""
+    """Whether a device runs Triton's kernels.
+
+    With TRITON_INTERPRET=1 a CPU does too, through Triton's interpreter: slow, for tests.
+    """
     return has_triton() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")

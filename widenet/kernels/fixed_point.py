@@ -1,4 +1,6 @@
-"""Sums whose result does not depend on the order of addition: 64-bit fixed point, with a scale of its own for every row."""
+"""Sums whose result does not depend on the order of addition: 64-bit fixed point, with a scale of its own
+for every row.
+"""
 
 from collections.abc import Callable, Sequence
 from math import frexp
@@ -19,9 +21,11 @@ _LARGEST_EXPONENT = 1000
 
 
 def peaks_of(term: Tensor) -> Tensor:
-    """The largest magnitude of every row, float64; infinite where a number of the row is infinite or undefined.
+    """The largest magnitude of every row, float64; infinite where a number of the row is infinite or
+    undefined.
 
-    A row is what the last dimension holds, [E, 1] of a term [E, H]; of a term with fewer dimensions, each number.
+    A row is what the last dimension holds, [E, 1] of a term [E, H]; of a term with fewer dimensions, each
+    number.
     """
     if term.dim() >= 2 and not term.shape[-1]:
         return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
@@ -30,7 +34,8 @@ def peaks_of(term: Tensor) -> Tensor:
 
 
 def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
-    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits 63 bits.
+    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits
+    63 bits.
 
     num_terms: int64 [1] where only the device knows.
     """
@@ -54,7 +59,11 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
         from widenet.kernels.triton.fixed_point import fixed_sum as launched
 
         return launched(terms, scales)
-    add = compiled_add(str(terms[0].dtype).rpartition(".")[2]) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
+    add = (
+        compiled_add(str(terms[0].dtype).rpartition(".")[2])
+        if terms[0].dim() == 2 and terms[0].device.type == "cpu"
+        else None
+    )
     if add is None:
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
@@ -71,7 +80,8 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
 
 @made_once
 def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
-    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one; None without Numba.
+    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one;
+    None without Numba.
 
     The same integers as `to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
     """
@@ -95,8 +105,9 @@ def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype)
 def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tensor | None = None) -> Tensor:
     """The sum of each group's values, the same bits in every order of the values, on every kind of device.
 
-    values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values' type; cut off and
-    undefined as in `exact_sum`, each group by itself. num_terms: int64 [1], how many of them count, where the rest are zeros.
+    values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values'
+    type; cut off and undefined as in `exact_sum`, each group by itself. num_terms: int64 [1], how many of
+    them count, where the rest are zeros.
     """
     peaks = torch.zeros(num_groups, dtype=torch.float64, device=values_Z.device)
     peaks.scatter_reduce_(0, groups_Z, peaks_of(values_Z), "amax")
@@ -109,9 +120,10 @@ def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tenso
 def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     """The sum of equally shaped float tensors, the same bits in every order of the terms.
 
-    Each row (`peaks_of`) is by itself. From each term is cut what lies below the row's largest magnitude of all terms, times
-    2^-60, times the number of terms; at the end the sum is rounded to float64 and to the terms' type. Where a number of a row
-    is infinite or undefined the row is undefined throughout, so that nobody mistakes it for numbers.
+    Each row (`peaks_of`) is by itself. From each term is cut what lies below the row's largest magnitude of
+    all terms, times 2^-60, times the number of terms; at the end the sum is rounded to float64 and to the
+    terms' type. Where a number of a row is infinite or undefined the row is undefined throughout, so that
+    nobody mistakes it for numbers.
     """
     add_up = _compiled_sum(terms[0].dtype) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
     if add_up is not None:
@@ -128,12 +140,16 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
 def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None] | None:
     """Puts down the exact sum [E, H] of terms [K, E, H], a row at a time; None without Numba.
 
-    Magnitudes are compared as bits of numbers without their signs, which have the same order; above infinity is what is no number.
+    Magnitudes are compared as bits of numbers without their signs, which have the same order; above infinity
+    is what is no number.
     """
     if not can_compile():
         return None
     number, whole = (np.float32, np.int32) if dtype == torch.float32 else (np.float64, np.int64)
-    magnitude, infinity = 2 ** (8 * np.dtype(whole).itemsize - 1) - 1, int(np.array(np.inf, number).view(whole))
+    magnitude, infinity = (
+        2 ** (8 * np.dtype(whole).itemsize - 1) - 1,
+        int(np.array(np.inf, number).view(whole)),
+    )
 
     def add_up(terms: Any, total: Any) -> None:
         bits, most = terms.view(whole), np.empty(1, whole)

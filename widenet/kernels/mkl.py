@@ -10,7 +10,10 @@ import torch
 
 @cache
 def mkl(name: str) -> Any:
-    """A service function of the MKL within torch, such as "cbwr_set"; None if this torch has none. Calling one may fix MKL's settings."""
+    """A service function of the MKL within torch, such as "cbwr_set"; None if this torch has none.
+
+    Calling one may fix MKL's settings.
+    """
     if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return None
     folder = Path(torch.__file__).parent / "lib"

@@ -1,4 +1,6 @@
-"""Stable sorting of whole numbers: by their digits where Numba is, elsewhere torch's; either gives the same."""
+"""Stable sorting of whole numbers: by their digits where Numba is, elsewhere torch's; either gives the
+same.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,9 @@ _DIGIT_BITS = 12
 
 
 def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers from 0 on in ascending order, int64 [Z], and where each stood, int64 [Z]; equal ones stay in their order."""
+    """Whole numbers from 0 on in ascending order, int64 [Z], and where each stood, int64 [Z]; equal ones
+    stay in their order.
+    """
     sort = _sort() if keys_Z.device.type == "cpu" else None
     if sort is None:
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
@@ -27,7 +31,9 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys as of `stable_sort`, each once [U], where the entries of each begin, int64 [U + 1], and where the entries stood, int64 [Z]."""
+    """Keys as of `stable_sort`, each once [U], where the entries of each begin, int64 [U + 1], and where
+    the entries stood, int64 [Z].
+    """
     sorted_Z, order_Z = stable_sort(keys_Z)
     group = _group() if keys_Z.device.type == "cpu" else None
     if group is None:
@@ -40,7 +46,9 @@ def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @made_once
 def _group() -> Callable[..., int] | None:
-    """Puts down of sorted keys [Z] each once and where its entries begin, and says how many there are; None without Numba."""
+    """Puts down of sorted keys [Z] each once and where its entries begin, and says how many there are;
+    None without Numba.
+    """
     if not can_compile():
         return None
 
@@ -61,7 +69,8 @@ def _group() -> Callable[..., int] | None:
 def _sort() -> Callable[..., int] | None:
     """Sorts keys [Z] and puts down where they stood; None without Numba.
 
-    Takes the keys, as much room, and twice the room for where they stood, all int64 [Z]; gives which of each pair holds the result.
+    Takes the keys, as much room, and twice the room for where they stood, all int64 [Z]; gives which of each
+    pair holds the result.
     """
     if not can_compile():
         return None

@@ -7,8 +7,11 @@ import torch
 from torch import Tensor
 
 
-def roomy(shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Tensor:
-    """Zeros; on a CPU in large pages where the system has them, since finding the page of a row takes long in a wide weight.
+def roomy(
+    shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Zeros; on a CPU in large pages where the system has them, since finding the page of a row takes long in
+    a wide weight.
 
     Numpy asks the system for large pages, torch does not.
     """

@@ -1,4 +1,6 @@
-"""The processor's instruction sets that products and compiled code use: what the bits of a training on a CPU depend on."""
+"""The processor's instruction sets that products and compiled code use: what the bits of a training on a
+CPU depend on.
+"""
 
 import ctypes
 import os
@@ -21,21 +23,25 @@ _ONEDNN = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
 def instruction_sets() -> dict[str, str]:
     """Return the instruction sets that this process uses on its CPU, as plain text by library.
 
-    Equal answers in two processes mean equal bits, given equal library versions. The answers respect the environment variables that limit
-    a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, ONEDNN_MAX_CPU_ISA and NUMBA_CPU_NAME. Asking makes torch and MKL
-    settle on their instruction sets, so choose the bits of a training first.
+    Equal answers in two processes mean equal bits, given equal library versions. The answers respect the
+    environment variables that limit a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS,
+    ONEDNN_MAX_CPU_ISA and NUMBA_CPU_NAME. Asking makes torch and MKL settle on their instruction sets, so
+    choose the bits of a training first.
 
     Returns:
-        "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give them round alike. Otherwise
-        "processor": vendor, family, model, stepping and cache size, because MKL cuts products by them. "torch", "mkl", "onednn" and
-        "numba": the instruction set of each library; "none" if it is absent.
+        "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
+        them round alike. Otherwise "processor": vendor, family, model, stepping and cache size, because MKL
+        cuts products by them. "torch", "mkl", "onednn" and "numba": the instruction set of each library;
+        "none" if it is absent.
     """
     if chosen_bits() == "portable":
         return {"bits": "portable"}
     facts = _facts()
     return {
         "bits": "native",
-        "processor": " ".join(facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")),
+        "processor": " ".join(
+            facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")
+        ),
         "torch": torch.backends.cpu.get_cpu_capability(),
         "mkl": _of_mkl(),
         "onednn": _of_onednn(facts.get("flags", "").split()),
@@ -72,7 +78,9 @@ def _of_mkl() -> str:
 
 
 def _of_onednn(flags: list[str]) -> str:
-    """The best instruction set that oneDNN may use: the processor's, and the limit that the environment sets."""
+    """The best instruction set that oneDNN may use: the processor's, and the limit that the environment
+    sets.
+    """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return "none"
     best = next((name for name in _ONEDNN if name in flags), platform.machine())

@@ -17,7 +17,9 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     rows_ZH = weight_FH.index_select(0, batch.indices)
     if batch.values is not None:
         rows_ZH = rows_ZH * batch.values[:, None]
-    return weight_FH.new_zeros(batch.num_examples, weight_FH.shape[1]).index_add_(0, batch.example_of_entry(), rows_ZH)
+    return weight_FH.new_zeros(batch.num_examples, weight_FH.shape[1]).index_add_(
+        0, batch.example_of_entry(), rows_ZH
+    )
 
 
 def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,16 +33,17 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> tuple[Tensor, Tenso
     rows_ZH = gradient_EH.index_select(0, batch.example_of_entry())
     if batch.values is not None:
         rows_ZH = rows_ZH * batch.values[:, None]
-    gradient_UH = gradient_EH.new_zeros(len(features_U), gradient_EH.shape[1]).index_add_(0, position_Z, rows_ZH)
+    gradient_UH = gradient_EH.new_zeros(len(features_U), gradient_EH.shape[1]).index_add_(
+        0, position_Z, rows_ZH
+    )
     return features_U.long(), gradient_UH
 
 
 def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple[Tensor, Tensor]:
     """The k largest logits of every example, and where they stand.
 
-    excluded: units that must not appear, per example.
-    Returns logits float32 [E, k] descending and units int64 [E, k]; of equal logits the lower unit comes first;
-    places without a unit hold -inf and -1.
+    excluded: units that must not appear, per example. Returns logits float32 [E, k] descending and units
+    int64 [E, k]; of equal logits the lower unit comes first; places without a unit hold -inf and -1.
     """
     logits_EL = logits_EL.clone()
     if excluded is not None:

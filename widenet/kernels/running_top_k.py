@@ -38,12 +38,14 @@ def running_top_k(k: int, floor_E: Tensor) -> Running:
 
 
 class RunningTopK:
-    """Keeps the k best units of E examples over tiles: those of the largest logits, of equal ones the lower unit.
+    """Keeps the k best units of E examples over tiles: those of the largest logits, of equal ones the lower
+    unit.
 
-    Once it holds k units of an example, others must exceed the k-th logit. Few do, and they are kept aside until there is
-    enough to choose from.
-    floor_E: float32 [E], shared by all who look through some of the units: logits up to it are not among the k best of all.
-    Each raises it as soon as it knows better. When another reads that changes how much it keeps, never which are the best of all.
+    Once it holds k units of an example, others must exceed the k-th logit. Few do, and they are kept aside
+    until there is enough to choose from.
+    floor_E: float32 [E], shared by all who look through some of the units: logits up to it are not among the
+    k best of all. Each raises it as soon as it knows better. When another reads that changes how much it
+    keeps, never which are the best of all.
     """
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
@@ -53,7 +55,9 @@ class RunningTopK:
         self.num_E = torch.full((len(floor_E),), k, device=floor_E.device)
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what must not appear."""
+        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what
+        must not appear.
+        """
         if self.keys_EN.shape[1] == self.k < logits_ET.shape[1] and bool((self.floor_E == -torch.inf).any()):
             self._raise_floor(logits_ET.topk(self.k, dim=1, sorted=False).values.amin(dim=1))
         examples_Z, places_Z, logits_Z = _above(logits_ET, torch.maximum(self.least_E, self.floor_E)[:, None])
@@ -85,11 +89,14 @@ class RunningTopK:
 
     def _raise_floor(self, least_E: Tensor) -> None:
         """Units with these logits may still be among the best, by being lower ones; anything less may not."""
-        torch.maximum(self.floor_E, torch.nextafter(least_E, least_E.new_tensor(-torch.inf)), out=self.floor_E)
+        torch.maximum(
+            self.floor_E, torch.nextafter(least_E, least_E.new_tensor(-torch.inf)), out=self.floor_E
+        )
 
 
 def keys(logits: Tensor, units: Tensor) -> Tensor:
-    """Numbers int64 in whose order a unit is better: that of the logits float32, of equal ones the lower unit first; units below 2^32.
+    """Numbers int64 in whose order a unit is better: that of the logits float32, of equal ones the lower unit
+    first; units below 2^32.
 
     A logit that is no number comes before all others.
     """
@@ -106,13 +113,16 @@ def unpacked(found: Tensor) -> tuple[Tensor, Tensor]:
 
 
 MISSING = (_MINUS_INFINITY ^ _MAGNITUDE) << 32
-"""The key of the logit -inf and the last unit. Not computed by torch: importing a module must not settle torch's instruction set."""
+"""The key of the logit -inf and the last unit. Not computed by torch: importing a module must not settle
+torch's instruction set.
+"""
 
 
 def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The logits of a tile that are not up to the bounds: examples, ascending, places, and themselves.
 
-    One look at the tile finds the peaks of blocks, each of every S-th unit; where a peak is too low no other look is needed.
+    One look at the tile finds the peaks of blocks, each of every S-th unit; where a peak is too low no other
+    look is needed.
     """
     if logits_ET.shape[1] % _BLOCK:
         logits_ET = pad(logits_ET, (0, -logits_ET.shape[1] % _BLOCK), value=-torch.inf)

@@ -1,1 +1,3 @@
-"""Exact nearest neighbours in a collection of vectors, cut into shards; and approximate indexes of it, measured."""
+"""Exact nearest neighbours in a collection of vectors, cut into shards; and approximate indexes of it,
+measured.
+"""

@@ -29,20 +29,31 @@ class _Batch:
 class BatchedNeighbours:
     """Answers single queries, from any number of threads, by searches over up to `size` of them at once.
 
-    A query waits until `size` have come or `timeout_seconds` have passed since the first of them; the thread that brought the
-    first one then searches for all. Who waits with whom changes no answer. For one process: a group's would not come to the same batches.
+    A query waits until `size` have come or `timeout_seconds` have passed since the first of them; the thread
+    that brought the first one then searches for all. Who waits with whom changes no answer. For one process:
+    a group's would not come to the same batches.
     """
 
     @typed
-    def __init__(self, neighbours: Neighbours, k: int = 10, size: int = 128, timeout_seconds: float = 0.01) -> None:
+    def __init__(
+        self, neighbours: Neighbours, k: int = 10, size: int = 128, timeout_seconds: float = 0.01
+    ) -> None:
         if size < 1 or not timeout_seconds >= 0:
-            raise OptionError(f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}.")
-        self.neighbours, self.k, self.size, self.timeout_seconds = neighbours, checked_k(k), size, timeout_seconds
+            raise OptionError(
+                f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}."
+            )
+        self.neighbours, self.k, self.size, self.timeout_seconds = (
+            neighbours,
+            checked_k(k),
+            size,
+            timeout_seconds,
+        )
         self._open: _Batch | None = None
         self._taking, self._searching = Lock(), Lock()
 
     def nearest(self, query: ArrayLike) -> Found:
-        """Scores float64 [K] and positions int64 [K] of the vectors nearest to a query [D]; see `Neighbours.search`.
+        """Scores float64 [K] and positions int64 [K] of the vectors nearest to a query [D]; see
+        `Neighbours.search`.
 
         Raises what a search for this query alone would raise.
         """

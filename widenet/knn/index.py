@@ -21,7 +21,9 @@ NUM_QUERIES = 1000
 """Vectors of the collection that are asked for, at most, to measure an index."""
 
 _LINKS, _LOOKED_AT_IN_BUILDING, _LOOKED_AT = 32, 200, 64
-"""Of "hnsw": neighbours that each vector knows, and candidates that are kept while the graph is built, and while it is searched."""
+"""Of "hnsw": neighbours that each vector knows, and candidates that are kept while the graph is built, and
+while it is searched.
+"""
 
 _VECTORS_A_CENTRE, _VISITED_SHARE = 39, 16
 """Of "ivf": the fewest vectors of a centre, as faiss asks for; a search visits one of so many centres."""
@@ -44,17 +46,21 @@ class Exported:
 
 
 def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10) -> Exported:
-    """Write an index that faiss reads, and `out`.keys with the keys by position, one a line, neither of which may exist yet; measure it.
+    """Write an index that faiss reads, and `out`.keys with the keys by position, one a line, neither of which
+    may exist yet; measure it.
 
     Both files appear, or neither.
 
-    For "cosine" the index holds directions, and takes queries of length 1; positions and order of scores are those of `search`.
-    It is built in one thread, so that the same vectors give the same index. Raises DataError, OptionError.
+    For "cosine" the index holds directions, and takes queries of length 1; positions and order of scores are
+    those of `search`. It is built in one thread, so that the same vectors give the same index. Raises
+    DataError, OptionError.
     """
     checked("index", kind, get_args(Kind))
     k = checked_k(k)
     if num_processes() > 1:
-        raise OptionError("an index is built by one process; start the command without --processes or torchrun.")
+        raise OptionError(
+            "an index is built by one process; start the command without --processes or torchrun."
+        )
     if out.is_dir():
         raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another --out.")
     if taken := next((path for path in (out, _keys_path(out)) if path.exists()), None):
@@ -79,7 +85,9 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
 
 
 def _prepared(collection: Neighbours) -> NDArray[np.float32]:
-    """All vectors as the index takes them, some at a time: every shard gives as many rows as are asked for."""
+    """All vectors as the index takes them, some at a time: every shard gives as many rows as are asked
+    for.
+    """
     found = np.empty((len(collection), collection.columns), dtype=np.float32)
     for start in range(0, len(found), _VECTORS_AT_ONCE):
         block = found[start : start + _VECTORS_AT_ONCE]
@@ -96,7 +104,9 @@ def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kin
     if kind == "hnsw":
         index = faiss.IndexHNSWFlat(collection.columns, _LINKS, metric)
         index.hnsw.efConstruction, index.hnsw.efSearch = _LOOKED_AT_IN_BUILDING, _LOOKED_AT
-        settings = f"{_LINKS} links, {_LOOKED_AT_IN_BUILDING} looked at in building, {_LOOKED_AT} in searching"
+        settings = (
+            f"{_LINKS} links, {_LOOKED_AT_IN_BUILDING} looked at in building, {_LOOKED_AT} in searching"
+        )
     else:
         centres = max(1, min(round(4 * math.sqrt(len(vectors))), len(vectors) // _VECTORS_A_CENTRE))
         centre_index = faiss.IndexFlat(collection.columns, metric)
@@ -109,11 +119,17 @@ def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kin
     return index, settings
 
 
-def _recall(collection: Neighbours, index: Any, asked: NDArray[np.int64], queries: NDArray[np.float32], k: int) -> float:
+def _recall(
+    collection: Neighbours, index: Any, asked: NDArray[np.int64], queries: NDArray[np.float32], k: int
+) -> float:
     """The share of the exact k nearest that an index finds, of each vector without itself."""
     exact = _without_itself(collection.search(collection.vectors(asked), k + 1)[1], asked, k)
     found = _without_itself(index.search(queries, k + 1)[1], asked, k)
-    return float((exact[:, :, None] == found[:, None, :]).any(axis=2)[exact >= 0].mean()) if (exact >= 0).any() else 1.0
+    return (
+        float((exact[:, :, None] == found[:, None, :]).any(axis=2)[exact >= 0].mean())
+        if (exact >= 0).any()
+        else 1.0
+    )
 
 
 def _without_itself(positions: NDArray[np.int64], asked: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -129,7 +145,10 @@ def _keys_path(out: Path) -> Path:
 
 def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
     """Both files, or none. Raises OSError that names one of them."""
-    files = {_keys_path(out): "".join(f"{name}\n" for name in names).encode(), out: faiss.serialize_index(index).tobytes()}
+    files = {
+        _keys_path(out): "".join(f"{name}\n" for name in names).encode(),
+        out: faiss.serialize_index(index).tobytes(),
+    }
     with appearing_together(list(files)) as places:
         for place, data in zip(places, files.values(), strict=True):
             try:

@@ -24,7 +24,9 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.shards import Shards
 
 Stored: TypeAlias = Literal["float32", "bfloat16", "float16"]
-"""The type in which vectors are kept; those of 2 bytes are rounded when they are read, and compared as they are then."""
+"""The type in which vectors are kept; those of 2 bytes are rounded when they are read, and compared as
+they are then.
+"""
 
 LARGEST_BLOCK = 512
 """Queries that are compared at once."""
@@ -33,17 +35,22 @@ _CANDIDATES_A_BLOCK = 2**21
 """Candidates of all queries that are compared at once, so that their exact nearness fits in memory."""
 
 _LONGEST_VECTOR = 2**20
-"""Numbers of a vector: with as many, a float32 product may be wrong by a sixteenth of the lengths' product."""
+"""Numbers of a vector: with as many, a float32 product may be wrong by a sixteenth of the lengths'
+product.
+"""
 
 _SPARE, _SPARE_SHARE, _WIDER = 16, 8, 4
-"""Candidates beyond the k asked for: at least so many, or this part of k; and how many times as many where they left a doubt."""
+"""Candidates beyond the k asked for: at least so many, or this part of k; and how many times as many where
+they left a doubt.
+"""
 
 
 class Neighbours:
-    """A collection of N vectors of D numbers, each with a key, that tells which of them are nearest to a query.
+    """A collection of N vectors of D numbers, each with a key, that tells which of them are nearest to a
+    query.
 
-    Answers are exact, and depend on the vectors alone: on no number of processes, threads or shards. `nearness` says how it is
-    computed; of equally near vectors the one of the lower position comes first.
+    Answers are exact, and depend on the vectors alone: on no number of processes, threads or shards.
+    `nearness` says how it is computed; of equally near vectors the one of the lower position comes first.
     keys: N texts, by position. vectors are cut into shards by position; a process holds some of them.
     """
 
@@ -53,7 +60,11 @@ class Neighbours:
         self.columns, self.device = first.shape[1], first.device
         here = exchange.each(lambda shard: _extent(parts[shard]))
         extents = torch.stack(exchange.gather(here, "neighbours"))
-        self.longest, self.shortest, self.largest_part = float(extents[:, 0].max()), float(extents[:, 1].min()), int(extents[:, 2].max())
+        self.longest, self.shortest, self.largest_part = (
+            float(extents[:, 0].max()),
+            float(extents[:, 1].min()),
+            int(extents[:, 2].max()),
+        )
 
     @classmethod
     @typed
@@ -71,15 +82,17 @@ class Neighbours:
 
         vectors: [N, D] finite numbers; or files of them (`widenet.knn.sources`), one after the other.
         keys: N texts; those of the files, or else the positions, if not given.
-        device: cpu or cuda; None: cuda where there is one. shards: into how many pieces they are cut, which changes no answer.
-        Every process of a group must call it, as with `train`, and whatever is then asked; each keeps its own shards.
-        Raises DataError, FitError, OptionError.
+        device: cpu or cuda; None: cuda where there is one. shards: into how many pieces they are cut, which
+        changes no answer. Every process of a group must call it, as with `train`, and whatever is then asked;
+        each keeps its own shards. Raises DataError, FitError, OptionError.
         """
         checked("measure", measure, MEASURES)
         checked("stored", stored, get_args(Stored))
         source = source_of(vectors, keys)
         if source.columns >= _LONGEST_VECTOR:
-            raise OptionError(f"vectors must have fewer than {_LONGEST_VECTOR:,} numbers; got {source.columns:,}.")
+            raise OptionError(
+                f"vectors must have fewer than {_LONGEST_VECTOR:,} numbers; got {source.columns:,}."
+            )
         chosen = device_for(device)
         join(chosen)
         exchange, cut, parts = exchange_for(shards, chosen), Shards(len(source), shards), dict[int, Part]()
@@ -97,7 +110,8 @@ class Neighbours:
     @classmethod
     @typed
     def of_model(cls, model: Trained, layer: str | None = None, measure: Measure = "cosine") -> "Neighbours":
-        """The features of a sparse input or an output, by their weights in a trained network; their ids are the keys.
+        """The features of a sparse input or an output, by their weights in a trained network; their ids are
+        the keys.
 
         layer: the only output if not given. Raises FitError, OptionError.
         """
@@ -114,18 +128,28 @@ class Neighbours:
         return f"Neighbours({len(self):,} vectors of {self.columns:,} numbers, {self.measure!r})"
 
     @typed
-    def search(self, queries: "ArrayLike | Tensor", k: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores float64 [E, K] and positions int64 [E, K] of the nearest vectors, nearest first, K = min(k, N).
+    def search(
+        self, queries: "ArrayLike | Tensor", k: int = 10
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Scores float64 [E, K] and positions int64 [E, K] of the nearest vectors, nearest first, K = min(k,
+        N).
 
-        queries: [E, D] finite numbers, taken as float32. Scores are products, cosines or distances, as the measure is.
+        queries: [E, D] finite numbers, taken as float32. Scores are products, cosines or distances, as the
+        measure is.
         """
         number, queries_ED = min(checked_k(k), len(self)), self.check_queries(source_of(queries, None))
         with one_thread_an_operation(), torch.no_grad():
-            nearness_EK, positions_EK = self._nearest(queries_ED, number, min(number + max(_SPARE, number // _SPARE_SHARE), len(self)))
+            nearness_EK, positions_EK = self._nearest(
+                queries_ED, number, min(number + max(_SPARE, number // _SPARE_SHARE), len(self))
+            )
             return shown(self.measure, nearness_EK).cpu().numpy(), positions_EK.cpu().numpy()
 
-    def search_all(self, queries: Source, k: int, size: int) -> Iterator[tuple[list[str], list[list[str]], NDArray[np.float64]]]:
-        """For so many queries at a time: their keys, the keys of the nearest vectors of each, nearest first, and the scores [E, K]."""
+    def search_all(
+        self, queries: Source, k: int, size: int
+    ) -> Iterator[tuple[list[str], list[list[str]], NDArray[np.float64]]]:
+        """For so many queries at a time: their keys, the keys of the nearest vectors of each, nearest
+        first, and the scores [E, K].
+        """
         for start in range(0, len(queries), size):
             stop = min(start + size, len(queries))
             asked = queries.rows(start, stop)
@@ -133,12 +157,20 @@ class Neighbours:
             scores, positions = self.search(asked, k)
             found = self.keys.take(pa.array(positions.reshape(-1))).to_pylist()
             width = positions.shape[1]
-            yield queries.keys[start:stop].to_pylist(), [found[row * width : (row + 1) * width] for row in range(len(asked))], scores
+            yield (
+                queries.keys[start:stop].to_pylist(),
+                [found[row * width : (row + 1) * width] for row in range(len(asked))],
+                scores,
+            )
 
     def check_queries(self, source: Source) -> Tensor:
-        """Queries float32 [E, D] on the device of the vectors; raises FitError, DataError where they are none."""
+        """Queries float32 [E, D] on the device of the vectors; raises FitError, DataError where they are
+        none.
+        """
         if source.columns != self.columns:
-            raise FitError(f"queries must have {self.columns:,} numbers, as the vectors have; got {source.columns:,}.")
+            raise FitError(
+                f"queries must have {self.columns:,} numbers, as the vectors have; got {source.columns:,}."
+            )
         queries_ED = torch.from_numpy(source.rows(0, len(source))).to(self.device)
         _check_finite(queries_ED, source, 0, "float32")
         return queries_ED
@@ -151,7 +183,10 @@ class Neighbours:
 
     def _nearest(self, queries_ED: Tensor, k: int, number: int) -> tuple[Tensor, Tensor]:
         """Nearness and positions [E, k], nearest first, by way of so many candidates for each query."""
-        found = [queries_ED.new_zeros(0, k, dtype=torch.float64)], [torch.zeros(0, k, dtype=torch.int64, device=self.device)]
+        found = (
+            [queries_ED.new_zeros(0, k, dtype=torch.float64)],
+            [torch.zeros(0, k, dtype=torch.int64, device=self.device)],
+        )
         for block_ED in torch.split(queries_ED, max(1, min(LARGEST_BLOCK, _CANDIDATES_A_BLOCK // number))):
             for whole, part in zip(found, self._nearest_of_block(block_ED, k, number), strict=True):
                 whole.append(part)
@@ -160,16 +195,23 @@ class Neighbours:
     def _nearest_of_block(self, queries_ED: Tensor, k: int, number: int) -> tuple[Tensor, Tensor]:
         """Candidates are those with the largest float32 products, put in order by the exact rule.
 
-        Where a vector that is no candidate might be as near as the k-th of them, that query is asked again with more candidates.
+        Where a vector that is no candidate might be as near as the k-th of them, that query is asked again
+        with more candidates.
         """
         candidates_EC, ceiling_E = self._candidates(queries_ED, number)
         found = self.exchange.each(lambda shard: self.parts[shard].nearness(queries_ED, candidates_EC))
         nearness_EC = torch.stack(self.exchange.gather(found, "neighbours")).amax(dim=0)
         nearness_EC, order_EC = nearness_EC.sort(dim=1, descending=True, stable=True)
         nearness_EK, positions_EK = nearness_EC[:, :k], candidates_EC.gather(1, order_EC)[:, :k]
-        unsure = ~(ceiling_E < nearness_EK[:, -1]) if number < len(self) else torch.zeros_like(ceiling_E, dtype=torch.bool)
+        unsure = (
+            ~(ceiling_E < nearness_EK[:, -1])
+            if number < len(self)
+            else torch.zeros_like(ceiling_E, dtype=torch.bool)
+        )
         if unsure.any():
-            nearness_EK[unsure], positions_EK[unsure] = self._nearest(queries_ED[unsure], k, min(_WIDER * number, len(self)))
+            nearness_EK[unsure], positions_EK[unsure] = self._nearest(
+                queries_ED[unsure], k, min(_WIDER * number, len(self))
+            )
         return nearness_EK, positions_EK
 
     def _candidates(self, queries_ED: Tensor, number: int) -> tuple[Tensor, Tensor]:
@@ -187,9 +229,13 @@ class Neighbours:
 
 
 def _extent(part: Part) -> Tensor:
-    """What all processes must know of a shard: its longest and its shortest length, and how many vectors it has."""
+    """What all processes must know of a shard: its longest and its shortest length, and how many vectors
+    it has.
+    """
     device = part.vectors_ND.device
-    return torch.tensor([part.longest, part.shortest, len(part.vectors_ND)], dtype=torch.float64, device=device)
+    return torch.tensor(
+        [part.longest, part.shortest, len(part.vectors_ND)], dtype=torch.float64, device=device
+    )
 
 
 def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -> None:
@@ -198,10 +244,15 @@ def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -
         row = int(wrong_N.nonzero()[0, 0])
         text = source.rows(start + row, start + row + 1)[0].tolist()
         number = text[int((~torch.isfinite(vectors_ND[row])).nonzero()[0, 0])]
-        raise DataError(f"{source.place(start + row)}: numbers must be finite in {stored}; got {number}. Leave the vector out.")
+        raise DataError(
+            f"{source.place(start + row)}: numbers must be finite in {stored}; got {number}. Leave the vector"
+            " out."
+        )
 
 
 def checked(name: str, value: Any, known: Sequence[str]) -> None:
     """Raise OptionError where a word is none of those known."""
     if value not in known:
-        raise OptionError(f"{name} must be one of {', '.join(known)}; got {value!r}.{did_you_mean(str(value), known)}")
+        raise OptionError(
+            f"{name} must be one of {', '.join(known)}; got {value!r}.{did_you_mean(str(value), known)}"
+        )

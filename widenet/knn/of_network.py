@@ -33,7 +33,9 @@ class Trained(Protocol):
 
 
 def check_layer(network: Network, layer: str | None) -> str:
-    """The layer that is asked for, or the only output; raises FitError where it is neither a sparse input nor an output with weights."""
+    """The layer that is asked for, or the only output; raises FitError where it is neither a sparse input
+    nor an output with weights.
+    """
     wide = [each.name for each in network.spec.layers if _weights(network, each.name)]
     name = next(iter(network.outputs)) if layer is None and len(network.outputs) == 1 else layer
     if name not in wide:
@@ -52,7 +54,8 @@ def features_of(model: Trained, layer: str) -> Vocabulary:
 
 
 def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict[int, Part]:
-    """The weights of a layer's first `count` units, by shard: those of an output, or those from an input to all who read it, side by side.
+    """The weights of a layer's first `count` units, by shard: those of an output, or those from an input to
+    all who read it, side by side.
 
     Biases take no part. Where the weights are one matrix it is the network's own, not a copy.
     """
@@ -62,13 +65,17 @@ def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict
     def part(shard: int) -> tuple[int, Part]:
         rows = max(0, min(shards.stop(shard), count) - shards.start(shard))
         found = [network.wide[name].parts[shard].weight.detach()[:rows] for name in weights]
-        return shard, Part.of(measure, shards.start(shard), found[0] if len(found) == 1 else torch.cat(found, dim=1))
+        return shard, Part.of(
+            measure, shards.start(shard), found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        )
 
     return dict(network.exchange.each(part))
 
 
 def _weights(network: Network, layer: str) -> list[str]:
-    """The wide weights whose rows are a layer's units; none of a hidden layer, a dense input or a weightless output."""
+    """The wide weights whose rows are a layer's units; none of a hidden layer, a dense input or a
+    weightless output.
+    """
     if layer in network.outputs:
         return [] if network.outputs[layer].spec.weightless else [network.links[layer, ""].weight]
     named = [link.weight for (_, source), link in network.links.items() if source == layer]

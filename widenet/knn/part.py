@@ -34,7 +34,11 @@ class Part:
     def of(cls, measure: Measure, start: int, vectors_ND: Tensor) -> "Part":
         """A shard of finite vectors."""
         rows = max(1, _BLOCK_NUMBERS // vectors_ND.shape[1])
-        length_N = torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)]) if len(vectors_ND) else torch.zeros(0).double()
+        length_N = (
+            torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)])
+            if len(vectors_ND)
+            else torch.zeros(0).double()
+        )
         there = length_N[length_N > 0]
         return cls(
             measure,
@@ -57,7 +61,9 @@ class Part:
         return (positions >= self.start) & (positions < self.start + len(self.vectors_ND))
 
     def products(self, direct_ED: Tensor, start: int, stop: int) -> Tensor:
-        """float32 [E, stop - start], more is nearer, but for rounding: of "l2" the product less half the squared length."""
+        """float32 [E, stop - start], more is nearer, but for rounding: of "l2" the product less half the
+        squared length.
+        """
         tile_TD = self.vectors_ND[start:stop].float()
         if self.offset_N is not None:
             return torch.addmm(self.offset_N[start:stop], direct_ED, tile_TD.T)

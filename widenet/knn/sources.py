@@ -34,7 +34,9 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def rows(self, start: int, stop: int) -> NDArray[np.float32]:
-        """The vectors at the positions from `start` up to `stop`, float32 [stop - start, D], in memory of their own."""
+        """The vectors at the positions from `start` up to `stop`, float32 [stop - start, D], in memory of
+        their own.
+        """
 
     def place(self, position: int) -> str:
         """Where a person finds a vector."""
@@ -56,7 +58,11 @@ class Array:
     @cached_property
     def keys(self) -> pa.Array:
         """See `Source`; positions, where nobody gave keys."""
-        return pa.array(np.arange(len(self.numbers))).cast(pa.string()) if self.given_keys is None else self.given_keys
+        return (
+            pa.array(np.arange(len(self.numbers))).cast(pa.string())
+            if self.given_keys is None
+            else self.given_keys
+        )
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -72,10 +78,16 @@ class Array:
 
 
 class TextFile:
-    """A file of lines `key<TAB>v v v`. The places of its lines are kept; numbers are read when they are asked for."""
+    """A file of lines `key<TAB>v v v`.
+
+    The places of its lines are kept; numbers are read when they are asked for.
+    """
 
     def __init__(self, path: Path, key_delimiter: str = "\t", delimiter: str = " ") -> None:
-        for name, text in (("the delimiter after the key", key_delimiter), ("the delimiter of numbers", delimiter)):
+        for name, text in (
+            ("the delimiter after the key", key_delimiter),
+            ("the delimiter of numbers", delimiter),
+        ):
             if not text:
                 raise OptionError(f"{name} must not be empty.")
         self.path, self.key_delimiter, self.delimiter = path, key_delimiter, delimiter
@@ -115,17 +127,26 @@ class TextFile:
             raise DataError(f"{self.place(row)}: must be UTF-8 text. Save the file as UTF-8.") from None
         if not found:
             shape = f"KEY{self.key_delimiter!r}NUMBER{self.delimiter!r}NUMBER..."
-            raise DataError(f"{self.place(row)}: must be {shape}; got {key[:60]!r}. Fix the line, or name other delimiters.")
+            raise DataError(
+                f"{self.place(row)}: must be {shape}; got {key[:60]!r}. Fix the line, or name other"
+                " delimiters."
+            )
         return key, rest
 
     def _numbers(self, cells: list[str], row: int) -> NDArray[np.float32]:
         if len(cells) != self.columns:
-            raise DataError(f"{self.place(row)}: must have {self.columns:,} numbers, as line 1 has; got {len(cells):,}. Fix the line.")
+            raise DataError(
+                f"{self.place(row)}: must have {self.columns:,} numbers, as line 1 has; got {len(cells):,}."
+                " Fix the line."
+            )
         try:
             return np.array(cells, dtype=np.float32)
         except ValueError:
             wrong = next(cell for cell in cells if not _is_number(cell))
-            raise DataError(f"{self.place(row)}: must hold numbers; got {wrong!r}. Fix the line, or name other delimiters.") from None
+            raise DataError(
+                f"{self.place(row)}: must hold numbers; got {wrong!r}. Fix the line, or name other"
+                " delimiters."
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -167,12 +188,16 @@ class Joined:
 
 
 def source_of(vectors: Any, keys: Iterable[str] | None) -> Source:
-    """Vectors from wherever: a source, numbers [N, D], a file, or several files. keys: N texts for numbers that have none."""
+    """Vectors from wherever: a source, numbers [N, D], a file, or several files. keys: N texts for numbers
+    that have none.
+    """
     source = _source(vectors)
     if keys is None:
         return source
     if not isinstance(source, Array):
-        raise OptionError("keys go with numbers in memory or in a .npy file; text and several files have their own.")
+        raise OptionError(
+            "keys go with numbers in memory or in a .npy file; text and several files have their own."
+        )
     named = pa.array([str(key) for key in keys], pa.string())
     if len(named) != len(source):
         raise OptionError(f"keys must be one for each of {len(source):,} vectors; got {len(named):,}.")
@@ -182,19 +207,28 @@ def source_of(vectors: Any, keys: Iterable[str] | None) -> Source:
 def _source(vectors: Any) -> Source:
     if isinstance(vectors, str | PathLike):
         return read_vectors([Path(vectors)])
-    if isinstance(vectors, list | tuple) and vectors and all(isinstance(each, str | PathLike) for each in vectors):
+    if (
+        isinstance(vectors, list | tuple)
+        and vectors
+        and all(isinstance(each, str | PathLike) for each in vectors)
+    ):
         return read_vectors([Path(each) for each in vectors])
     if isinstance(vectors, Array | TextFile | Joined):
         return vectors
     try:
-        numbers = vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else np.asarray(vectors)
+        numbers = (
+            vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else np.asarray(vectors)
+        )
     except ValueError:
-        raise DataError("vectors must all have equally many numbers. Correct the shorter or longer ones.") from None
+        raise DataError(
+            "vectors must all have equally many numbers. Correct the shorter or longer ones."
+        ) from None
     return _array("vectors", numbers)
 
 
 def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
-    """The vectors of some files, one after the other: .npy of [N, D], .parquet of columns key and vector, and else text.
+    """The vectors of some files, one after the other: .npy of [N, D], .parquet of columns key and vector, and
+    else text.
 
     Raises DataError, FitError where files have vectors of different lengths.
     """
@@ -203,7 +237,10 @@ def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: st
     parts = [_read(path, key_delimiter, delimiter) for path in paths]
     for path, part in zip(paths, parts, strict=True):
         if part.columns != parts[0].columns:
-            raise FitError(f"{path}: vectors must have {parts[0].columns:,} numbers, as those of {paths[0]}; got {part.columns:,}.")
+            raise FitError(
+                f"{path}: vectors must have {parts[0].columns:,} numbers, as those of {paths[0]}; got"
+                f" {part.columns:,}."
+            )
     return parts[0] if len(parts) == 1 else Joined(parts)
 
 
@@ -213,7 +250,9 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
         try:
             return _array(str(path), np.load(path, mmap_mode="r"))
         except (ValueError, EOFError, SyntaxError, TokenError, MemoryError) as error:
-            raise DataError(f"{path}: must be a .npy file of numbers; {reason_of(error)}. Write it by numpy.save.") from None
+            raise DataError(
+                f"{path}: must be a .npy file of numbers; {reason_of(error)}. Write it by numpy.save."
+            ) from None
     if path.suffix.lower() == ".parquet":
         return _parquet(path)
     return TextFile(path, key_delimiter, delimiter)
@@ -230,21 +269,28 @@ def _parquet(path: Path) -> Source:
         raise DataError(f"{path}: must be a Parquet file with {wanted}; {reason_of(error)}.") from None
     sizes = np.diff(lists.offsets.to_numpy())
     if keys.null_count or lists.null_count or lists.flatten().null_count or len(set(sizes.tolist())) > 1:
-        raise DataError(f"{path}: every row must have a key, and as many numbers as the first one; none may be missing.")
+        raise DataError(
+            f"{path}: every row must have a key, and as many numbers as the first one; none may be missing."
+        )
     _check_size(str(path), len(keys), int(sizes[0]) if len(sizes) else 0)
     return Array(str(path), lists.flatten().to_numpy().reshape(len(keys), -1), keys)
 
 
 def _array(name: str, numbers: NDArray[Any]) -> Array:
     if numbers.ndim != 2 or numbers.dtype.kind not in "fiub":
-        raise DataError(f"{name}: must be numbers of the shape [vectors, numbers of each]; got {numbers.dtype} {list(numbers.shape)}.")
+        raise DataError(
+            f"{name}: must be numbers of the shape [vectors, numbers of each]; got {numbers.dtype}"
+            f" {list(numbers.shape)}."
+        )
     _check_size(name, *numbers.shape)
     return Array(name, numbers)
 
 
 def _check_size(name: str, count: int, columns: int) -> None:
     if not count or not columns:
-        raise DataError(f"{name}: must hold at least one vector of at least one number; got {count:,} of {columns:,}.")
+        raise DataError(
+            f"{name}: must hold at least one vector of at least one number; got {count:,} of {columns:,}."
+        )
 
 
 def _opened(path: Path) -> Any:
@@ -252,7 +298,9 @@ def _opened(path: Path) -> Any:
     try:
         return path.open("rb")
     except OSError as error:
-        raise DataError(f"{path}: must be a file of vectors that can be read; got: {error.strerror}. Check the path.") from None
+        raise DataError(
+            f"{path}: must be a file of vectors that can be read; got: {error.strerror}. Check the path."
+        ) from None
 
 
 def _is_number(text: str) -> bool:

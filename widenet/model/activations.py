@@ -28,7 +28,11 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
     """The activation of some logits; the row-wise kinds over the last dimension. Differentiable."""
     match spec:
         case LeakyRelu(slope=slope):
-            return functional.leaky_relu(logits, slope) if slope <= 1 else torch.where(logits > 0, logits * slope, logits)
+            return (
+                functional.leaky_relu(logits, slope)
+                if slope <= 1
+                else torch.where(logits > 0, logits * slope, logits)
+            )
         case Elu(alpha=alpha, scale=scale):
             raised = functional.elu(logits, alpha)
             return raised if scale == 1 else raised * scale
@@ -47,7 +51,9 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
 
 
 def _share(parts: Tensor, total: Tensor) -> Tensor:
-    return torch.where(total == 0, torch.zeros_like(parts), parts / total.clamp_min(torch.finfo(parts.dtype).tiny))
+    return torch.where(
+        total == 0, torch.zeros_like(parts), parts / total.clamp_min(torch.finfo(parts.dtype).tiny)
+    )
 
 
 def sides(spec: LeakyRelu) -> tuple[float, float]:

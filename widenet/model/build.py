@@ -36,26 +36,36 @@ def build(
     device: torch.device | str = "cpu",
     counts: Mapping[str, np.ndarray] | None = None,
 ) -> Network:
-    """A network with the weights that (seed, layer, shard) determine, holding the shards that the exchange has at hand.
+    """A network with the weights that (seed, layer, shard) determine, holding the shards that the exchange
+    has at hand.
 
-    fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that "popularity_damping"
-    and samples by popularity need; None: leave every weight undefined, for a checkpoint to fill. Raises FitError.
+    fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that
+    "popularity_damping" and samples by popularity need; None: leave every weight undefined, for a checkpoint
+    to fill. Raises FitError.
     """
     device = torch.device(device)
     layout = weights_of(spec, fields)
     first = _First(spec, training, device, blank=counts is None)
-    wide = {name: first.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide}
+    wide = {
+        name: first.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide
+    }
     trunk = {name: first.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
     for layer in spec.inputs:
         if layer.popularity_damping:
             units = layout.units[layer.name]
-            factors[layer.name] = (torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)).to(device)
-    outputs = {output.name: _output(output, training, layout, wide, exchange, fields) for output in spec.outputs}
+            factors[layer.name] = (
+                torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)
+            ).to(device)
+    outputs = {
+        output.name: _output(output, training, layout, wide, exchange, fields) for output in spec.outputs
+    }
     for output in spec.outputs:
         if output.sample is not None and counts is not None:
             weight, known = outputs[output.name].weight, counts.get(output.field)
-            outputs[output.name].sampler = Sampler.of(output.sample, output.name, weight.shards, list(weight.parts), known, device)
+            outputs[output.name].sampler = Sampler.of(
+                output.sample, output.name, weight.shards, list(weight.parts), known, device
+            )
     return Network(
         spec=spec,
         units=layout.units,
@@ -89,7 +99,9 @@ def _output(
         bias=wide.get(f"{spec.name} bias"),
         exchange=exchange,
         owns_weight=not layout.is_shared(spec.name),
-        half=training.precision == "bfloat16" and not spec.weightless and not layout.of_output(spec.name).by_columns,
+        half=training.precision == "bfloat16"
+        and not spec.weightless
+        and not layout.of_output(spec.name).by_columns,
     )
     if drifts(spec, training, layout, fields[spec.field].kind == "sparse"):
         output.drift = _drift(output, training)
@@ -146,7 +158,9 @@ class _First:
         if weight.columns is None:
             if isinstance(layer, RecurrentLayer):
                 return first_bias(layer).to(self.device)
-            start = layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
+            start = (
+                layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
+            )
             return torch.full((rows,), start, device=self.device)
         shape = (rows, weight.columns)
         if self.blank or not weight.columns:

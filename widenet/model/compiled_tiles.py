@@ -1,4 +1,6 @@
-"""An output's tiles on a CPU with Numba: one pass over a tile's logits gives loss, deltas and bias gradient, in the logits' place."""
+"""An output's tiles on a CPU with Numba: one pass over a tile's logits gives loss, deltas and bias
+gradient, in the logits' place.
+"""
 
 import weakref
 from typing import TYPE_CHECKING
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class CompiledPasses:
-    """The passes over the tiles of a step whose targets are sparse: cross-entropy under a sigmoid, or a softmax in closed form."""
+    """The passes over the tiles of a step whose targets are sparse: cross-entropy under a sigmoid, or a
+    softmax in closed form.
+    """
 
     def __init__(self, step: "WideLoss") -> None:
         self.step: WideLoss = weakref.proxy(step)  # it owns us
@@ -28,25 +32,35 @@ class CompiledPasses:
     def where_possible(cls, step: "WideLoss") -> "CompiledPasses | None":
         """These passes; None where the step's device or its units ask for torch's."""
         kind, loss = step.activation.kind, step.output.spec.loss
-        possible = (kind == "sigmoid" and isinstance(loss, CrossEntropy)) or (kind == "softmax" and step.loss.slope_of_logit)
+        possible = (kind == "sigmoid" and isinstance(loss, CrossEntropy)) or (
+            kind == "softmax" and step.loss.slope_of_logit
+        )
         return cls(step) if possible and step.direct_EH.device.type == "cpu" and can_compile() else None
 
     def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor | float, Tensor, Tensor]:
-        """As of `WideLoss`: loss, the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
+        """As of `WideLoss`: loss, the gradient [E, T] to the logits as products take it, that to the
+        biases, float32 [T].
+        """
         step, rows = self.step, self.step.rows
         logits_ET, span = step.tile_logits(shard, index, tile), step.span(shard, index)
-        assert _are_apart(logits_ET, step.direct_EH), "slopes take the place of logits, and must not take that of what these were made of"
+        assert _are_apart(logits_ET, step.direct_EH), (
+            "slopes take the place of logits, and must not take that of what these were made of"
+        )
         entries, values_Z = self._entries(shard)
         asked = logits_ET, tile.bias_T, entries.within(span, step.tiles[shard][index][0])
         if rows is not None:
-            pulls_Z, *of_examples = (numbers.numpy() for numbers in (rows.pulls[shard], rows.total_E, rows.coupling_E))
+            pulls_Z, *of_examples = (
+                numbers.numpy() for numbers in (rows.pulls[shard], rows.total_E, rows.coupling_E)
+            )
             bias_T = _passes().softmax(*asked, pulls_Z[span], *of_examples)
             return rows.loss(shard) if index == 0 else 0.0, step.output.operand(logits_ET), bias_T
         loss, bias_T = _passes().sigmoid(*asked, None if values_Z is None else values_Z[span], *self.weights)
         return loss, step.output.operand(logits_ET), bias_T
 
     def softmax_sums(self, shard: int, entry_logits_Z: Tensor) -> tuple[Tensor, Tensor]:
-        """A shard's largest logit float32 [E] and its sum of exp(z - largest), float64 [E]; its targets' logits are written down."""
+        """A shard's largest logit float32 [E] and its sum of exp(z - largest), float64 [E]; its targets'
+        logits are written down.
+        """
         step = self.step
         peak_E = torch.full((step.num_examples,), -torch.inf)
         total_E = torch.zeros_like(peak_E, dtype=torch.float64)

@@ -1,4 +1,6 @@
-"""The product of a convolution: windows laid out as columns, by blocks of examples, so that threads and processes share it."""
+"""The product of a convolution: windows laid out as columns, by blocks of examples, so that threads and
+processes share it.
+"""
 
 from math import prod
 from typing import Any
@@ -18,8 +20,9 @@ def convolution(values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: 
     """The sums of every filter at every position, [E, F P], filters slowest; differentiable by both.
 
     values_EN: float32 or float64 [E, channels x places], channels slowest. weight_FK: [F, channels x kernel].
-    Every number of the result and of the gradient to the values belongs to one block. The gradient to the weight is a sum over blocks in
-    their order, of sums over pieces in theirs: who computes a block does not matter.
+    Every number of the result and of the gradient to the values belongs to one block. The gradient to the
+    weight is a sum over blocks in their order, of sums over pieces in theirs: who computes a block does not
+    matter.
     """
     found: Tensor = _Convolution.apply(values_EN, weight_FK, windows, blocks)  # type: ignore[no-untyped-call]
     return found
@@ -36,7 +39,9 @@ def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
 
 
 def folded(columns_KM: Tensor, windows: Windows) -> Tensor:
-    """The sum over all windows of what their columns hold, at the places that they cover: [E, channels x places]."""
+    """The sum over all windows of what their columns hold, at the places that they cover: [E, channels x
+    places].
+    """
     columns = columns_KM.view(windows.channels, prod(windows.kernel), -1, *windows.positions)
     total = padded_zeros(columns, (windows.channels, columns.shape[2]), windows.axes)
     for number, view in enumerate(reached(total, windows)):
@@ -57,9 +62,13 @@ class _Convolution(torch.autograd.Function):
                 columns_KM = unfolded(operand_EN[first:last], windows)
                 sums_FM = work.empty(work.filters, columns_KM.shape[1])
                 fill_product(sums_FM, operand_FK, columns_KM)
-                result_EU[first:last] = sums_FM.view(work.filters, last - first, -1).transpose(0, 1).reshape(last - first, -1)
+                result_EU[first:last] = (
+                    sums_FM.view(work.filters, last - first, -1).transpose(0, 1).reshape(last - first, -1)
+                )
 
-        return blocks.exchange.start_blocks(result_EU, work.edges, fill, windows.inputs, blocks.where).result()
+        return blocks.exchange.start_blocks(
+            result_EU, work.edges, fill, windows.inputs, blocks.where
+        ).result()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
@@ -71,10 +80,20 @@ class _Convolution(torch.autograd.Function):
 
 
 class _Work:
-    """A convolution of some shapes: how it is cut, and its gradients. like: a tensor of the result's type and device."""
+    """A convolution of some shapes: how it is cut, and its gradients. like: a tensor of the result's type
+    and device.
+    """
 
-    def __init__(self, num_examples: int, filters: int, windows: Windows, blocks: Blocks, like: Tensor) -> None:
-        self.num, self.filters, self.windows, self.blocks, self.like = num_examples, filters, windows, blocks, like.new_empty(0)
+    def __init__(
+        self, num_examples: int, filters: int, windows: Windows, blocks: Blocks, like: Tensor
+    ) -> None:
+        self.num, self.filters, self.windows, self.blocks, self.like = (
+            num_examples,
+            filters,
+            windows,
+            blocks,
+            like.new_empty(0),
+        )
         self.device = like.device.type
         self.count = blocks_of_examples(num_examples, windows, filters, blocks.most, self.device)
         self.edges = edges(num_examples, self.count)
@@ -105,7 +124,9 @@ class _Work:
                 result_EN[first:last] = folded(columns_KM, windows)
 
         inner = inner_of_inputs(windows, self.filters)
-        return self.blocks.exchange.start_blocks(result_EN, self.edges, fill, inner, self.blocks.where).result()
+        return self.blocks.exchange.start_blocks(
+            result_EN, self.edges, fill, inner, self.blocks.where
+        ).result()
 
     def to_weight(self, gradient_EU: Tensor, operand_EN: Tensor) -> Tensor:
         """The gradient to the weight, [F, K]."""
@@ -114,8 +135,14 @@ class _Work:
         def fill(block: int, _: int) -> None:
             total_FK = parts_BW[block].view(self.filters, -1)
             for first, last in self.pieces(self.edges[block], self.edges[block + 1]):
-                add_product(total_FK, self.by_filter(gradient_EU[first:last]), unfolded(operand_EN[first:last], self.windows).T)
+                add_product(
+                    total_FK,
+                    self.by_filter(gradient_EU[first:last]),
+                    unfolded(operand_EN[first:last], self.windows).T,
+                )
 
         inner = inner_of_filters(self.num, self.windows, self.count)
-        self.blocks.exchange.start_blocks(parts_BW, range(self.count + 1), fill, inner, self.blocks.where).result()
+        self.blocks.exchange.start_blocks(
+            parts_BW, range(self.count + 1), fill, inner, self.blocks.where
+        ).result()
         return parts_BW.sum(dim=0).view(self.filters, -1)

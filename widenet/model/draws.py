@@ -18,7 +18,9 @@ class Draws:
     epoch: int
     step: int
 
-    def kept(self, purpose: str, shape: tuple[int, ...], share_dropped: float, device: torch.device) -> Tensor:
+    def kept(
+        self, purpose: str, shape: tuple[int, ...], share_dropped: float, device: torch.device
+    ) -> Tensor:
         """bool of a shape: true with probability 1 - share_dropped."""
         numbers = stream(self.seed, purpose, self.epoch, self.step).random(shape, dtype="float32")
         return sent(torch.from_numpy(numbers >= share_dropped), device)

@@ -1,4 +1,6 @@
-"""Rows of an output that drift: a step turns all of them by one matrix, and each catches up when it is asked for."""
+"""Rows of an output that drift: a step turns all of them by one matrix, and each catches up when it is
+asked for.
+"""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +14,16 @@ from widenet.plan.drift import DRIFT_BLOCK_ROWS, DRIFT_GRAM_WINDOWS
 
 @dataclass
 class Drift:
-    """What became of an output's rows since each was moved last, and what they all add up to. A row holds weights, then the bias: [D].
+    """What became of an output's rows since each was moved last, and what they all add up to.
+
+    A row holds weights, then the bias: [D].
 
     where: as a person reads it where a process is lost.
-    window: after so many steps all rows catch up, so that rows were moved last in one of the steps `base` to `base` + window.
+    window: after so many steps all rows catch up, so that rows were moved last in one of the steps `base` to
+    `base` + window.
     penalty_D: float64, the strength of the penalty on the square of each number of a row.
-    products: float32 [window + 1, D, D]; a row that was moved last in step base + n has been turned by products[n] since.
+    products: float32 [window + 1, D, D]; a row that was moved last in step base + n has been turned by
+    products[n] since.
     gram: float64 [D, D], the sum of the outer products of all rows of all shards.
     The step that moved each row last is in the state of the weight's parts, int32 [R] "moved".
     """
@@ -40,7 +46,9 @@ class Drift:
             part.state["moved"] = torch.zeros(len(part.weight), dtype=torch.int32, device=device)
 
     def begin(self, step: int) -> None:
-        """Before a step (from 1): where it begins a window, all rows catch up, and at times what they add up to is taken anew."""
+        """Before a step (from 1): where it begins a window, all rows catch up, and at times what they add
+        up to is taken anew.
+        """
         if (step - 1) % self.window:
             return
         self.wake(step - 1)

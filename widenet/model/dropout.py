@@ -14,12 +14,17 @@ _OF_DSSTNE = ("sigmoid", "tanh", "relu", "linear", "leaky_relu", "elu", "selu")
 """The activations of hidden units of which DSSTNE's dropout is known."""
 
 
-def dropped(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float, dialect: Dialect) -> Tensor:
-    """The activations float32 [E, H] of some sums, those that are not kept silenced. Differentiable.
+def dropped(
+    activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float, dialect: Dialect
+) -> Tensor:
+    """The activations float32 [E, H] of some sums, those that are not kept silenced.
 
-    kept_EH: bool; those units are multiplied by 1 / (1 - probability), all others become 0. DSSTNE's dialect differs in three points.
-    A sigmoid becomes 0.5, and what is kept stays as it is. elu and selu become their floor, and the layer is then moved back to mean 0 and
-    variance 1. The way back takes the slope that belongs to a unit as it is after dropout, whether it was kept or not.
+    Differentiable.
+
+    kept_EH: bool; those units are multiplied by 1 / (1 - probability), all others become 0. DSSTNE's dialect
+    differs in three points. A sigmoid becomes 0.5, and what is kept stays as it is. elu and selu become their
+    floor, and the layer is then moved back to mean 0 and variance 1. The way back takes the slope that
+    belongs to a unit as it is after dropout, whether it was kept or not.
     """
     if dialect == "widenet" or activation.kind not in _OF_DSSTNE:
         return activate(activation, z_EH) * kept_EH / (1 - probability)
@@ -28,7 +33,9 @@ def dropped(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: 
     return through
 
 
-def _of_dsstne(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float) -> tuple[Tensor, Tensor]:
+def _of_dsstne(
+    activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float
+) -> tuple[Tensor, Tensor]:
     """Units after dropout, and their slopes by the sums."""
     a_EH, grown = activate(activation, z_EH), 1 / (1 - probability)
     kind = activation.kind
@@ -36,7 +43,9 @@ def _of_dsstne(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probabilit
         units_EH = torch.where(kept_EH, a_EH, 0.5)
         return units_EH, units_EH * (1 - units_EH)
     if kind in ("elu", "selu"):
-        alpha, scale = (activation.alpha, activation.scale) if isinstance(activation, Elu) else (SELU_ALPHA, SELU_SCALE)
+        alpha, scale = (
+            (activation.alpha, activation.scale) if isinstance(activation, Elu) else (SELU_ALPHA, SELU_SCALE)
+        )
         floor = -scale * alpha
         factor = 1 / math.sqrt((1 - probability) * (1 + floor * floor * probability))
         units_EH = factor * torch.where(kept_EH, a_EH, floor) - factor * probability * floor

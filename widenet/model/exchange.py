@@ -18,10 +18,13 @@ class Pending(Protocol[T_co]):
 
 
 class Exchange(Protocol):
-    """Runs work on the shards at hand and combines what crosses shards. No result depends on who computes which shard.
+    """Runs work on the shards at hand and combines what crosses shards.
+
+    No result depends on who computes which shard.
 
     All processes must ask for the same, in the same order; what is started travels while its asker goes on.
-    Where another process is lost, a person reads what was done (`at`) and what for (`where`, as in 'layer "taste"').
+    Where another process is lost, a person reads what was done (`at`) and what for (`where`, as in 'layer
+    "taste"').
     """
 
     @property
@@ -43,15 +46,19 @@ class Exchange(Protocol):
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:
-        """The result, [R, C], with all its rows filled: `fill(start, stop)` fills those of a block, from one edge to the next.
+        """The result, [R, C], with all its rows filled: `fill(start, stop)` fills those of a block, from one
+        edge to the next.
 
-        Blocks may run side by side. inner: multiplications a number, which tells whether processes divide the blocks.
+        Blocks may run side by side. inner: multiplications a number, which tells whether processes divide the
+        blocks.
         """
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """One tensor of the same shape for every shard, in shard order."""
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
+    def fetch(
+        self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
+    ) -> Tensor:
         """A shard's float32 tensor of a known shape, from the process that holds it."""
 
     def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Pending[list[bool]]:

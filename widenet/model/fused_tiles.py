@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 
 def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
-    """An output's activation and loss for the kernels; a margin's numbers are one_target, zero_target, one_scale, zero_scale, by data."""
+    """An output's activation and loss for the kernels; a margin's numbers are one_target, zero_target,
+    one_scale, zero_scale, by data.
+    """
     from widenet.kernels.triton.tile_others import UnitFormula
 
     kind: str = spec.loss.kind
     numbers = 0.0, 0.0, 0.0, 0.0, 0.0
     match spec.loss:
         case ScaledMarginalCrossEntropy() as loss:
-            kind, by_data = "scaled_marginal_cross_entropy", float(isinstance(loss, DataScaledMarginalCrossEntropy))
+            kind, by_data = (
+                "scaled_marginal_cross_entropy",
+                float(isinstance(loss, DataScaledMarginalCrossEntropy)),
+            )
             numbers = loss.one_target, loss.zero_target, loss.one_scale, loss.zero_scale, by_data
         case CosineContrastive() as loss:
             numbers = loss.margin, 0.0, 0.0, 0.0, 0.0
@@ -45,9 +50,16 @@ def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
 
 
 def passes(step: "WideLoss") -> "FusedTiles | CompiledPasses | None":
-    """One pass over a tile where torch's operations take many; None where the step's device or its units ask for these."""
+    """One pass over a tile where torch's operations take many; None where the step's device or its units
+    ask for these.
+    """
     spec, kind = step.output.spec, step.activation.kind
-    plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None and not step.counts_samples
+    plain = (
+        spec.others != "ignore"
+        and spec.delta_boost is None
+        and spec.delta_norm is None
+        and not step.counts_samples
+    )
     closed = kind == "softmax" and step.loss.slope_of_logit
     if not plain or step.targets.sparse is None or (kind in ROW_WISE and not closed):
         return None
@@ -55,13 +67,17 @@ def passes(step: "WideLoss") -> "FusedTiles | CompiledPasses | None":
 
 
 class FusedTiles:
-    """The passes over the tiles of a step whose targets are sparse; the activation is of single units, or a softmax in closed form."""
+    """The passes over the tiles of a step whose targets are sparse; the activation is of single units, or
+    a softmax in closed form.
+    """
 
     def __init__(self, step: "WideLoss") -> None:
         self.step: WideLoss = weakref.proxy(step)  # it owns us
 
     def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor, Tensor, Tensor]:
-        """As of `WideLoss`: loss float64 [], the gradient [E, T] to the logits as products take it, that to the biases, float32 [T]."""
+        """As of `WideLoss`: loss float64 [], the gradient [E, T] to the logits as products take it, that
+        to the biases, float32 [T].
+        """
         products_ET = self.step.tile_logits(shard, index, tile)
         part, starts = self._targets(shard), self.step.targets.starts(shard, self.step.tiles[shard][index])
         if self.step.rows is not None:
@@ -74,11 +90,15 @@ class FusedTiles:
         targets_E, others_E = self.step.target_weight_E, self.step.other_weight_E
         loss, delta_ET, bias_T = tile_others(products_ET, tile.bias_T, others_E, formula)
         entries = starts, part.examples_Z, part.values_Z
-        loss += tile_targets(*entries, products_ET, tile.bias_T, targets_E, others_E, delta_ET, bias_T, formula)
+        loss += tile_targets(
+            *entries, products_ET, tile.bias_T, targets_E, others_E, delta_ET, bias_T, formula
+        )
         return loss, self.step.output.operand(delta_ET), bias_T
 
     def softmax_sums(self, shard: int, entry_logits_Z: Tensor) -> tuple[Tensor, Tensor]:
-        """A shard's largest logit float32 [E] and its sum of exp(z - largest), float64 [E]; its targets' logits are written down."""
+        """A shard's largest logit float32 [E] and its sum of exp(z - largest), float64 [E]; its targets'
+        logits are written down.
+        """
         from widenet.kernels.triton.softmax_sums import add_softmax_sums
         from widenet.kernels.triton.target_logits import target_logits
 

@@ -21,7 +21,15 @@ from widenet.spec.initializers import (
 )
 
 
-def initial(spec: Initializer, shape: tuple[int, int], fan_in: int, fan_out: int, seed: int, purpose: str, shard: int = 0) -> Tensor:
+def initial(
+    spec: Initializer,
+    shape: tuple[int, int],
+    fan_in: int,
+    fan_out: int,
+    seed: int,
+    purpose: str,
+    shard: int = 0,
+) -> Tensor:
     """float32 weights [rows, columns] to start with.
 
     shape: what is drawn here, one shard of the whole weight.
@@ -51,7 +59,9 @@ def initial(spec: Initializer, shape: tuple[int, int], fan_in: int, fan_out: int
             return _gaussian(draw, shape, scale / fan_in)
 
 
-def _uniform(draw: np.random.Generator, shape: tuple[int, int], limit: float, low: float | None = None) -> Tensor:
+def _uniform(
+    draw: np.random.Generator, shape: tuple[int, int], limit: float, low: float | None = None
+) -> Tensor:
     least = -limit if low is None else low
     return torch.from_numpy(draw.random(shape, dtype=np.float32)).mul_(limit - least).add_(least)
 

@@ -13,7 +13,9 @@ _SHORTEST = 1e-30
 
 
 def shortening(length: Tensor, limit: float) -> Tensor:
-    """What brings vectors of these lengths within a limit: factors up to 1, of the lengths' shape and type."""
+    """What brings vectors of these lengths within a limit: factors up to 1, of the lengths' shape and
+    type.
+    """
     return (limit / length.clamp_min(_SHORTEST)).clamp_max(1.0)
 
 
@@ -25,8 +27,8 @@ def shorten_rows(weight_RH: Tensor, limit: float) -> None:
 def shortened(z_EH: Tensor, limit: float | None, positions: Positions | None = None) -> Tensor:
     """The same sums; on the way back the gradient of each example's own loss is kept within a length.
 
-    The gradient that comes is that of the batch's loss, of which an example's own is the E-th part. A batch may have no example: of
-    sequences, none with a next feature.
+    The gradient that comes is that of the batch's loss, of which an example's own is the E-th part. A batch
+    may have no example: of sequences, none with a next feature.
     positions: of sums [N, H] along a sequence; those of one example count together.
     """
     if limit is None or not z_EH.requires_grad or not len(z_EH):
@@ -39,7 +41,9 @@ def shortened(z_EH: Tensor, limit: float | None, positions: Positions | None = N
 
 class _Shortened(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, z: Tensor, limit: float, num_examples: int, examples_N: Tensor | None) -> Tensor:
+    def forward(
+        context: Any, z: Tensor, limit: float, num_examples: int, examples_N: Tensor | None
+    ) -> Tensor:
         context.limit, context.num_examples, context.examples_N = limit, num_examples, examples_N
         return z.view_as(z)
 

@@ -37,7 +37,8 @@ Key = tuple[str, str]
 
 @dataclass
 class Activity:
-    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the penalties, and a batch's statistics.
+    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the
+    penalties, and a batch's statistics.
 
     Along a sequence values are [N, units], a vector a position; taken, features: as of `Prepared`.
     """
@@ -52,13 +53,17 @@ class Activity:
 
 @dataclass
 class Network:
-    """A network over known widths. It knows no rank: what crosses shards goes through the exchange.
+    """A network over known widths.
 
-    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer, "").
+    It knows no rank: what crosses shards goes through the exchange.
+
+    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer,
+    "").
     windows: how the kernels of convolutions and pooling layers move, by (layer, source).
     wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
     along: of every layer that goes along a sequence the input of it.
-    damping: factors of an input's features, by layer. half: a training step's matrix products take operands rounded to bfloat16.
+    damping: factors of an input's features, by layer. half: a training step's matrix products take operands
+    rounded to bfloat16.
     """
 
     spec: NetworkSpec
@@ -87,7 +92,9 @@ class Network:
         """
         prepared = preparation.prepared(self, fields, draws)
         if draws is not None and self.device.type == "cuda":
-            prepared.touched = self.touched(prepared)  # how many there are the host must wait for; a step need not, if it is known
+            prepared.touched = self.touched(
+                prepared
+            )  # how many there are the host must wait for; a step need not, if it is known
         return prepared
 
     def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
@@ -99,14 +106,16 @@ class Network:
         return uses
 
     def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
-        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read it together.
+        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read
+        it together.
 
         Of an output on a sparse input the columns, the same in each shard.
         """
         # One shard after the other: such short calls of two threads at once wait for each other.
         found = {
             weight: {
-                shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys])) for shard in self.wide[weight].parts
+                shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys]))
+                for shard in self.wide[weight].parts
             }
             for weight, keys in self.uses(prepared).items()
         }
@@ -114,15 +123,21 @@ class Network:
             found[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
         return found
 
-    def example_weights(self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None) -> Tensor | None:
-        """What each of an output's vectors counts in training, given what each example does: float32 [E], or [M] under "next"."""
+    def example_weights(
+        self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None
+    ) -> Tensor | None:
+        """What each of an output's vectors counts in training, given what each example does: float32 [E],
+        or [M] under "next".
+        """
         if weights_E is None or output.spec.predict != "next":
             return weights_E
         positions = prepared.positions[self.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
-        """The hidden layers' values; differentiable from the gathered sums and the trunk on, where gradients are enabled."""
+        """The hidden layers' values; differentiable from the gathered sums and the trunk on, where
+        gradients are enabled.
+        """
         activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
         travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
         for layer in self.spec.hidden:
@@ -130,21 +145,31 @@ class Network:
             if isinstance(layer, PoolingLayer):
                 activity.values[layer.name] = self._pooled(layer, activity, skips)
                 continue
-            sums = [self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)]
+            sums = [
+                self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)
+            ]
             if isinstance(layer, RecurrentLayer):
                 activity.values[layer.name] = self._recurrent(layer, sums, prepared, skips, draws)
                 continue
             bias = self._each_unit(layer, "bias") if layer.bias else None
-            normalized = None if layer.batch_normalization is None else self._normalization(layer, activity, draws is not None)
+            normalized = (
+                None
+                if layer.batch_normalization is None
+                else self._normalization(layer, activity, draws is not None)
+            )
             positions = prepared.positions.get(self.along.get(layer.name, ""))
-            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions)
+            value_EH, penalty = hidden_layer.forward(
+                layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions
+            )
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)
         return activity
 
     def share_of_gradient(self, weight: str) -> float:
-        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1 / their number."""
+        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1
+        / their number.
+        """
         users = sum(link.weight == weight for link in self.links.values())
         return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
 
@@ -157,7 +182,8 @@ class Network:
             self._running(name).follow(found, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
-        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of the positions taken.
+        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of
+        the positions taken.
 
         Of an output on a sparse input [E, 0]: the features meet its units.
         """
@@ -170,12 +196,18 @@ class Network:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH)
 
-    def met(self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None) -> WideOutput:
-        """An output as a batch meets it: with the features, where it stands on a sparse input. touched: in training."""
+    def met(
+        self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None
+    ) -> WideOutput:
+        """An output as a batch meets it: with the features, where it stands on a sparse input. touched: in
+        training.
+        """
         features = activity.features.get(name)
         if features is None:
             return self.outputs[name]
-        return replace(self.outputs[name], features=features, touched=None if touched is None else touched[name])
+        return replace(
+            self.outputs[name], features=features, touched=None if touched is None else touched[name]
+        )
 
     def prepare_training(self, rule: Rule) -> None:
         """Make room for the optimizer's state."""
@@ -188,7 +220,9 @@ class Network:
             trunk.prepare(rule)
 
     def first_non_finite(self) -> str | None:
-        """The name of the first weight that holds an infinite or undefined number, in whichever process; None where all are finite."""
+        """The name of the first weight that holds an infinite or undefined number, in whichever process;
+        None where all are finite.
+        """
         found = self.exchange.collect(self._first_non_finite_here(), "weights")
         return next((name for name in (*self.trunk, *self.wide) if name in found), None)
 
@@ -197,9 +231,18 @@ class Network:
             if not bool(torch.isfinite(trunk.tensor).all()):
                 return name
         for name, weight in self.wide.items():
-            if not all(bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()):
+            if not all(
+                bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()
+            ):
                 return name
-        return next((name for name, output in self.outputs.items() if output.drift is not None and not output.drift.is_finite()), None)
+        return next(
+            (
+                name
+                for name, output in self.outputs.items()
+                if output.drift is not None and not output.drift.is_finite()
+            ),
+            None,
+        )
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.links[key].weight]
@@ -219,19 +262,32 @@ class Network:
         return product(values_EN, weight_HN.T if link.transposed else weight_HN, blocks)
 
     def _blocks(self, layer: str) -> Blocks:
-        return Blocks(self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled())
+        return Blocks(
+            self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled()
+        )
 
-    def _recurrent(self, layer: RecurrentLayer, sums: list[Tensor], prepared: Prepared, skips: list[Tensor], draws: Draws | None) -> Tensor:
+    def _recurrent(
+        self,
+        layer: RecurrentLayer,
+        sums: list[Tensor],
+        prepared: Prepared,
+        skips: list[Tensor],
+        draws: Draws | None,
+    ) -> Tensor:
         weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor
         bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
         positions = prepared.positions[self.along[layer.name]]
-        state_NH = recurrent_layer.forward(layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws)
+        state_NH = recurrent_layer.forward(
+            layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws
+        )
         return sum(skips, state_NH)
 
     def _pooled(self, layer: PoolingLayer, activity: Activity, skips: list[Tensor]) -> Tensor:
         names = self.spec.sources(layer)
         sources = [activity.values[name] for name in names]
-        return pooling_layer.forward(layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0])), skips)
+        return pooling_layer.forward(
+            layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0])), skips
+        )
 
     def _each_unit(self, layer: HiddenLayer | ConvolutionLayer, numbers: str) -> Tensor:
         """Numbers of a layer's channels, each for all its positions."""
@@ -239,11 +295,17 @@ class Network:
         positions = prod(self.shapes[layer.name][1:])
         return number_C[:, None].expand(-1, positions).reshape(-1)
 
-    def _normalization(self, layer: HiddenLayer | ConvolutionLayer, activity: Activity, in_training: bool) -> Callable[[Tensor], Tensor]:
-        """The batch normalization of a layer; in training it leaves the batch's statistics in the activity."""
+    def _normalization(
+        self, layer: HiddenLayer | ConvolutionLayer, activity: Activity, in_training: bool
+    ) -> Callable[[Tensor], Tensor]:
+        """The batch normalization of a layer; in training it leaves the batch's statistics in the
+        activity.
+        """
         spec, (channels, *positions) = layer.batch_normalization, self.shapes[layer.name]
         assert spec is not None
-        scale_C, shift_C = (self.trunk[f"{layer.name} normalization {part}"].tensor for part in ("scale", "shift"))
+        scale_C, shift_C = (
+            self.trunk[f"{layer.name} normalization {part}"].tensor for part in ("scale", "shift")
+        )
 
         def normalized(sums_EH: Tensor) -> Tensor:
             sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
@@ -258,4 +320,6 @@ class Network:
         return normalized
 
     def _running(self, layer: str) -> Statistics:
-        return Statistics(*(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
+        return Statistics(
+            *(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance"))
+        )

@@ -1,4 +1,6 @@
-"""Matrix products with operands rounded to bfloat16: products and sums are float32, and so are the results, on every device."""
+"""Matrix products with operands rounded to bfloat16: products and sums are float32, and so are the
+results, on every device.
+"""
 
 import torch
 from torch import Tensor
@@ -7,8 +9,8 @@ from torch import Tensor
 def rounded(values: Tensor) -> Tensor:
     """Round float32 values to bfloat16, for a product.
 
-    CUDA gets bfloat16 numbers, which it multiplies faster. A CPU gets the same values as float32: torch has no product on a CPU that
-    takes bfloat16 and gives float32.
+    CUDA gets bfloat16 numbers, which it multiplies faster. A CPU gets the same values as float32: torch has
+    no product on a CPU that takes bfloat16 and gives float32.
     """
     half = values.bfloat16()
     return half.float() if values.device.type == "cpu" else half

@@ -28,7 +28,9 @@ def cropped(values: Tensor, axes: tuple[Axis, ...]) -> Tensor:
 
 
 def reached(values: Tensor, windows: Windows) -> Iterator[Tensor]:
-    """For every number of a kernel, the padded values that it meets at all positions: views [A, B, *positions]."""
+    """For every number of a kernel, the padded values that it meets at all positions: views [A, B,
+    *positions].
+    """
     for offsets in np.ndindex(*windows.kernel):
         view = values
         for number, (offset, axis) in enumerate(zip(offsets, windows.axes, strict=True)):

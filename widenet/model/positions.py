@@ -10,14 +10,16 @@ from widenet.sparse import SparseBatch
 
 @dataclass(frozen=True)
 class Positions:
-    """N positions of E sequences: the first of every sequence, then the second, and so on; the longest sequence first each time.
+    """N positions of E sequences: the first of every sequence, then the second, and so on; the longest
+    sequence first each time.
 
-    sizes: how many sequences have a position at each time; they fall. So the positions of one time lie together, and those of
-        sequences that go on come first.
+    sizes: how many sequences have a position at each time; they fall. So the positions of one time lie
+        together, and those of sequences that go on come first.
     features: what stands at each, a batch of N examples with one feature each.
     examples_N: int64 [N], the sequence of each.
     ends_E: int64 [E], where each sequence's newest position lies; N of a sequence without any.
-    asking_M: int64 [M], ascending: the positions that have a next feature. next: these features, a batch of M examples.
+    asking_M: int64 [M], ascending: the positions that have a next feature. next: these features, a batch of M
+    examples.
     """
 
     sizes: list[int]

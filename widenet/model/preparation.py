@@ -28,12 +28,14 @@ Values = SparseBatch | Tensor
 
 @dataclass
 class Prepared:
-    """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a position; dense ones as they enter.
+    """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a
+    position; dense ones as they enter.
 
-    features: of every output on a sparse input, all that the batch has of it. positions: of every input of a sequence.
+    features: of every output on a sparse input, all that the batch has of it. positions: of every input of a
+    sequence.
     taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
-    asked: in training, what each output is asked for; sparse ones as they are where the output drifts, together with a sample where it
-    has one, else as the tiles need them.
+    asked: in training, what each output is asked for; sparse ones as they are where the output drifts,
+    together with a sample where it has one, else as the tiles need them.
     touched: in training on CUDA, what `Network.touched` gives.
     """
 
@@ -65,26 +67,44 @@ def prepared(network: "Network", fields: Mapping[str, Values], draws: Draws | No
         if positions is not None:
             found.taken[name] = positions.asking_M if asks_next else positions.ends_E
         if draws is not None:
-            asked = hidden[output.spec.field] if output.spec.predict == "hidden" else fields[output.spec.field]
-            found.asked[name] = _asked(output, positions.next if positions is not None and asks_next else asked, draws)
+            asked = (
+                hidden[output.spec.field] if output.spec.predict == "hidden" else fields[output.spec.field]
+            )
+            found.asked[name] = _asked(
+                output, positions.next if positions is not None and asks_next else asked, draws
+            )
     return found
 
 
-def _take(network: "Network", layer: InputLayer, values: SparseBatch, in_training: bool, found: Prepared) -> None:
-    """Add what an input layer makes of its sparse field: for those who gather rows of weights by it, and for outputs on it."""
+def _take(
+    network: "Network", layer: InputLayer, values: SparseBatch, in_training: bool, found: Prepared
+) -> None:
+    """Add what an input layer makes of its sparse field: for those who gather rows of weights by it, and
+    for outputs on it.
+    """
     if layer.name in network.along:
-        found.positions[layer.name] = Positions.of(values, layer.newest, in_training and _ends_ask(network, layer))
+        found.positions[layer.name] = Positions.of(
+            values, layer.newest, in_training and _ends_ask(network, layer)
+        )
         values = found.positions[layer.name].features
     batch = scaled(layer, values, network.damping.get(layer.name))
-    standing = [name for name, output in network.outputs.items() if network.spec.sources(output.spec) == (layer.name,)]
+    standing = [
+        name for name, output in network.outputs.items() if network.spec.sources(output.spec) == (layer.name,)
+    ]
     found.features |= dict.fromkeys(standing, batch)
     if any(source == layer.name for _, source in network.links):
         found.sparse[layer.name] = split(batch, network.shards(layer.name))
 
 
 def _ends_ask(network: "Network", layer: InputLayer) -> bool:
-    """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its end."""
-    return all(output.spec.predict == "next" for name, output in network.outputs.items() if network.along.get(name) == layer.name)
+    """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its
+    end.
+    """
+    return all(
+        output.spec.predict == "next"
+        for name, output in network.outputs.items()
+        if network.along.get(name) == layer.name
+    )
 
 
 def _asked(output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:

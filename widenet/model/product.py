@@ -1,4 +1,6 @@
-"""The product of a narrow layer: by fixed blocks, so that threads and processes share it without a change of a bit."""
+"""The product of a narrow layer: by fixed blocks, so that threads and processes share it without a change
+of a bit.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +15,12 @@ from widenet.plan.narrow import edges, num_blocks
 
 @dataclass(frozen=True)
 class Blocks:
-    """Computes matrix products by blocks of rows. Each number belongs to one block, whoever computes it: nothing is added up.
+    """Computes matrix products by blocks of rows.
 
-    most: the largest number of blocks. where: for a person, as in 'layer "taste"'. half: operands are rounded to bfloat16.
+    Each number belongs to one block, whoever computes it: nothing is added up.
+
+    most: the largest number of blocks. where: for a person, as in 'layer "taste"'. half: operands are rounded
+    to bfloat16.
     """
 
     exchange: Exchange

@@ -14,13 +14,17 @@ Numbers = tuple[Tensor, ...]
 
 
 class Gru:
-    """h' = (1 - z) n + z h, where r and z are sigmoids and n is a tanh; r scales what n has of the state before."""
+    """h' = (1 - z) n + z h, where r and z are sigmoids and n is a tanh; r scales what n has of the state
+    before.
+    """
 
     gates = 3
 
     @staticmethod
     def forward(own_BG: Tensor, carried_BG: Tensor, before: Numbers) -> tuple[Numbers, Numbers]:
-        """The numbers after a position, and what `backward` needs. own, carried: products with the sources and the state before."""
+        """The numbers after a position, and what `backward` needs. own, carried: products with the sources
+        and the state before.
+        """
         own, carried = own_BG.chunk(3, dim=1), carried_BG.chunk(3, dim=1)
         r_BH, z_BH = torch.sigmoid(own[0] + carried[0]), torch.sigmoid(own[1] + carried[1])
         n_BH = torch.tanh(own[2] + r_BH * carried[2])
@@ -28,7 +32,9 @@ class Gru:
 
     @staticmethod
     def backward(gradients: Numbers, before: Numbers, kept: Numbers) -> tuple[Tensor, Tensor, Numbers]:
-        """From the gradients to the numbers after a position: to both products [B, G], and to the numbers before it."""
+        """From the gradients to the numbers after a position: to both products [B, G], and to the numbers
+        before it.
+        """
         (d_BH,), (r_BH, z_BH, n_BH, carried_BH) = gradients, kept
         to_n_BH = d_BH * (1 - z_BH) * (1 - n_BH * n_BH)
         to_z_BH = d_BH * (before[0] - n_BH) * z_BH * (1 - z_BH)
@@ -46,7 +52,12 @@ class Lstm:
     def forward(own_BG: Tensor, carried_BG: Tensor, before: Numbers) -> tuple[Numbers, Numbers]:
         """As of `Gru`."""
         i_BH, f_BH, g_BH, o_BH = (own_BG + carried_BG).chunk(4, dim=1)
-        i_BH, f_BH, g_BH, o_BH = torch.sigmoid(i_BH), torch.sigmoid(f_BH), torch.tanh(g_BH), torch.sigmoid(o_BH)
+        i_BH, f_BH, g_BH, o_BH = (
+            torch.sigmoid(i_BH),
+            torch.sigmoid(f_BH),
+            torch.tanh(g_BH),
+            torch.sigmoid(o_BH),
+        )
         memory_BH = f_BH * before[1] + i_BH * g_BH
         shown_BH = torch.tanh(memory_BH)
         return (o_BH * shown_BH, memory_BH), (i_BH, f_BH, g_BH, o_BH, shown_BH)
@@ -72,14 +83,22 @@ CELLS: dict[Literal["gru", "lstm"], type[Gru] | type[Lstm]] = {"gru": Gru, "lstm
 
 
 def states(
-    cell: type[Gru] | type[Lstm], own_NG: Tensor, weight_GH: Tensor, bias_G: Tensor | None, sizes: Sequence[int], blocks: Blocks
+    cell: type[Gru] | type[Lstm],
+    own_NG: Tensor,
+    weight_GH: Tensor,
+    bias_G: Tensor | None,
+    sizes: Sequence[int],
+    blocks: Blocks,
 ) -> Tensor:
-    """The state [N, H] after every position; before the first ones it is zero. Differentiable by all tensors.
+    """The state [N, H] after every position; before the first ones it is zero.
 
-    own_NG: what the sources give to the gates. weight_GH: of the state before. bias_G: added to its product; None: nothing.
-    sizes: positions at each time, as of `Positions`.
-    Times follow one another; back through them the gradients to the states are added in reverse, and the gradient to the weight
-    is one product over all positions.
+    Differentiable by all tensors.
+
+    own_NG: what the sources give to the gates. weight_GH: of the state before. bias_G: added to its product;
+    None: nothing.
+    sizes: positions at each time, as of `Positions`. Times follow one another; back through them the
+    gradients to the states are added in reverse, and the gradient to the weight is one product over all
+    positions.
     """
     found: Tensor = _States.apply(cell, own_NG, weight_GH, bias_G, sizes, blocks)  # type: ignore[no-untyped-call]
     return found
@@ -88,10 +107,18 @@ def states(
 class _States(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, cell: Any, own_NG: Tensor, weight_GH: Tensor, bias_G: Tensor | None, sizes: Sequence[int], blocks: Blocks
+        ctx: Any,
+        cell: Any,
+        own_NG: Tensor,
+        weight_GH: Tensor,
+        bias_G: Tensor | None,
+        sizes: Sequence[int],
+        blocks: Blocks,
     ) -> Tensor:
         operand_GH = blocks.operand(weight_GH)
-        after: Numbers = (own_NG.new_zeros(sizes[0] if sizes else 0, weight_GH.shape[1]),) * (2 if cell is Lstm else 1)
+        after: Numbers = (own_NG.new_zeros(sizes[0] if sizes else 0, weight_GH.shape[1]),) * (
+            2 if cell is Lstm else 1
+        )
         passed: list[tuple[Numbers, Numbers]] = []
         result_NH = own_NG.new_empty(len(own_NG), weight_GH.shape[1])
         for (start, stop), size in zip(_spans(sizes), sizes, strict=True):
@@ -102,7 +129,13 @@ class _States(torch.autograd.Function):
             after, kept = cell.forward(own_NG[start:stop], carried_BG, before)
             result_NH[start:stop] = after[0]
             passed.append((before, kept))
-        ctx.cell, ctx.sizes, ctx.blocks, ctx.passed, ctx.has_bias = cell, sizes, blocks, passed, bias_G is not None
+        ctx.cell, ctx.sizes, ctx.blocks, ctx.passed, ctx.has_bias = (
+            cell,
+            sizes,
+            blocks,
+            passed,
+            bias_G is not None,
+        )
         ctx.save_for_backward(operand_GH)
         return result_NH
 
@@ -113,7 +146,9 @@ class _States(torch.autograd.Function):
         own_NG = gradient_NH.new_empty(len(gradient_NH), len(operand_GH))
         carried_NG, before_NH = torch.empty_like(own_NG), torch.empty_like(gradient_NH)
         later: Numbers = ()
-        for (start, stop), (before, kept) in zip(reversed(_spans(ctx.sizes)), reversed(ctx.passed), strict=True):
+        for (start, stop), (before, kept) in zip(
+            reversed(_spans(ctx.sizes)), reversed(ctx.passed), strict=True
+        ):
             given: Numbers = tuple(torch.zeros_like(numbers) for numbers in before)
             given[0].copy_(gradient_NH[start:stop])
             for numbers, more in zip(given, later, strict=False):

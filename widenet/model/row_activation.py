@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def _shares(logits_ET: Tensor, in_place: bool = True) -> tuple[Tensor, Tensor]:
-    """exp(z - largest of the tile) float32 [E, T], in the logits' place if so asked, and the largest float32 [E]."""
+    """exp(z - largest of the tile) float32 [E, T], in the logits' place if so asked, and the largest
+    float32 [E].
+    """
     peak_E = logits_ET.amax(dim=1)
     return (logits_ET.sub_(peak_E[:, None]) if in_place else logits_ET - peak_E[:, None]).exp_(), peak_E
 
@@ -23,13 +25,15 @@ def _shares(logits_ET: Tensor, in_place: bool = True) -> tuple[Tensor, Tensor]:
 class RowActivation:
     """softmax, relu_max or linear_max of one batch over one output, and the gradient through it.
 
-    With a = f(z) / N, N = sum f (softmax: f = exp, relu_max: max(z, 0), linear_max: f = z and N = sum |z|), and g the loss's slope by a:
-    dE/dz = f'(z) / N * (g - s * sum(g * a)), s = sign(z) for linear_max and 1 otherwise.
-    Under softmax the cross-entropies have the closed form p * sum(pulls) - pull.
+    With a = f(z) / N, N = sum f (softmax: f = exp, relu_max: max(z, 0), linear_max: f = z and N = sum |z|),
+    and g the loss's slope by a: dE/dz = f'(z) / N * (g - s * sum(g * a)), s = sign(z) for linear_max and 1
+    otherwise. Under softmax the cross-entropies have the closed form p * sum(pulls) - pull.
     """
 
     def __init__(self, step: "WideLoss") -> None:
-        self.step = weakref.proxy(step)  # it owns us: in a cycle, a batch's memory would wait for the garbage collector
+        self.step = weakref.proxy(
+            step
+        )  # it owns us: in a cycle, a batch's memory would wait for the garbage collector
         self.kind = step.activation.kind
         self.closed = self.kind == "softmax" and step.loss.slope_of_logit
         self.entry_logits: dict[int, Tensor] = {}
@@ -50,7 +54,9 @@ class RowActivation:
         return rows
 
     def delta(self, shard: int, index: int, tile: "Tile") -> tuple[Tensor, Tensor]:
-        """Loss float64 [] of a tile (of a shard's targets, with its first tile), and the gradient [E, T] to its logits."""
+        """Loss float64 [] of a tile (of a shard's targets, with its first tile), and the gradient [E, T]
+        to its logits.
+        """
         if self.closed:
             entries = self.step.entries(shard, index)
             if (shard, index) in self.shares:
@@ -78,7 +84,9 @@ class RowActivation:
         return self.values[shard].sum(dtype=torch.float64)
 
     def _sum(self, shard: int) -> RowSum:
-        """A shard's part of what the activation divides by; the closed form also notes the logits of the targets."""
+        """A shard's part of what the activation divides by; the closed form also notes the logits of the
+        targets.
+        """
         device = self.step.direct_EH.device
         if self.closed:
             self.entry_logits[shard] = torch.zeros(self._num_entries(shard), device=device)

@@ -1,4 +1,6 @@
-"""What the activations that look at a whole layer divide by: sums over its units, a tile at a time and then over all shards."""
+"""What the activations that look at a whole layer divide by: sums over its units, a tile at a time and
+then over all shards.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from widenet.model.exchange import Exchange
 class RowSum:
     """A shard's part of it, for E examples.
 
-    kind: the activation. sum_E: float64; under a softmax of exp(z - largest). peak_E: float32, the largest logit, which a softmax needs.
+    kind: the activation. sum_E: float64; under a softmax of exp(z - largest). peak_E: float32, the largest
+    logit, which a softmax needs.
     """
 
     kind: str
@@ -53,12 +56,16 @@ def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tenso
     both = exchange.gather([torch.stack([own.peak_E.double(), own.sum_E]) for own in sums], where)
     peaks, totals = [peak_E.float() for peak_E, _ in both], [sum_E for _, sum_E in both]
     peak_E = torch.stack(peaks).amax(dim=0)
-    scaled = [sum_E * torch.exp((own_E - peak_E).double()) for own_E, sum_E in zip(peaks, totals, strict=True)]
+    scaled = [
+        sum_E * torch.exp((own_E - peak_E).double()) for own_E, sum_E in zip(peaks, totals, strict=True)
+    ]
     return (peak_E.double() + torch.log(exact_sum(scaled))).float()
 
 
 def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
-    """The activations of some logits [E, N]. total_E1: as of `over_shards`; where it is zero they are zero."""
+    """The activations of some logits [E, N]. total_E1: as of `over_shards`; where it is zero they are
+    zero.
+    """
     if kind == "softmax":
         return torch.exp(logits - total_E1)
     parts = torch.relu(logits) if kind == "relu_max" else logits

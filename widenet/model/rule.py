@@ -1,4 +1,6 @@
-"""What a weight needs from an optimizer: an elementwise rule that works on whole weights, tiles and rows alike."""
+"""What a weight needs from an optimizer: an elementwise rule that works on whole weights, tiles and rows
+alike.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,9 +17,11 @@ class StepNumbers:
     """The numbers of one optimizer step.
 
     number: counts from 1 over the whole training.
-    rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused. Those of steps that were made stay as they are.
+    rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused. Those of steps that were
+    made stay as they are.
     gradient_scale: every gradient is multiplied by it, to keep a norm limit.
-    loaded: what of this changes from step to step, where a device's kernels load it (`Rule.on_device`); None elsewhere.
+    loaded: what of this changes from step to step, where a device's kernels load it (`Rule.on_device`); None
+    elsewhere.
     """
 
     number: int
@@ -36,11 +40,15 @@ class Rule(Protocol):
 
     @property
     def idles(self) -> bool:
-        """Whether a weight or its state still moves in steps where its gradient is zero, by a closed form that `idle` applies."""
+        """Whether a weight or its state still moves in steps where its gradient is zero, by a closed form
+        that `idle` applies.
+        """
 
     @property
     def idle_weights_move(self) -> bool:
-        """Whether `idle` moves weights, not their state alone, so that rows must be woken before they are read."""
+        """Whether `idle` moves weights, not their state alone, so that rows must be woken before they are
+        read.
+        """
 
     def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
         """The numbers of a step, also in a device's memory if its kernels load them there."""
@@ -60,13 +68,27 @@ class Rule(Protocol):
         step: StepNumbers,
         bias_l2: float | None = None,
     ) -> None:
-        """`apply` for some rows of a weight [R, H], or `apply_to_bias` for some biases [R, 1], their own l2 given.
+        """`apply` for some rows of a weight [R, H], or `apply_to_bias` for some biases [R, 1], their own l2
+        given.
 
-        since: int32 [R], when each row moved last; state that idled since then catches up, and the rows are noted as moved in this step.
+        since: int32 [R], when each row moved last; state that idled since then catches up, and the rows are
+        noted as moved in this step.
         """
 
-    def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
+    def apply_to_bias(
+        self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0
+    ) -> None:
         """One step of a bias, which the document's penalties and weight decay leave alone."""
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray, is_bias: bool = False) -> None:
-        """Bring rows [U, H], last moved in step `since` (int32 [U]), to where zero gradients would have led them after step `until`."""
+    def idle(
+        self,
+        weight: Tensor,
+        state: dict[str, Tensor],
+        since: Tensor,
+        until: int,
+        rates: np.ndarray,
+        is_bias: bool = False,
+    ) -> None:
+        """Bring rows [U, H], last moved in step `since` (int32 [U]), to where zero gradients would have
+        led them after step `until`.
+        """

@@ -1,4 +1,6 @@
-"""One step of an output over some of its units: the targets of the batch, and a sample that stands for all others."""
+"""One step of an output over some of its units: the targets of the batch, and a sample that stands for all
+others.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +17,9 @@ from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
 
 _NEVER = -1e30
-"""Added to a logit, so that its unit has no share in a softmax; finite, for two infinities have no difference."""
+"""Added to a logit, so that its unit has no share in a softmax; finite, for two infinities have no
+difference.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,10 @@ class Chosen(Shards):
 class SampledLoss(WideLoss):
     """The passes of one step over the units that take part, and the gradients of their rows.
 
-    To an example its own targets count as they are; every other unit as often as it stands for others: in sums over units its value,
-    in a softmax its exponential. Bengio and Senecal, "Adaptive importance sampling to accelerate training of a neural probabilistic
-    language model", IEEE Transactions on Neural Networks 19(4), 2008.
+    To an example its own targets count as they are; every other unit as often as it stands for others: in
+    sums over units its value, in a softmax its exponential. Bengio and Senecal, "Adaptive importance sampling
+    to accelerate training of a neural probabilistic language model", IEEE Transactions on Neural Networks
+    19(4), 2008.
     """
 
     counts_samples = True
@@ -82,7 +87,9 @@ class SampledLoss(WideLoss):
             self.rows_of_bias[shard].gradient_EH[:, 0] = gradient
 
 
-def sampled(output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Tensor, rule: Rule, step: StepNumbers) -> SampledLoss:
+def sampled(
+    output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Tensor, rule: Rule, step: StepNumbers
+) -> SampledLoss:
     """The step of an output over the chosen units. Rows that idled are woken; what is read is copied."""
     bias = output.bias
 
@@ -95,7 +102,11 @@ def sampled(output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Ten
         return shard, copies
 
     found = output.exchange.each(copied)
-    chosen = Chosen(output.width, output.weight.shards.count, {shard: len(units_U) for shard, units_U in choice.units.items()})
+    chosen = Chosen(
+        output.width,
+        output.weight.shards.count,
+        {shard: len(units_U) for shard, units_U in choice.units.items()},
+    )
     narrow = replace(
         output,
         weight=WideWeight(chosen, {shard: copies[0] for shard, copies in found}),
@@ -107,5 +118,6 @@ def sampled(output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Ten
 def _room(choice: Choice, chosen: WideWeight) -> dict[int, RowGradient]:
     """Room for the gradients of the chosen rows of every shard."""
     return {
-        shard: RowGradient.of_rows(units_U, torch.zeros_like(chosen.parts[shard].by_rows()[0])) for shard, units_U in choice.units.items()
+        shard: RowGradient.of_rows(units_U, torch.zeros_like(chosen.parts[shard].by_rows()[0]))
+        for shard, units_U in choice.units.items()
     }

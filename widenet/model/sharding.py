@@ -11,7 +11,9 @@ from widenet.sparse import SparseBatch
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
-    """The batch cut by units: for every shard its entries, in storage order, with units counted from the shard's start."""
+    """The batch cut by units: for every shard its entries, in storage order, with units counted from the
+    shard's start.
+    """
     bounds, units_Z, order_Z = cut(batch, [shards.start(shard) for shard in range(shards.count)])
     values_Z = None if batch.values is None else batch.values[order_Z]
     num, parts = batch.num_examples, []
@@ -19,12 +21,16 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
     for shard in range(shards.count):
         span = slice(edges[shard], edges[shard + 1])
         indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
-        parts.append(SparseBatch(indptr, _piece(units_Z, span), None if values_Z is None else _piece(values_Z, span)))
+        parts.append(
+            SparseBatch(indptr, _piece(units_Z, span), None if values_Z is None else _piece(values_Z, span))
+        )
     return parts
 
 
 def _piece(whole_Z: Tensor, span: slice) -> Tensor:
-    """A span of a tensor; on a CPU the same memory, on a device its own, whose beginning is aligned: kernels are compiled for that."""
+    """A span of a tensor; on a CPU the same memory, on a device its own, whose beginning is aligned:
+    kernels are compiled for that.
+    """
     piece_Z = whole_Z[span]
     return piece_Z if piece_Z.device.type == "cpu" else piece_Z.clone()
 
@@ -51,11 +57,17 @@ class ByUnit:
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
         """float32, of a span of the entries."""
         units_Z = self.units_Z[span]
-        return torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
+        return (
+            torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
+        )
 
     def num(self, width: int) -> Tensor:
-        """How many entries are of units below `width`, int64 [1]; where a batch is padded, others have no effect."""
-        return torch.searchsorted(self.units_Z, torch.full((1,), width, dtype=torch.int64, device=self.units_Z.device))
+        """How many entries are of units below `width`, int64 [1]; where a batch is padded, others have no
+        effect.
+        """
+        return torch.searchsorted(
+            self.units_Z, torch.full((1,), width, dtype=torch.int64, device=self.units_Z.device)
+        )
 
     def edges(self, starts: list[int]) -> list[int]:
         """Where the entries of units from each start on begin."""

@@ -1,4 +1,6 @@
-"""One step of a drifting output: half the squared difference of every unit, its gradients and the update, without the logits."""
+"""One step of a drifting output: half the squared difference of every unit, its gradients and the update,
+without the logits.
+"""
 
 import torch
 from torch import Tensor
@@ -14,19 +16,23 @@ from widenet.sparse import SparseBatch
 class SquareLoss:
     """The step of one batch.
 
-    With rows w (biases last), hidden vectors h (a one last), targets t and what examples count, s, it rests on
+    With rows w (biases last), hidden vectors h (a one last), targets t and what examples count, s, it rests
+    on
 
-        loss = sum over examples of s / 2 * (h' Q h - 2 h' y + t' t),   Q = sum of w w' over all rows, y = sum of t w over targets
-        gradient to h = s (Q h - y)
-        w becomes w M + sum of rate s t h over the examples that ask for it,   M = I - sum of rate s h h' - rate * penalties
+        loss = sum over examples of s / 2 * (h' Q h - 2 h' y + t' t),   Q = sum of w w' over all rows, y = sum
+        of t w over targets gradient to h = s (Q h - y) w becomes w M + sum of rate s t h over the examples
+        that ask for it,   M = I - sum of rate s h h' - rate * penalties
 
-    so that Q becomes M' Q M + X + X', X = sum of rate s h (M' y + g / 2)', where g is what this adds to the rows in y.
-    Vincent, de Brebisson and Bouthillier, "Efficient exact gradient update for training deep networks with very large sparse
-    targets", NeurIPS 2015, have Q too, but keep the rows as V U, for which U must be inverted; see docs/architecture.md.
+    so that Q becomes M' Q M + X + X', X = sum of rate s h (M' y + g / 2)', where g is what this adds to the
+    rows in y. Vincent, de Brebisson and Bouthillier, "Efficient exact gradient update for training deep
+    networks with very large sparse targets", NeurIPS 2015, have Q too, but keep the rows as V U, for which U
+    must be inverted; see docs/architecture.md.
     """
 
     def __init__(self, drift: Drift, direct_EH: Tensor, targets: SparseBatch, weight_E: Tensor) -> None:
-        """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size)."""
+        """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch
+        size).
+        """
         self.drift, self.targets, self.hidden_units = drift, targets, direct_EH.shape[1]
         ones = [] if drift.bias is None else [torch.ones_like(direct_EH[:, :1])]
         self.direct_ED = torch.cat([direct_EH, *ones], dim=1).double()
@@ -34,12 +40,16 @@ class SquareLoss:
         self.parts = split(targets, drift.weight.shards)
 
     def run(self, step: StepNumbers) -> Pending[list[Tensor]]:
-        """The loss float64 [] and the gradient float32 [E, H] to the hidden vectors, on their way; the rows have made the step."""
+        """The loss float64 [] and the gradient float32 [E, H] to the hidden vectors, on their way; the
+        rows have made the step.
+        """
         drift = self.drift
         drift.begin(step.number)
         self.pull_ED = step.rate * self.weight_E1 * self.direct_ED
         change_DD = (-(self.pull_ED.T @ self.direct_ED) - step.rate * torch.diag(drift.penalty_D)).float()
-        found = drift.exchange.each(lambda shard: self._move(shard, step.number, self.pull_ED.float(), change_DD))
+        found = drift.exchange.each(
+            lambda shard: self._move(shard, step.number, self.pull_ED.float(), change_DD)
+        )
         self.travel = drift.exchange.start_sum(found, where=drift.where)
         drift.turn(change_DD, step.number)
         self.change_DD = change_DD.double()
@@ -60,7 +70,8 @@ class SquareLoss:
     def _move(self, shard: int, step: int, pull_ED: Tensor, change_DD: Tensor) -> Tensor:
         """The step of the rows that a batch asks for.
 
-        Gives what every example's add up to before it, and below that, what they gain by each other's pull: float32 [2 E, D].
+        Gives what every example's add up to before it, and below that, what they gain by each other's pull:
+        float32 [2 E, D].
         """
         part = self.parts[shard]
         units_U, places_Z = torch.unique(part.indices, return_inverse=True)

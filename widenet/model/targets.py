@@ -13,7 +13,8 @@ from widenet.sparse import SparseBatch, indptr_of
 
 @dataclass
 class TileEntries:
-    """The sparse targets inside one tile: examples int64 [Z], places in the flat tile int64 [Z], values float32 [Z].
+    """The sparse targets inside one tile: examples int64 [Z], places in the flat tile int64 [Z], values
+    float32 [Z].
 
     span: where they stand among the shard's entries in order of units.
     """
@@ -28,7 +29,8 @@ class TileEntries:
 class Targets:
     """Targets of E examples over the units of an output: sparse by shard, or dense.
 
-    num_E: float32 [E], how many targets above zero an example has. total_E: float32 [E], the sum of its stored values.
+    num_E: float32 [E], how many targets above zero an example has. total_E: float32 [E], the sum of its
+    stored values.
     """
 
     num_E: Tensor
@@ -65,12 +67,16 @@ class Targets:
         return cls.of_sparse(SparseBatch(indptr, units_Z, targets_EL[examples_Z, units_Z]), shards)
 
     def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
-        """Where each tile's entries begin among the shard's sparse targets in order of units, and where the last one's end."""
+        """Where each tile's entries begin among the shard's sparse targets in order of units, and where
+        the last one's end.
+        """
         assert self.sparse is not None
         return self.sparse[shard].edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
 
     def starts(self, shard: int, tile: tuple[int, int]) -> Tensor:
-        """Where each of a tile's units begins among the shard's sparse targets in order of units, int64 [T + 1]."""
+        """Where each of a tile's units begins among the shard's sparse targets in order of units, int64 [T
+        + 1].
+        """
         assert self.sparse is not None
         units_Z = self.sparse[shard].units_Z
         return torch.searchsorted(units_Z, torch.arange(tile[0], tile[1] + 1, device=units_Z.device))

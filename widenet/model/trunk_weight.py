@@ -12,7 +12,8 @@ from widenet.model.rule import Rule, StepNumbers
 class TrunkWeight:
     """A weight [units, inputs] or bias [units] of a hidden layer; its gradient is torch's, in `tensor.grad`.
 
-    state: the optimizer's tensors, each shaped like it; empty outside training. trained: otherwise it follows the batches.
+    state: the optimizer's tensors, each shaped like it; empty outside training. trained: otherwise it follows
+    the batches.
     """
 
     tensor: Tensor

@@ -22,7 +22,8 @@ from widenet.spec.activations import ROW_WISE
 class Takers:
     """Who takes gradients as soon as they are known.
 
-    weight: is given shard, start, stop and gradient [T, H] of each tile. bias: shard and gradient [R] of each shard.
+    weight: is given shard, start, stop and gradient [T, H] of each tile. bias: shard and gradient [R] of each
+    shard.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
@@ -35,10 +36,13 @@ class WideLoss:
     counts_samples = False
     """Whether units count otherwise than `loss` says."""
 
-    def __init__(self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor, tiled_for: int = 0) -> None:
+    def __init__(
+        self, output: WideOutput, direct_EH: Tensor, targets: Targets, weight_E: Tensor, tiled_for: int = 0
+    ) -> None:
         """weight_E: float32 [E], what each example counts in the loss (its own weight over the batch size).
 
-        tiled_for: tiles are cut for so many examples, if there are fewer: outputs that share a weight have the same tiles.
+        tiled_for: tiles are cut for so many examples, if there are fewer: outputs that share a weight have
+        the same tiles.
         """
         self.output, self.direct_EH, self.targets = output, output.operand(direct_EH), targets
         self.activation, self.loss = output.spec.activation, output.loss
@@ -46,7 +50,9 @@ class WideLoss:
         self.target_weight_E, self.other_weight_E = self.loss.weights(targets.num_E, output.width, weight_E)
         self.row_wise = self.activation.kind in ROW_WISE
         device, shards = direct_EH.device.type, output.weight.shards
-        self.keeps = are_kept(self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes)
+        self.keeps = are_kept(
+            self.num_examples, sum(map(shards.size, output.weight.parts)), device, output.kept_bytes
+        )
         self.logits: dict[tuple[int, int], Tensor] = {}
         self.deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         cut = max(self.num_examples, tiled_for), device
@@ -69,7 +75,9 @@ class WideLoss:
         if self.output.spec.delta_norm is not None:
             self.shortening_E = self._shortening(self.output.spec.delta_norm)
         found = self.output.exchange.each(lambda shard: self._sweep(shard, takers))
-        return self.output.exchange.start_sum([loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where)
+        return self.output.exchange.start_sum(
+            [loss for loss, _ in found], [gradient for _, gradient in found], where=self.output.where
+        )
 
     def gradient(self, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:
         """Weight gradient [T, H] and bias gradient [T] of a tile, after `run`."""
@@ -92,7 +100,9 @@ class WideLoss:
         return tile.logits(self.direct_EH)
 
     def others(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
-        """Value float32 [E] of a tile's units, as if none were a target, and their slopes [E, T], which may be `a_ET` itself."""
+        """Value float32 [E] of a tile's units, as if none were a target, and their slopes [E, T], which
+        may be `a_ET` itself.
+        """
         del shard, index
         value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
         return value_ET.sum(dim=1, dtype=torch.float64), slope_ET
@@ -118,7 +128,9 @@ class WideLoss:
         return slice(*self.edges[shard][index : index + 2])
 
     def cells(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
-        """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the loss has it."""
+        """Loss float64 [] of a tile and its slope [E, T], weighted, by the activation or the logit as the
+        loss has it.
+        """
         target_E1, other_E1 = self.target_weight_E[:, None], self.other_weight_E[:, None]
         if self.targets.dense_EL is not None:
             first = self.output.weight.shards.start(shard)
@@ -141,10 +153,16 @@ class WideLoss:
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return loss + (value_Z * weight_Z - was_Z * other_Z).sum(dtype=torch.float64), slope_ET
 
-    def _listed_cells(self, z_Z: Tensor, a_Z: Tensor, entries: TileEntries, logits_ET: Tensor) -> tuple[Tensor, Tensor]:
+    def _listed_cells(
+        self, z_Z: Tensor, a_Z: Tensor, entries: TileEntries, logits_ET: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """`cells` where only stored targets count."""
         value_Z, slope_Z = self.loss.cells(z_Z, a_Z, entries.values_Z)
-        weight_Z = torch.where(entries.values_Z > 0, self.target_weight_E[entries.examples_Z], self.other_weight_E[entries.examples_Z])
+        weight_Z = torch.where(
+            entries.values_Z > 0,
+            self.target_weight_E[entries.examples_Z],
+            self.other_weight_E[entries.examples_Z],
+        )
         slope_ET = torch.zeros_like(logits_ET)
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
         return (value_Z * weight_Z).sum(dtype=torch.float64), slope_ET
@@ -152,7 +170,8 @@ class WideLoss:
     def _sweep(self, shard: int, takers: Takers | None) -> tuple[Tensor, Tensor]:
         loss: Tensor | float = 0.0
         gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
-        # In one piece: small ones that outlive their tile would keep the C library from giving the tile's memory to the next.
+        # In one piece: small ones that outlive their tile would keep the C library from giving the tile's
+        # memory to the next.
         bias_R = torch.empty(self.output.weight.shards.size(shard), device=gradient_EH.device)
         for index, (start, stop) in enumerate(self.tiles[shard]):
             tile = self.tile(shard, index)
@@ -166,7 +185,11 @@ class WideLoss:
                 self.deltas[shard, index] = delta_ET, bias_T
         if takers is not None and len(bias_R):
             takers.bias(shard, bias_R)
-        total = loss if isinstance(loss, Tensor) else torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
+        total = (
+            loss
+            if isinstance(loss, Tensor)
+            else torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
+        )
         return total, gradient_EH
 
     def tile(self, shard: int, index: int) -> Tile:
@@ -174,7 +197,9 @@ class WideLoss:
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
     def _delta(self, shard: int, index: int, tile: Tile) -> tuple[Tensor | float, Tensor, Tensor]:
-        """Loss of a tile, the gradient [E, T] to its logits as products take it, and that to its biases, float32 [T]."""
+        """Loss of a tile, the gradient [E, T] to its logits as products take it, and that to its biases,
+        float32 [T].
+        """
         if self.fused is not None:
             return self.fused.delta(shard, index, tile)
         loss, delta_ET = self._exact_delta(shard, index, tile)
@@ -213,7 +238,9 @@ class WideLoss:
         return loss, slope_ET
 
     def _shortening(self, limit: float) -> Tensor:
-        """The factors [E] that keep each example's gradient by its logits within a length, after a pass over all of them."""
+        """The factors [E] that keep each example's gradient by its logits within a length, after a pass
+        over all of them.
+        """
         squares = self.output.exchange.gather(self.output.exchange.each(self._squares), self.output.where)
         return shortening(exact_sum(squares).sqrt(), limit / max(self.num_examples, 1)).float()
 

@@ -1,4 +1,6 @@
-"""A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by touched rows."""
+"""A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by
+touched rows.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,7 +27,8 @@ class Part:
     """One shard of a wide weight.
 
     weight: float32 [R, H], or [R] for biases.
-    state: the optimizer's tensors, each shaped like the weight; where the rows drift, what `Drift` keeps of each; empty outside training.
+    state: the optimizer's tensors, each shaped like the weight; where the rows drift, what `Drift` keeps of
+    each; empty outside training.
     moved: int32 [R], the step that moved each row last; None unless the optimizer's idle rows move.
     by_columns: what a batch touches are columns, which lie together in memory; `moved` is then [H].
     """
@@ -36,7 +39,9 @@ class Part:
     by_columns: bool = False
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """Weight and state as [R, H], a row what a batch may touch; of biases as [R, 1], by columns as [H, R]. The same memory."""
+        """Weight and state as [R, H], a row what a batch may touch; of biases as [R, 1], by columns as [H,
+        R]. The same memory.
+        """
         if self.by_columns:
             return self.weight.T, {name: tensor.T for name, tensor in self.state.items()}
         if self.weight.dim() == 2:
@@ -51,7 +56,11 @@ class Part:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a checkpoint holds of this shard."""
         moved = {} if self.moved is None else {"moved": self.moved}
-        return {"weight": self.weight, **{f"state.{name}": tensor for name, tensor in self.state.items()}, **moved}
+        return {
+            "weight": self.weight,
+            **{f"state.{name}": tensor for name, tensor in self.state.items()},
+            **moved,
+        }
 
 
 @dataclass
@@ -81,8 +90,12 @@ class WideWeight:
             if self.by_rows and rule.idles:
                 part.moved = roomy(weight.shape[:1], torch.int32, weight.device)
 
-    def update_tile(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers) -> None:
-        """One step of the rows [start, stop) of a shard; by columns, of all of them, by what a batch touches."""
+    def update_tile(
+        self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers
+    ) -> None:
+        """One step of the rows [start, stop) of a shard; by columns, of all of them, by what a batch
+        touches.
+        """
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
@@ -97,7 +110,9 @@ class WideWeight:
             shorten_rows(weight, self.norm_limit)
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
-        """One step of the touched rows of a shard; the others stay. Where `wake` need not go first, what idled catches up here.
+        """One step of the touched rows of a shard; the others stay.
+
+        Where `wake` need not go first, what idled catches up here.
 
         A bias counts as a row of one number.
         """
@@ -106,7 +121,9 @@ class WideWeight:
         rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
 
     def wake(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
-        """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would have led them."""
+        """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would
+        have led them.
+        """
         part = self.parts[shard]
         if part.moved is None:
             return
@@ -114,7 +131,14 @@ class WideWeight:
         for start, stop in blocks(len(rows_U), weight_RH.shape[1], weight_RH.device.type):
             block_U = rows_U[start:stop]
             with copied(weight_RH, state, block_U) as (weight_UH, state_of_rows):
-                rule.idle(weight_UH, state_of_rows, part.moved.index_select(0, block_U), step.number - 1, step.rates, self.is_bias)
+                rule.idle(
+                    weight_UH,
+                    state_of_rows,
+                    part.moved.index_select(0, block_U),
+                    step.number - 1,
+                    step.rates,
+                    self.is_bias,
+                )
             part.moved.index_fill_(0, block_U, step.number - 1)
 
     def wake_all(self, rule: Rule, step: StepNumbers) -> None:

@@ -12,9 +12,16 @@ _MPI: tuple[Mapping[str, str], ...] = (
         "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
         "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
     },
-    {"RANK": "PMI_RANK", "WORLD_SIZE": "PMI_SIZE", "LOCAL_RANK": "MPI_LOCALRANKID", "LOCAL_WORLD_SIZE": "MPI_LOCALNRANKS"},
+    {
+        "RANK": "PMI_RANK",
+        "WORLD_SIZE": "PMI_SIZE",
+        "LOCAL_RANK": "MPI_LOCALRANKID",
+        "LOCAL_WORLD_SIZE": "MPI_LOCALNRANKS",
+    },
 )
-"""Open MPI's variables, and those of Hydra, which starts the processes of MPICH and Intel MPI. `srun --mpi=pmi2` sets only two of these."""
+"""Open MPI's variables, and those of Hydra, which starts the processes of MPICH and Intel MPI. `srun
+--mpi=pmi2` sets only two of these.
+"""
 
 _SLURM = {
     "RANK": "SLURM_PROCID",
@@ -30,15 +37,22 @@ _PMIX = {"RANK": "PMIX_RANK", "LOCAL_RANK": "PMIX_RANK"}
 def announced(name: str) -> str | None:
     """What the launcher says in an environment variable of torchrun, or in its own variable for the same.
 
-    Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has it too.
+    Slurm's SLURM_NTASKS would not do for WORLD_SIZE: a batch script that starts one process without srun has
+    it too.
     """
     names = _names()
-    host = _first_host(os.environ.get("SLURM_STEP_NODELIST", "")) if name == "MASTER_ADDR" and names is _SLURM else ""
+    host = (
+        _first_host(os.environ.get("SLURM_STEP_NODELIST", ""))
+        if name == "MASTER_ADDR" and names is _SLURM
+        else ""
+    )
     return os.environ.get(name) or host or os.environ.get(names.get(name, ""), None)
 
 
 def _names() -> Mapping[str, str]:
-    """The variables of the launcher. mpirun within a Slurm job starts its own daemons by srun, so Slurm's variables describe those."""
+    """The variables of the launcher. mpirun within a Slurm job starts its own daemons by srun, so Slurm's
+    variables describe those.
+    """
     for names in _MPI:
         if all(variable in os.environ for variable in names.values()):
             return names
@@ -51,13 +65,16 @@ def by_mpi() -> bool:
 
 
 def by_pmix_alone() -> bool:
-    """Whether a PMIx launcher has started this process that is neither Open MPI's mpirun nor `srun --mpi=pmix`."""
+    """Whether a PMIx launcher has started this process that is neither Open MPI's mpirun nor `srun
+    --mpi=pmix`.
+    """
     through_slurm = os.environ.get("PMIX_NAMESPACE", "").startswith("slurm.")
     return "PMIX_RANK" in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ and not through_slurm
 
 
 def launcher_here() -> str:
-    """Names the process that has started all those of its group on this machine, by its id and the time at which it began.
+    """Names the process that has started all those of its group on this machine, by its id and the time at
+    which it began.
 
     It is the nearest one above that has no rank. Scripts that stand between, one a process, have one.
     """
@@ -75,7 +92,8 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def facts_of_process(pid: int) -> list[str]:
-    """What proc(5) says of a process after its name, which may be any bytes: state, parent, and at place 19 when it began.
+    """What proc(5) says of a process after its name, which may be any bytes: state, parent, and at place 19
+    when it began.
 
     Raises OSError where there is no such process, or Linux does not tell.
     """
@@ -83,7 +101,9 @@ def facts_of_process(pid: int) -> list[str]:
 
 
 def _first_host(nodes: str) -> str:
-    """The first of Slurm's list of nodes, where the first process runs: "a01" of "a[01-04,7],b3"; empty of an empty one."""
+    """The first of Slurm's list of nodes, where the first process runs: "a01" of "a[01-04,7],b3"; empty of
+    an empty one.
+    """
     first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
     return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", first[0]) if first else ""
 
@@ -91,7 +111,8 @@ def _first_host(nodes: str) -> str:
 def restarted() -> bool:
     """Whether torchrun has started this process in place of one that ended badly.
 
-    Where a group is on several machines, torchrun counts a restart on that machine alone which lost a process: every process must be asked.
+    Where a group is on several machines, torchrun counts a restart on that machine alone which lost a
+    process: every process must be asked.
     """
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
@@ -102,7 +123,9 @@ def launch_id() -> str:
 
 
 def identity(pid: int) -> str:
-    """A name for a running process that no other process ever has, on any machine; empty where Linux does not tell."""
+    """A name for a running process that no other process ever has, on any machine; empty where Linux does
+    not tell.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {pid} {facts_of_process(pid)[19]}"

@@ -1,4 +1,6 @@
-"""The group of processes that train one network: joined as torchrun, mpirun, Slurm or `--processes` announce it, or as it already is."""
+"""The group of processes that train one network: joined as torchrun, mpirun, Slurm or `--processes`
+announce it, or as it already is.
+"""
 
 import atexit
 import os
@@ -30,7 +32,9 @@ from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
 
 COLLECTIVE_SECONDS = 3600
-"""How long a process waits for processes that are alive, as their heartbeats say, but do not come to the same point."""
+"""How long a process waits for processes that are alive, as their heartbeats say, but do not come to the
+same point.
+"""
 
 _heartbeat: Heartbeat | None = None
 """That of the group that this process has joined by `join`."""
@@ -43,11 +47,15 @@ def num_processes() -> int:
     size = announced("WORLD_SIZE") or "1"
     if by_pmix_alone() and "WORLD_SIZE" not in os.environ:
         raise OptionError(
-            "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start them by Open MPI's mpirun, "
-            'or set WORLD_SIZE and MASTER_ADDR, as in "prterun -n 3 -x WORLD_SIZE=3 -x MASTER_ADDR=127.0.0.1 widenet ...".'
+            "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start"
+            " them by Open MPI's mpirun, or set WORLD_SIZE and MASTER_ADDR, as in \"prterun -n 3 -x"
+            ' WORLD_SIZE=3 -x MASTER_ADDR=127.0.0.1 widenet ...".'
         )
     if not size.isdecimal():
-        raise GroupError(f'the environment variable WORLD_SIZE must be a whole number; got "{size}". Start the group by torchrun.')
+        raise GroupError(
+            f'the environment variable WORLD_SIZE must be a whole number; got "{size}". Start the group by'
+            " torchrun."
+        )
     return int(size)
 
 
@@ -70,13 +78,21 @@ def device_for(asked: str | None) -> torch.device:
 
 
 def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
-    """The job as the devices of all processes have room for it: with or without snapshots, and with logits kept or not.
+    """The job as the devices of all processes have room for it: with or without snapshots, and with logits
+    kept or not.
 
-    Raises CapacityError, in every process, where it needs more memory than some process's device, or its machine, still has.
+    Raises CapacityError, in every process, where it needs more memory than some process's device, or its
+    machine, still has.
     """
     hosts = exchange.collect(socket.gethostname(), "memory")
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-    device_bytes = torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"] if device.type == "cuda" else 0
+    unused = (
+        torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        if device.type == "cuda"
+        else 0
+    )
+    device_bytes = (
+        torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"] if device.type == "cuda" else 0
+    )
 
     num_local, available = hosts.count(socket.gethostname()), available_memory()
     lacks_room = available is not None and not with_snapshots(job, num_local, available).has_snapshots
@@ -94,10 +110,12 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
 
 
 def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Let this process belong to the group that its launcher announced, until it ends; a group that it belongs to already stays as it is.
+    """Let this process belong to the group that its launcher announced, until it ends; a group that it
+    belongs to already stays as it is.
 
-    Every process of the group must do so. timeout: seconds without a sign of life after which the others report a process as lost. In
-    a group that a script has joined itself there are no signs of life. Raises GroupError, OptionError.
+    Every process of the group must do so. timeout: seconds without a sign of life after which the others
+    report a process as lost. In a group that a script has joined itself there are no signs of life. Raises
+    GroupError, OptionError.
     """
     if not timeout >= 1:
         raise OptionError(f"timeout must be at least 1 second; got {timeout!r}.")
@@ -107,21 +125,33 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
         return
     lacks_address = _lacks_address()
     os.environ["LOCAL_WORLD_SIZE"] = announced("LOCAL_WORLD_SIZE") or "1"
-    for name, default in {"RANK": None, "WORLD_SIZE": None, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+    for name, default in {
+        "RANK": None,
+        "WORLD_SIZE": None,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+    }.items():
         value = announced(name) or default
         if value is None or (default is None and not value.isdecimal()):
-            raise GroupError(f"the environment variable {name} of a group must be a whole number; got {value!r}. Start it by torchrun.")
+            raise GroupError(
+                f"the environment variable {name} of a group must be a whole number; got {value!r}. Start it"
+                " by torchrun."
+            )
         os.environ[name] = value
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
         _join(device, timeout, lacks_address)
     except (OSError, RuntimeError, ValueError) as error:
-        raise GroupError(f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes: {error}") from error
+        raise GroupError(
+            f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes:"
+            f" {error}"
+        ) from error
 
 
 def _lacks_address() -> bool:
-    """Whether mpirun has started this process on the one machine of its group, and nobody has said where the group meets.
+    """Whether mpirun has started this process on the one machine of its group, and nobody has said where the
+    group meets.
 
     Raises GroupError where that must be said.
     """
@@ -130,8 +160,9 @@ def _lacks_address() -> bool:
     size, here = announced("WORLD_SIZE"), announced("LOCAL_WORLD_SIZE")
     if size != here:
         raise GroupError(
-            f"mpirun has started {size} processes, {here} of them on this machine, and nothing says where they meet. Set MASTER_ADDR to "
-            "the machine of the first process: mpirun -x MASTER_ADDR=node1 (Open MPI), mpirun -genv MASTER_ADDR node1 (MPICH)."
+            f"mpirun has started {size} processes, {here} of them on this machine, and nothing says where"
+            " they meet. Set MASTER_ADDR to the machine of the first process: mpirun -x MASTER_ADDR=node1"
+            " (Open MPI), mpirun -genv MASTER_ADDR node1 (MPICH)."
         )
     return announced("MASTER_PORT") is None
 
@@ -139,8 +170,9 @@ def _lacks_address() -> bool:
 def _leave() -> None:
     """Leave the group in good order, or, where the loss of a process has ended this one's work, at once.
 
-    A collective that is still blocked would keep the group from being destroyed, and may abort Python while it ends. A process that
-    asked nothing more of the others keeps its exit status: the one that holds the store may end before it.
+    A collective that is still blocked would keep the group from being destroyed, and may abort Python while
+    it ends. A process that asked nothing more of the others keeps its exit status: the one that holds the
+    store may end before it.
     """
     if _heartbeat is not None and _heartbeat.has_failed():
         sys.stdout.flush()
@@ -154,10 +186,16 @@ def _leave() -> None:
 
 
 def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
-    """Meet at the store of the launcher, or at one that process 0 holds, and begin to beat before the group is formed."""
+    """Meet at the store of the launcher, or at one that process 0 holds, and begin to beat before the
+    group is formed.
+    """
     global _heartbeat
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    host, port, patience = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timedelta(seconds=JOIN_SECONDS)
+    host, port, patience = (
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        timedelta(seconds=JOIN_SECONDS),
+    )
     lent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     hosted = not lent and LAUNCHER not in os.environ
     if not hosted:
@@ -180,12 +218,20 @@ def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
     atexit.register(_leave)
     line = Line()
     _heartbeat.guard(line)
-    init = partial(distributed.init_process_group, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=COLLECTIVE_SECONDS))
+    init = partial(
+        distributed.init_process_group,
+        store=store,
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=COLLECTIVE_SECONDS),
+    )
     if device.type == "cuda":
         line.submit(init, "nccl").result()
         return
     line.submit(init, "gloo").result()
-    line.submit(distributed.barrier).result()  # a process that ended now would break off the others' connections
+    line.submit(
+        distributed.barrier
+    ).result()  # a process that ended now would break off the others' connections
 
 
 def _is_busy(device: torch.device) -> bool:

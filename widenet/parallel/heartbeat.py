@@ -32,7 +32,10 @@ _REMEDY = "Start again; a training goes on with --resume."
 
 
 class Beat(NamedTuple):
-    """A sign of life. `number` tells it from the one before; `ended` says that the process has left the group in good order."""
+    """A sign of life.
+
+    `number` tells it from the one before; `ended` says that the process has left the group in good order.
+    """
 
     number: int
     host: str
@@ -40,7 +43,9 @@ class Beat(NamedTuple):
 
 
 class Roll:
-    """When each other process was last heard, on a clock that stands still while this process is itself stopped."""
+    """When each other process was last heard, on a clock that stands still while this process is itself
+    stopped.
+    """
 
     def __init__(self, rank: int, size: int, pause: float) -> None:
         self.rank, self.size, self.pause = rank, size, pause
@@ -53,8 +58,8 @@ class Roll:
     def look(self, now: float) -> dict[int, float]:
         """Seconds for which each other process, and the store (at this process's own rank), has been silent.
 
-        A pause between two looks counts as two usual ones at most. So a process that was stopped, or had no processor, does not
-        take the others for lost when it continues.
+        A pause between two looks counts as two usual ones at most. So a process that was stopped, or had no
+        processor, does not take the others for lost when it continues.
         """
         self._clock += 0.0 if self._now is None else min(now - self._now, 2 * self.pause)
         self._now = now
@@ -73,15 +78,24 @@ class Roll:
 class Heartbeat:
     """Tells the other processes of a group that this one lives, and watches them.
 
-    One thread writes this process's sign of life into the group's store and reads those of the others. That may block for as long as
-    a network is cut, so that another thread judges. Neither takes part in a collective. They run while the main thread is busy in
-    torch, in compiled code or in writing a file. So a slow process keeps beating, and a stopped or dead one does not.
+    One thread writes this process's sign of life into the group's store and reads those of the others. That
+    may block for as long as a network is cut, so that another thread judges. Neither takes part in a
+    collective. They run while the main thread is busy in torch, in compiled code or in writing a file. So a
+    slow process keeps beating, and a stopped or dead one does not.
     """
 
     def __init__(
-        self, store: "Store", rank: int, size: int, meeting: str, timeout: float, hosted: bool, is_busy: Callable[[], bool]
+        self,
+        store: "Store",
+        rank: int,
+        size: int,
+        meeting: str,
+        timeout: float,
+        hosted: bool,
+        is_busy: Callable[[], bool],
     ) -> None:
-        """meeting: where the store is, for a person. hosted: process 0 holds the store, so that it is lost with that process.
+        """meeting: where the store is, for a person. hosted: process 0 holds the store, so that it is lost
+        with that process.
 
         is_busy: whether a device is at work for this process.
         """
@@ -95,7 +109,9 @@ class Heartbeat:
         self._judged = threading.Condition()
         self._roll = Roll(rank, size, self._pause)
         self._silent: dict[int, float] = {}
-        self._threads = [threading.Thread(target=work, name="heartbeat", daemon=True) for work in (self._beat, self._watch)]
+        self._threads = [
+            threading.Thread(target=work, name="heartbeat", daemon=True) for work in (self._beat, self._watch)
+        ]
 
     def start(self) -> None:
         """Begin to beat and to watch."""
@@ -121,21 +137,29 @@ class Heartbeat:
             self._fail([line], self.lost)
 
     def has_failed(self) -> bool:
-        """Whether work of this process has failed by the loss of another, which does not matter to one that was done with the group."""
+        """Whether work of this process has failed by the loss of another, which does not matter to one
+        that was done with the group.
+        """
         return any(line.has_failed for line in self._failed)
 
     def verdict(self) -> GroupError | None:
         """The error that names the lost process, if one is lost.
 
-        A process that fails before this one has judged closes its connections. So where somebody is silent already, wait until it is
-        certain who was lost.
+        A process that fails before this one has judged closes its connections. So where somebody is silent
+        already, wait until it is certain who was lost.
         """
         with self._judged:
-            self._judged.wait_for(lambda: self.lost is not None or not self._is_suspicious(), timeout=self.timeout)
+            self._judged.wait_for(
+                lambda: self.lost is not None or not self._is_suspicious(), timeout=self.timeout
+            )
             return self.lost
 
     def _is_suspicious(self) -> bool:
-        return any(seconds > self._limit / 2 for rank, seconds in self._silent.items() if self._roll.beats[rank] is not None)
+        return any(
+            seconds > self._limit / 2
+            for rank, seconds in self._silent.items()
+            if self._roll.beats[rank] is not None
+        )
 
     @property
     def _pause(self) -> float:
@@ -159,8 +183,12 @@ class Heartbeat:
         """Write this process's sign of life, read those of the others."""
         self.store.set(_key(self.rank), json.dumps(beat))
         others = [rank for rank in range(self.size) if rank != self.rank]
-        there = [rank for rank in others if self._roll.beats[rank] is not None or self.store.check([_key(rank)])]
-        for rank, found in zip(there, self.store.multi_get([_key(rank) for rank in there]) if there else [], strict=True):
+        there = [
+            rank for rank in others if self._roll.beats[rank] is not None or self.store.check([_key(rank)])
+        ]
+        for rank, found in zip(
+            there, self.store.multi_get([_key(rank) for rank in there]) if there else [], strict=True
+        ):
             self._roll.beats[rank] = Beat(*json.loads(found))
         self._roll.beats[self.rank] = beat
         self._roll.answers += 1
@@ -168,7 +196,8 @@ class Heartbeat:
     def _without_store(self, error: RuntimeError) -> None:
         """The store is gone, with whoever held it.
 
-        A launcher that ends has its processes end too, and they may still save. A process that held the store is lost.
+        A launcher that ends has its processes end too, and they may still save. A process that held the store
+        is lost.
         """
         if self._ended.is_set():
             return
@@ -210,11 +239,16 @@ class Heartbeat:
         missing = [rank for rank in range(self.size) if rank not in heard and silent[rank] > JOIN_SECONDS]
         if self.rank in heard and silent[self.rank] > self._limit:
             on_zero = self.hosted and self.rank != 0
-            self._declare(self._named([0], self._cause(silent[self.rank])) if on_zero else self._cut(silent[self.rank]))
+            self._declare(
+                self._named([0], self._cause(silent[self.rank])) if on_zero else self._cut(silent[self.rank])
+            )
         elif lost:
             self._declare(self._named(lost, self._cause(silent[lost[0]])))
         elif missing:
-            self._declare(f"process {missing[0]} of {self.size} did not join the group within {JOIN_SECONDS:.0f} seconds")
+            self._declare(
+                f"process {missing[0]} of {self.size} did not join the group within {JOIN_SECONDS:.0f}"
+                " seconds"
+            )
 
     def _cause(self, seconds: float) -> str:
         reasons = "It was stopped, its machine is down, or the network is cut"
@@ -223,15 +257,22 @@ class Heartbeat:
     def _named(self, ranks: list[int], cause: str) -> str:
         """Who was lost, and at which step and layer this process missed it, which is where it waits."""
         beats = [(rank, self._roll.beats[rank]) for rank in ranks]
-        each = [f"process {rank} of {self.size} (host {beat.host})" for rank, beat in beats if beat is not None]
+        each = [
+            f"process {rank} of {self.size} (host {beat.host})" for rank, beat in beats if beat is not None
+        ]
         names = " and ".join(each) or f"process {ranks[0]} of {self.size}"
         return f"{names} {'was' if len(ranks) == 1 else 'were'} lost at {self.doing}: {cause}"
 
     def _cut(self, seconds: float) -> str:
-        """What a process says that is cut off from the store, and so from all others it cannot tell who lives."""
+        """What a process says that is cut off from the store, and so from all others it cannot tell who
+        lives.
+        """
         own = f"process {self.rank} of {self.size} (host {self.host})"
         reasons = f"The network is cut, or the launcher at {self.meeting} is stopped or down"
-        return f"{own} lost its group at {self.doing}: {self.meeting} has not answered for {seconds:.0f} seconds. {reasons}"
+        return (
+            f"{own} lost its group at {self.doing}: {self.meeting} has not answered for {seconds:.0f}"
+            f" seconds. {reasons}"
+        )
 
     def _declare(self, sentence: str) -> None:
         with self._judged:

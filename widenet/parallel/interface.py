@@ -13,8 +13,8 @@ _NAME_BYTES, _ADDRESS = 256, slice(20, 24)
 def choose_interface(local_address: str) -> None:
     """Have gloo use the interface with the address from which this process reached its group's store.
 
-    By itself gloo takes the address of the machine's name, which on many systems is 127.0.1.1 and reaches no other machine. Changes
-    nothing if GLOO_SOCKET_IFNAME is set, or if the store is on this machine.
+    By itself gloo takes the address of the machine's name, which on many systems is 127.0.1.1 and reaches no
+    other machine. Changes nothing if GLOO_SOCKET_IFNAME is set, or if the store is on this machine.
     """
     name = None if local_address.startswith("127.") else interface_of(local_address)
     if name is not None:

@@ -18,10 +18,14 @@ from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.parallel.announced import by_mpi, facts_of_process
 
 LAUNCHER = "WIDENET_LAUNCHER"
-"""Environment variable in which a process that `launch` has started finds a pipe that ends with the one that did."""
+"""Environment variable in which a process that `launch` has started finds a pipe that ends with the one
+that did.
+"""
 
 SAVE_SECONDS = 300.0
-"""Time for all processes to save and end after Ctrl-C or SIGTERM. Then `launch` sends SIGTERM again, which ends them without saving."""
+"""Time for all processes to save and end after Ctrl-C or SIGTERM. Then `launch` sends SIGTERM again, which
+ends them without saving.
+"""
 STOP_SECONDS = 10.0
 """Time to end after that, or after a second Ctrl-C. Then `launch` sends SIGKILL."""
 
@@ -31,12 +35,14 @@ _GRACE_SECONDS = 20.0
 
 
 def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | None]:
-    """Run `python -m widenet ARGUMENTS` in several processes of one group; the exit status, and what went wrong in a sentence.
+    """Run `python -m widenet ARGUMENTS` in several processes of one group; the exit status, and what went
+    wrong in a sentence.
 
-    The first process speaks for all; of another one only what it said when it failed alone is shown.
-    Ctrl-C and SIGTERM go to every process, which then save and end; so they do where this process is killed. Processes that do not
-    end get SIGTERM again after SAVE_SECONDS, and SIGKILL STOP_SECONDS later; a second Ctrl-C skips the wait. Ctrl-Z pauses all processes.
-    Where one process is lost the others are ended: they could only wait for it.
+    The first process speaks for all; of another one only what it said when it failed alone is shown. Ctrl-C
+    and SIGTERM go to every process, which then save and end; so they do where this process is killed.
+    Processes that do not end get SIGTERM again after SAVE_SECONDS, and SIGKILL STOP_SECONDS later; a second
+    Ctrl-C skips the wait. Ctrl-Z pauses all processes. Where one process is lost the others are ended: they
+    could only wait for it.
     """
     if num_processes < 1:
         raise OptionError(f"the number of processes must be at least 1; got {num_processes}.")
@@ -53,9 +59,11 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
 
 
 def end_with_launcher() -> None:
-    """Let this process get SIGTERM as soon as the one that has started it is gone, where that is `launch`, torchrun or mpirun.
+    """Let this process get SIGTERM as soon as the one that has started it is gone, where that is `launch`,
+    torchrun or mpirun.
 
-    prctl(2) has a signal for that too, but sends it once for every thread of the parent, and a second SIGTERM stops at once.
+    prctl(2) has a signal for that too, but sends it once for every thread of the parent, and a second SIGTERM
+    stops at once.
     """
     wait: Callable[[], object]
     if LAUNCHER in os.environ:
@@ -89,7 +97,9 @@ class _Group:
     def start(self, num_processes: int, arguments: Sequence[str]) -> None:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        self.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # held here, so that no port is ever taken twice
+        self.store = TCPStore(
+            "127.0.0.1", 0, is_master=True, wait_for_workers=False
+        )  # held here, so that no port is ever taken twice
         told = {
             LAUNCHER: str(self.pipe[0]),
             "WORLD_SIZE": str(num_processes),
@@ -102,7 +112,11 @@ class _Group:
             environment = {**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             command = [sys.executable, "-m", "widenet", *arguments]
             process = subprocess.Popen(  # noqa: S603 our own command
-                command, env=environment, stderr=self.said[rank], pass_fds=self.pipe[:1], start_new_session=True
+                command,
+                env=environment,
+                stderr=self.said[rank],
+                pass_fds=self.pipe[:1],
+                start_new_session=True,
             )
             self.processes.append(process)
         if self.asked is not None:
@@ -145,13 +159,17 @@ class _Group:
         return self.asked is not None and status in (-signal.SIGINT, -signal.SIGTERM, 130)
 
     def _press(self) -> bool:
-        """Ask processes that do not end after Ctrl-C or SIGTERM more firmly; False once they had all the time there is."""
+        """Ask processes that do not end after Ctrl-C or SIGTERM more firmly; False once they had all the
+        time there is.
+        """
         waited = time.monotonic() - self.signals[-1]
         if len(self.signals) > 1:
             return waited < STOP_SECONDS
         if waited > _SAY_SECONDS and not self.said_to_wait:
             self.said_to_wait = True
-            at_once = f"Ctrl-C again ends at once, without saving; widenet does so after {SAVE_SECONDS:.0f} seconds"
+            at_once = (
+                f"Ctrl-C again ends at once, without saving; widenet does so after {SAVE_SECONDS:.0f} seconds"
+            )
             self._say(f"waiting for {self._name(self._stuck())} to save and end. {at_once}.")
         if waited > SAVE_SECONDS:
             late = f"{self._name(self._stuck())} did not end within {SAVE_SECONDS:.0f} seconds"
@@ -165,7 +183,10 @@ class _Group:
     def _name(self, ranks: list[int]) -> str:
         """The processes of some ranks: "process 1 of 3", "processes 1 and 2 of 3"."""
         *most, last = map(str, ranks)
-        return f"process{'es' if most else ''} {', '.join(most)}{' and ' if most else ''}{last} of {len(self.processes)}"
+        return (
+            f"process{'es' if most else ''} {', '.join(most)}{' and ' if most else ''}{last} of"
+            f" {len(self.processes)}"
+        )
 
     def _say(self, text: str) -> None:
         sys.stderr.write(f"widenet: {text}\n")
@@ -199,7 +220,10 @@ class _Group:
         if status == GroupError.status:
             return status, None
         name = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        lost = f"process {rank} of {size} was lost ({name}); the others were ended. Start again; a training goes on with --resume."
+        lost = (
+            f"process {rank} of {size} was lost ({name}); the others were ended. Start again; a training goes"
+            " on with --resume."
+        )
         return GroupError.status if status < 0 else 1, lost
 
     def _statuses(self) -> list[int | None]:
@@ -208,7 +232,9 @@ class _Group:
     def _wait(self, seconds: float) -> None:
         """Wait for those that have not ended; a stopped process will not end by itself."""
         deadline = time.monotonic() + seconds
-        while (stuck := self._stuck()) and time.monotonic() < deadline and not all(map(self._is_stopped, stuck)):
+        while (
+            (stuck := self._stuck()) and time.monotonic() < deadline and not all(map(self._is_stopped, stuck))
+        ):
             time.sleep(_LOOK_SECONDS)
 
     def _is_stopped(self, rank: int) -> bool:
@@ -225,6 +251,8 @@ class _Group:
 
 
 def _blame(ended: tuple[int, int]) -> int:
-    """Less for a likelier cause: a signal, then a failure, then a user's mistake; last, that another process was lost."""
+    """Less for a likelier cause: a signal, then a failure, then a user's mistake; last, that another
+    process was lost.
+    """
     status = ended[1]
     return -1 if status < 0 else {GroupError.status: 3, 130: 2, WidenetError.status: 1}.get(status, 0)

@@ -1,4 +1,6 @@
-"""One thread that does, in order, what takes the other processes; whoever waits for it can be released when one of them is lost."""
+"""One thread that does, in order, what takes the other processes; whoever waits for it can be released
+when one of them is lost.
+"""
 
 import threading
 import weakref
@@ -16,8 +18,9 @@ _Queue = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 class Line:
     """Runs work in one daemon thread, in the order in which it was submitted.
 
-    A collective whose partner has stopped blocks its thread for as long as torch allows. `fail` releases those who wait for its
-    result. A daemon thread, unlike one of an executor, does not keep the process from ending.
+    A collective whose partner has stopped blocks its thread for as long as torch allows. `fail` releases
+    those who wait for its result. A daemon thread, unlike one of an executor, does not keep the process from
+    ending.
 
     has_failed: whether somebody has been told so.
     """
@@ -28,7 +31,9 @@ class Line:
         self._lock = threading.Lock()
         self._error: Exception | None = None
         self.has_failed = False
-        self.thread = threading.Thread(target=_serve, args=(self._queue, prepare), name="exchange", daemon=True)
+        self.thread = threading.Thread(
+            target=_serve, args=(self._queue, prepare), name="exchange", daemon=True
+        )
         self.thread.start()
         weakref.finalize(self, self._queue.put, None)
 

@@ -25,7 +25,10 @@ class Here(Generic[T]):
 
 
 class LocalExchange:
-    """Holds every shard. Each shard's work runs in one thread, `num_threads` shards at a time; no result depends on that number."""
+    """Holds every shard.
+
+    Each shard's work runs in one thread, `num_threads` shards at a time; no result depends on that number.
+    """
 
     leads = True
 
@@ -50,7 +53,9 @@ class LocalExchange:
         del where
         return exact_sum(terms)
 
-    def start_blocks(self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str) -> Here[Tensor]:
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Here[Tensor]:
         """See `model.exchange.Exchange.start_blocks`."""
         del inner, where
         self.workers.run(lambda block: fill(edges[block], edges[block + 1]), range(len(edges) - 1))
@@ -61,7 +66,9 @@ class LocalExchange:
         del where
         return list(terms)
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
+    def fetch(
+        self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
+    ) -> Tensor:
         """See `model.exchange.Exchange.fetch`."""
         del shard, shape, device, where
         assert term is not None

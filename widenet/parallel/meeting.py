@@ -1,4 +1,6 @@
-"""Where the processes that mpirun has started on one machine meet: at a free port, which the first one tells through a file."""
+"""Where the processes that mpirun has started on one machine meet: at a free port, which the first one
+tells through a file.
+"""
 
 import os
 import tempfile
@@ -15,8 +17,9 @@ _HOST = "127.0.0.1"
 def store_of_this_launch(rank: int, size: int, timeout: timedelta) -> TCPStore:
     """The store that the processes of one mpirun share, all of which run on this machine and must ask.
 
-    mpirun lends them no address. At a port that is always the same, the processes of two trainings could meet each other.
-    The file is gone when the last one has read it. Raises RuntimeError where the first process does not come in time.
+    mpirun lends them no address. At a port that is always the same, the processes of two trainings could meet
+    each other. The file is gone when the last one has read it. Raises RuntimeError where the first process
+    does not come in time.
     """
     file = FileStore(str(Path(tempfile.gettempdir()) / f"widenet-{os.getuid()}-{launcher_here()}"), size)
     file.set_timeout(timeout)

@@ -1,4 +1,6 @@
-"""Shards over several processes: the same integers travel that one process adds, and so the bits are the same."""
+"""Shards over several processes: the same integers travel that one process adds, and so the bits are the
+same.
+"""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -38,14 +40,17 @@ def _travel(collective: Callable[..., object], *tensors: Any, **options: Any) ->
 class ProcessExchange:
     """Holds the shards of one process of the default group, which each process must have joined.
 
-    The processes take the shards in order, as equally many each as possible; OptionError where there are fewer shards than processes.
-    Bytes sent a process and sum of [E, H]: 8 x E x H in an all-reduce, whatever the width.
+    The processes take the shards in order, as equally many each as possible; OptionError where there are
+    fewer shards than processes. Bytes sent a process and sum of [E, H]: 8 x E x H in an all-reduce, whatever
+    the width.
 
-    Whatever takes the other processes is done by one thread, the line, in the order in which it was begun here: the order of the
-    program, and so the same in every process.
+    Whatever takes the other processes is done by one thread, the line, in the order in which it was begun
+    here: the order of the program, and so the same in every process.
     """
 
-    def __init__(self, num_shards: int, device: torch.device, num_threads: int = 1, heartbeat: Heartbeat | None = None) -> None:
+    def __init__(
+        self, num_shards: int, device: torch.device, num_threads: int = 1, heartbeat: Heartbeat | None = None
+    ) -> None:
         """heartbeat: is told what is being done, and ends what waits for a lost process."""
         rank, size = distributed.get_rank(), distributed.get_world_size()
         check_processes(num_shards, size)
@@ -77,9 +82,15 @@ class ProcessExchange:
         """See `model.exchange.Exchange.start_sum`."""
 
         def summed() -> list[Tensor]:
-            peaks = _reduced([torch.stack([peaks_of(term) for term in each]).amax(dim=0) for each in terms], distributed.ReduceOp.MAX)
+            peaks = _reduced(
+                [torch.stack([peaks_of(term) for term in each]).amax(dim=0) for each in terms],
+                distributed.ReduceOp.MAX,
+            )
             scales = [scales_for(peak, self.num_shards) for peak in peaks]
-            totals = _reduced([fixed_sum(each, scale) for each, scale in zip(terms, scales, strict=True)], distributed.ReduceOp.SUM)
+            totals = _reduced(
+                [fixed_sum(each, scale) for each, scale in zip(terms, scales, strict=True)],
+                distributed.ReduceOp.SUM,
+            )
             dtypes = [each[0].dtype for each in terms]
             return [from_fixed(*one) for one in zip(totals, scales, peaks, dtypes, strict=True)]
 
@@ -92,7 +103,10 @@ class ProcessExchange:
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:
-        """See `model.exchange.Exchange.start_blocks`. The processes take the blocks in order, as equally many each as can be."""
+        """See `model.exchange.Exchange.start_blocks`.
+
+        The processes take the blocks in order, as equally many each as can be.
+        """
         count, rank, size = len(edges) - 1, distributed.get_rank(), distributed.get_world_size()
         divided = count > 1 and dividing_pays(inner, size, self.device.type)
         cuts = [count * process // size for process in range(size + 1)]
@@ -108,19 +122,29 @@ class ProcessExchange:
         def gathered() -> list[Tensor]:
             size = distributed.get_world_size()
             most = most_held(self.num_shards, size)
-            own = torch.stack([*terms, *[terms[0]] * (most - len(terms))])  # all give equally many, though some hold fewer shards
+            own = torch.stack(
+                [*terms, *[terms[0]] * (most - len(terms))]
+            )  # all give equally many, though some hold fewer shards
             found = [torch.empty_like(own) for _ in range(size)]
             _travel(distributed.all_gather, found, own)
-            return [term for process, given in enumerate(found) for term in given[: len(held(self.num_shards, process, size))]]
+            return [
+                term
+                for process, given in enumerate(found)
+                for term in given[: len(held(self.num_shards, process, size))]
+            ]
 
         return self.begin(gathered, where).result()
 
-    def fetch(self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str) -> Tensor:
+    def fetch(
+        self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
+    ) -> Tensor:
         """See `model.exchange.Exchange.fetch`."""
 
         def fetched() -> Tensor:
             found = torch.empty(shape, device=device) if term is None else term.contiguous()
-            _travel(distributed.broadcast, found, src=holder(self.num_shards, shard, distributed.get_world_size()))
+            _travel(
+                distributed.broadcast, found, src=holder(self.num_shards, shard, distributed.get_world_size())
+            )
             return found
 
         return self.begin(fetched, where).result()
@@ -150,7 +174,9 @@ class ProcessExchange:
             self.heartbeat.doing = doing
 
     def _together(self, work: Callable[[], T], where: str) -> T:
-        """What fails where every process takes part becomes one sentence; what was to follow fails with it."""
+        """What fails where every process takes part becomes one sentence; what was to follow fails with
+        it.
+        """
         if self.lost is not None:
             raise self.lost
         self._tell(where)
@@ -163,14 +189,18 @@ class ProcessExchange:
                 raise named from error
             rank, size = distributed.get_rank(), distributed.get_world_size()
             reason = str(error).strip().split("\n")[0]
-            lost = f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer in time"
+            lost = (
+                f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer"
+                " in time"
+            )
             self.lost = GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.")
             raise self.lost from error
 
 
 def _open_line(device: torch.device) -> None:
     torch.set_num_threads(1)
-    # On CUDA the line queues its work on the stream that all threads share: behind what made its terms, before what takes its results.
+    # On CUDA the line queues its work on the stream that all threads share: behind what made its terms,
+    # before what takes its results.
     if device.type == "cuda":
         torch.cuda.set_device(device)
 
@@ -192,4 +222,9 @@ def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpTyp
     """Tensors of one type, each combined with those of the other processes, in one travel."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     _travel(distributed.all_reduce, flat, operation)
-    return [part.view_as(tensor) for part, tensor in zip(torch.split(flat, [tensor.numel() for tensor in tensors]), tensors, strict=True)]
+    return [
+        part.view_as(tensor)
+        for part, tensor in zip(
+            torch.split(flat, [tensor.numel() for tensor in tensors]), tensors, strict=True
+        )
+    ]

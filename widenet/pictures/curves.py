@@ -16,12 +16,17 @@ _MOST_DOTS = 60
 
 
 def curves(title: str, lines: Mapping[str, Points], across: str = "epoch", named: bool = True) -> Html:
-    """A figure of lines (x, y) by name; its legend where there are several. Every point says its numbers when pointed at.
+    """A figure of lines (x, y) by name; its legend where there are several.
+
+    Every point says its numbers when pointed at.
 
     across: what x is, a whole number. named: False where a legend stands elsewhere.
     Points that are not finite are left out; without any, the figure says so.
     """
-    shown = {name: [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)] for name, points in lines.items()}
+    shown = {
+        name: [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+        for name, points in lines.items()
+    }
     points = [point for line in shown.values() for point in line]
     caption = tag("figcaption", tag("b", title), legend(list(lines)) if named and len(lines) > 1 else "")
     if not points:
@@ -31,7 +36,8 @@ def curves(title: str, lines: Mapping[str, Points], across: str = "epoch", named
     ys = ticks([y for _, y in points], 4)
     frame = _Frame(first, max(last, first + 1), ys[0], ys[-1])
     drawn = [
-        _line(line, colour(place), frame, name if len(lines) > 1 else title, across) for place, (name, line) in enumerate(shown.items())
+        _line(line, colour(place), frame, name if len(lines) > 1 else title, across)
+        for place, (name, line) in enumerate(shown.items())
     ]
     return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*_axes(frame, xs, ys, across), *drawn]))
 
@@ -43,18 +49,29 @@ def colour(place: int) -> str:
 
 def legend(names: Sequence[str]) -> Html:
     """The names of lines beside their colours."""
-    entries = [tag("span", tag("span", "\u25cf ", style=f"color:{colour(place)}"), name) for place, name in enumerate(names)]
-    return tag("span", *entries, class_="legend", style="display:flex;flex-wrap:wrap;gap:0 1em;font-size:smaller")
+    entries = [
+        tag("span", tag("span", "\u25cf ", style=f"color:{colour(place)}"), name)
+        for place, name in enumerate(names)
+    ]
+    return tag(
+        "span", *entries, class_="legend", style="display:flex;flex-wrap:wrap;gap:0 1em;font-size:smaller"
+    )
 
 
 def picture(width: float, height: float, title: str, content: Sequence[object]) -> Html:
     """An SVG of some size that shrinks with its surroundings."""
-    attributes = {"viewBox": f"0 0 {width:g} {height:g}", "style": f"width:100%;max-width:{width * 1.2:g}px", "font_size": 11}
+    attributes = {
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "style": f"width:100%;max-width:{width * 1.2:g}px",
+        "font_size": 11,
+    }
     return tag("svg", *content, **attributes, role="img", aria_label=title, font_family="inherit")
 
 
 def ticks(values: Sequence[float], about: int, whole: bool = False) -> list[float]:
-    """Round numbers at even distances that reach from below the smallest value to above the largest. whole: whole numbers."""
+    """Round numbers at even distances that reach from below the smallest value to above the largest.
+    whole: whole numbers.
+    """
     low, high = min(values), max(values)
     if whole:
         low, high = math.floor(low), math.ceil(high)
@@ -93,9 +110,28 @@ def _axes(frame: _Frame, xs: Sequence[float], ys: Sequence[float], across: str) 
     foot = _HEIGHT - _BOTTOM
     for number in xs:
         drawn.append(tag("line", x1=frame.x(number), x2=frame.x(number), y1=foot, y2=foot + 4, **faint))
-        drawn.append(tag("text", brief(number), x=frame.x(number), y=foot + 16, text_anchor="middle", fill="currentColor"))
+        drawn.append(
+            tag(
+                "text",
+                brief(number),
+                x=frame.x(number),
+                y=foot + 16,
+                text_anchor="middle",
+                fill="currentColor",
+            )
+        )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(tag("text", across, x=middle, y=_HEIGHT - 4, text_anchor="middle", fill="currentColor", fill_opacity="0.7"))
+    drawn.append(
+        tag(
+            "text",
+            across,
+            x=middle,
+            y=_HEIGHT - 4,
+            text_anchor="middle",
+            fill="currentColor",
+            fill_opacity="0.7",
+        )
+    )
     return drawn
 
 

@@ -18,15 +18,21 @@ class _Place(NamedTuple):
     height: float
 
 
-def graph(title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Sequence[tuple[str, str]]) -> Html:
+def graph(
+    title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Sequence[tuple[str, str]]
+) -> Html:
     """A picture of boxes, each below all that lead to it.
 
-    boxes: by name, the colour and the lines of text below the name, in an order in which no arrow leads back. arrows: from, to.
+    boxes: by name, the colour and the lines of text below the name, in an order in which no arrow leads back.
+    arrows: from, to.
     """
     depth: dict[str, int] = {}
     for name in boxes:
         depth[name] = max((depth[start] + 1 for start, end in arrows if end == name), default=0)
-    floors = [[name for name in boxes if depth[name] == floor] for floor in range(max(depth.values(), default=-1) + 1)]
+    floors = [
+        [name for name in boxes if depth[name] == floor]
+        for floor in range(max(depth.values(), default=-1) + 1)
+    ]
     heights = [max(_height(boxes[name][1]) for name in floor) for floor in floors]
     widest = max((len(floor) for floor in floors), default=0)
     aside = 48.0 if any(depth[end] - depth[start] > 1 for start, end in arrows) else 0.0
@@ -35,10 +41,14 @@ def graph(title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Se
     top = float(_EDGE)
     for floor, height in zip(floors, heights, strict=True):
         left = (width - aside - len(floor) * (_BOX + _COLUMNS) + _COLUMNS) / 2
-        places |= {name: _Place(left + column * (_BOX + _COLUMNS), top, height) for column, name in enumerate(floor)}
+        places |= {
+            name: _Place(left + column * (_BOX + _COLUMNS), top, height) for column, name in enumerate(floor)
+        }
         top += height + _ROWS
     drawn = [_arrow(places[start], places[end], depth[end] - depth[start]) for start, end in arrows]
-    drawn += [piece for name, (stroke, lines) in boxes.items() for piece in _box(name, stroke, lines, places[name])]
+    drawn += [
+        piece for name, (stroke, lines) in boxes.items() for piece in _box(name, stroke, lines, places[name])
+    ]
     return picture(width, top - _ROWS + _EDGE, title, drawn)
 
 
@@ -48,7 +58,18 @@ def _height(lines: Sequence[str]) -> float:
 
 def _box(name: str, stroke: str, lines: Sequence[str], place: _Place) -> Iterator[Html]:
     x, y, height = place
-    yield tag("rect", x=x, y=y, width=_BOX, height=height, rx=8, fill=stroke, fill_opacity="0.12", stroke=stroke, stroke_width="1.5")
+    yield tag(
+        "rect",
+        x=x,
+        y=y,
+        width=_BOX,
+        height=height,
+        rx=8,
+        fill=stroke,
+        fill_opacity="0.12",
+        stroke=stroke,
+        stroke_width="1.5",
+    )
     yield _words(name, x + 12, y + 20, font_weight="bold", font_size=13)
     for row, line in enumerate(lines, start=1):
         yield _words(line, x + 12, y + 20 + row * _LINE, fill_opacity="0.85")
@@ -57,12 +78,19 @@ def _box(name: str, stroke: str, lines: Sequence[str], place: _Place) -> Iterato
 def _words(text: str, x: float, y: float, **look: object) -> Html:
     """Text that fits into a box; pointed at, the whole of it."""
     short = text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}\u2026"
-    return tag("text", short, *([tag("title", text)] if short != text else []), x=x, y=y, fill="currentColor", **look)
+    return tag(
+        "text", short, *([tag("title", text)] if short != text else []), x=x, y=y, fill="currentColor", **look
+    )
 
 
 def _arrow(start: _Place, end: _Place, floors: int) -> Html:
     """To the next floor straight down; past other floors around them, on the right."""
-    line: dict[str, object] = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.6", "stroke_width": "1.5"}
+    line: dict[str, object] = {
+        "fill": "none",
+        "stroke": "currentColor",
+        "stroke_opacity": "0.6",
+        "stroke_width": "1.5",
+    }
     if floors == 1:
         x1, y1, x2, y2 = start.x + _BOX / 2, start.y + start.height, end.x + _BOX / 2, end.y
         middle = (y1 + y2) / 2

@@ -15,9 +15,17 @@ class Html(str):
 def tag(name: str, /, *children: object, **attributes: object) -> Html:
     """An element; children that are not Html are escaped.
 
-    attributes: class_ stands for class, stroke_width for stroke-width; None and False leave one out, True is one without a value.
+    attributes: class_ stands for class, stroke_width for stroke-width; None and False leave one out, True is
+    one without a value.
     """
-    words = [name, *(_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False)]
+    words = [
+        name,
+        *(
+            _attribute(key, value)
+            for key, value in attributes.items()
+            if value is not None and value is not False
+        ),
+    ]
     start = Html(f"<{' '.join(words)}>")
     return start if name in _WITHOUT_END else Html(f"{start}{joined(children)}</{name}>")
 
@@ -27,7 +35,12 @@ def joined(children: Sequence[object]) -> Html:
     return Html("".join(child if isinstance(child, Html) else escape(_text(child)) for child in children))
 
 
-def table(header: Sequence[object], rows: Sequence[Sequence[object]], class_: str | None = None, numbers: bool = False) -> Html:
+def table(
+    header: Sequence[object],
+    rows: Sequence[Sequence[object]],
+    class_: str | None = None,
+    numbers: bool = False,
+) -> Html:
     """A table; columns of numbers to the right. A cell is shown as it is: numbers are text by then.
 
     numbers: every column but the first counts as one of numbers, whatever words are among them.
@@ -37,15 +50,22 @@ def table(header: Sequence[object], rows: Sequence[Sequence[object]], class_: st
         if numbers
         else [bool(rows) and all(_is_number(row[column]) for row in rows) for column in range(len(header))]
     )
-    styles = ["text-align:right;font-variant-numeric:tabular-nums" if each else "text-align:left" for each in right]
+    styles = [
+        "text-align:right;font-variant-numeric:tabular-nums" if each else "text-align:left" for each in right
+    ]
     head = [tag("th", cell, style=style) for cell, style in zip(header, styles, strict=True)]
-    body = [tag("tr", *(tag("td", cell, style=style) for cell, style in zip(row, styles, strict=True))) for row in rows]
+    body = [
+        tag("tr", *(tag("td", cell, style=style) for cell, style in zip(row, styles, strict=True)))
+        for row in rows
+    ]
     whole = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_=class_)
     return tag("div", whole, class_="wide", style="overflow-x:auto")
 
 
 def brief(value: object) -> str:
-    """A number as people read it: whole ones with commas, others with four digits; any other value as text."""
+    """A number as people read it: whole ones with commas, others with four digits; any other value as
+    text.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _text(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) >= 1000):

@@ -1,4 +1,6 @@
-"""A network document meets a dataset: widths of "auto" layers, and every rule that only both together can break."""
+"""A network document meets a dataset: widths of "auto" layers, and every rule that only both together can
+break.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,13 +49,18 @@ class Width:
 
 
 def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
-    """The units of every layer, by name; raises FitError where the document and the fields do not go together."""
+    """The units of every layer, by name; raises FitError where the document and the fields do not go
+    together.
+    """
     units = {}
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
         place = Place.find(spec, layer)
         if layer.field not in fields:
-            raise FitError(f'{place.of("field")}: the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}')
+            raise FitError(
+                f"{place.of('field')}: the dataset has no field"
+                f' "{layer.field}".{did_you_mean(layer.field, fields)}'
+            )
         facts = fields[layer.field]
         if layer.units != "auto" and layer.units < facts.width:
             rule = f'must be at least the width of the field "{layer.field}", {facts.width}'
@@ -75,7 +82,9 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
-    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each position."""
+    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each
+    position.
+    """
     layer = spec.layer(name)
     return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
 
@@ -85,53 +94,87 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
         _check_sequence(place, layer)
     elif layer.last is not None:
         remedy = "Ingest with --sequence where the order of the features matters, else remove it."
-        raise FitError(f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. {remedy}')
+        raise FitError(
+            f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. {remedy}'
+        )
     sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
     for name, value in sparse_only.items():
         if value and facts.kind == "dense":
             raise FitError(f'{place.of(name)} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.dropout and facts.kind == "sparse":
-        raise FitError(f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".')
+        raise FitError(
+            f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".'
+        )
     if layer.shape is not None and facts.kind != "dense":
-        raise FitError(f'{place.of("shape")} needs a dense field; "{layer.field}" is {facts.kind}. Remove it.')
+        raise FitError(
+            f'{place.of("shape")} needs a dense field; "{layer.field}" is {facts.kind}. Remove it.'
+        )
     if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
-        raise FitError(f'{place.of("units")} of a dense field must be its width, {facts.width}; got {layer.units}. Use "auto".')
+        raise FitError(
+            f"{place.of('units')} of a dense field must be its width, {facts.width}; got {layer.units}. Use"
+            ' "auto".'
+        )
 
 
 def _check_sequence(place: Place, layer: InputLayer) -> None:
     for name, value in {"denoise": layer.denoise, "dropout": layer.dropout}.items():
         if value:
-            raise FitError(f'{place.of(name)} does not go with a sequence field; "{layer.field}" is one. Use "dropout" of the next layer.')
+            raise FitError(
+                f'{place.of(name)} does not go with a sequence field; "{layer.field}" is one. Use "dropout"'
+                " of the next layer."
+            )
     if layer.scale != "none":
-        raise FitError(f'{place.of("scale")} must be "none" over a sequence, which has one feature at each position; got "{layer.scale}".')
+        raise FitError(
+            f'{place.of("scale")} must be "none" over a sequence, which has one feature at each position; got'
+            f' "{layer.scale}".'
+        )
 
 
 def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
     if layer.others == "ignore" and facts.kind == "dense":
-        raise FitError(f'{place.of("others")} "ignore" needs a sparse field; "{layer.field}" is dense. Remove it.')
+        raise FitError(
+            f'{place.of("others")} "ignore" needs a sparse field; "{layer.field}" is dense. Remove it.'
+        )
     if layer.sample is not None and facts.kind == "dense":
         raise FitError(f'{place.of("sample")} needs a sparse field; "{layer.field}" is dense. Remove it.')
     if layer.sample is not None and layer.sample.units > units:
         rule = f"must be at most the width, {units}; got {layer.sample.units}"
-        raise FitError(f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.')
+        raise FitError(
+            f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.'
+        )
     if layer.values == "ignore" and facts.kind != "dense":
         return
     low, high = facts.min_value, facts.max_value
     remedy = "Use another loss." if facts.kind == "dense" else 'Use "values": "ignore", or another loss.'
-    if layer.loss.kind == "cross_entropy" and layer.activation.kind == "sigmoid" and not 0 <= low <= high <= 1:
-        raise FitError(f"{place.of('loss')}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}. {remedy}")
+    if (
+        layer.loss.kind == "cross_entropy"
+        and layer.activation.kind == "sigmoid"
+        and not 0 <= low <= high <= 1
+    ):
+        raise FitError(
+            f"{place.of('loss')}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to"
+            f" {high:g}. {remedy}"
+        )
     if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
-        raise FitError(f"{place.of('loss')}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}. {remedy}")
+        raise FitError(
+            f"{place.of('loss')}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}."
+            f" {remedy}"
+        )
 
 
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
-    """Refuse a sparse input where it is wanted unit by unit. An output may stand on one of a sparse field, and on nothing else then."""
+    """Refuse a sparse input where it is wanted unit by unit.
+
+    An output may stand on one of a sparse field, and on nothing else then.
+    """
     sources = spec.sources(layer)
     weighs = isinstance(layer, OutputLayer) and not layer.weightless
     stands = weighs and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
     if isinstance(layer, OutputLayer) and stands:
         _check_standing(layer, sources[0], spec)
-    unable = {} if stands or isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(sources, "source")
+    unable = (
+        {} if stands or isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(sources, "source")
+    )
     unable |= dict.fromkeys(() if isinstance(layer, InputLayer | OutputLayer) else layer.skip or (), "skip")
     what = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
     for source, key in unable.items():
@@ -141,11 +184,16 @@ def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFa
             raise FitError(f"{Place.find(spec, layer).of(key)}: {cannot}. Put a hidden layer between them.")
 
 
-def _check_weightless(layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int], shapes: Mapping[str, Shape]) -> None:
+def _check_weightless(
+    layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int], shapes: Mapping[str, Shape]
+) -> None:
     """An output without weights has the units of its source."""
     source = spec.sources(layer)[0]
     if layer.weightless and prod(shapes[source]) != units[layer.name]:
-        rule = f'of a weightless output must be as many as "{source}" has, {prod(shapes[source])}; got {units[layer.name]}'
+        rule = (
+            f'of a weightless output must be as many as "{source}" has, {prod(shapes[source])}; got'
+            f" {units[layer.name]}"
+        )
         raise FitError(f"{Place.find(spec, layer).of('units')} {rule}. Name a source of as many units.")
 
 
@@ -160,10 +208,16 @@ def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
     for name in ("cosine", "sample", "weight_norm", "weights"):
         if getattr(layer, name) is not None:
             raise FitError(
-                f'{place.of(name)} needs a hidden layer between the output and the sparse input "{source}". Add one, or remove it.'
+                f'{place.of(name)} needs a hidden layer between the output and the sparse input "{source}".'
+                " Add one, or remove it."
             )
-    if any(share.layer == layer.name for other in spec.layers for share in getattr(other, "weights", None) or ()):
-        rule = f'shares weights with others, and so needs a hidden layer between it and the sparse input "{source}"'
+    if any(
+        share.layer == layer.name for other in spec.layers for share in getattr(other, "weights", None) or ()
+    ):
+        rule = (
+            "shares weights with others, and so needs a hidden layer between it and the sparse input"
+            f' "{source}"'
+        )
         raise FitError(f"{place.of('source')} {rule}. Add one.")
 
 
@@ -185,17 +239,26 @@ def _check_share(
         sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
         remedy = '"filters" or "kernel"' if isinstance(layer, ConvolutionLayer) else '"units" or "transposed"'
         raise FitError(f"{place.of('weights')} must match in size. It needs {sizes}. Change {remedy}.")
-    wide = [isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields) for start, end in ((source, layer), (owner_source, owner))]
+    wide = [
+        isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields)
+        for start, end in ((source, layer), (owner_source, owner))
+    ]
     if wide[0] != wide[1]:
         raise FitError(
-            f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be shared only among themselves."
+            f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be"
+            " shared only among themselves."
         )
     if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
-        raise FitError(f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a kind with false.')
+        raise FitError(
+            f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a'
+            " kind with false."
+        )
 
 
 def _weight_shape(spec: NetworkSpec, layer: Layer, source: str, shapes: Mapping[str, Shape]) -> Shape:
-    """Of the weights between a layer and a source: units of both; of a convolution channels, kernel and filters."""
+    """Of the weights between a layer and a source: units of both; of a convolution channels, kernel and
+    filters.
+    """
     if isinstance(layer, ConvolutionLayer):
         windows = windows_of(Place.find(spec, layer), layer, source, shapes[source])
         return windows.channels, *windows.kernel, layer.filters

@@ -1,4 +1,6 @@
-"""Drifting outputs: those that a step can train, and tell the whole loss of, without computing their logits."""
+"""Drifting outputs: those that a step can train, and tell the whole loss of, without computing their
+logits.
+"""
 
 from math import isqrt
 
@@ -7,22 +9,37 @@ from widenet.spec.layers import OutputLayer
 from widenet.spec.training import TrainingSpec
 
 _ASSUMED_ENTRIES = 100
-"""Targets of an example by which it is judged what is less work: the bits must not depend on how many a dataset has."""
+"""Targets of an example by which it is judged what is less work: the bits must not depend on how many a
+dataset has.
+"""
 
 DRIFT_BLOCK_ROWS = 1024
-"""Rows that a thread brings up to date together, where all are: few enough that they stay in a core's cache."""
+"""Rows that a thread brings up to date together, where all are: few enough that they stay in a core's
+cache.
+"""
 
 DRIFT_GRAM_WINDOWS = 8
-"""Windows after which the sum of the rows' products is taken anew: what each step adds to it is rounded, and that adds up."""
+"""Windows after which the sum of the rows' products is taken anew: what each step adds to it is rounded,
+and that adds up.
+"""
 
 
 def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_sparse: bool) -> bool:
-    """Whether the rows of an output move by one matrix a step, but for its targets, and whether that at least halves the work.
+    """Whether the rows of an output move by one matrix a step, but for its targets, and whether that at least
+    halves the work.
 
-    So it is where the derivative is a - t for every unit, and a step nothing but its product with a rate and penalties on squares.
+    So it is where the derivative is a - t for every unit, and a step nothing but its product with a rate and
+    penalties on squares.
     is_sparse: whether the output's field is.
     """
-    unset = (layer.cosine, layer.weight_norm, layer.sample, layer.delta_boost, layer.delta_norm, training.gradient_norm_limit)
+    unset = (
+        layer.cosine,
+        layer.weight_norm,
+        layer.sample,
+        layer.delta_boost,
+        layer.delta_norm,
+        training.gradient_norm_limit,
+    )
     if not (
         is_sparse
         and layer.activation.kind == "linear"
@@ -49,19 +66,24 @@ def drift_columns(layer: OutputLayer, weights: Weights) -> int:
 
 
 def drift_window(width: int, columns: int) -> int:
-    """Steps after which all rows catch up: more would make each step dearer, for every one of them is a matrix to turn."""
+    """Steps after which all rows catch up: more would make each step dearer, for every one of them is a
+    matrix to turn.
+    """
     return max(1, isqrt(width // columns))
 
 
 def drift_bytes(width: int, columns: int) -> int:
-    """What every process holds beside the rows: a matrix for each step of a window, and the sum of the rows' outer products."""
+    """What every process holds beside the rows: a matrix for each step of a window, and the sum of the
+    rows' outer products.
+    """
     return (4 * (drift_window(width, columns) + 1) + 8) * columns**2
 
 
 def drift_operations(num_examples: int, entries: int, width: int, columns: int, share: float = 1.0) -> int:
     """Multiplications and additions in the matrix products of a step, the mean over a window.
 
-    entries: targets of the batch. share: of the rows, what a process holds; the rest every process does for itself.
+    entries: targets of the batch. share: of the rows, what a process holds; the rest every process does for
+    itself.
     """
     steps, touched = drift_window(width, columns), min(entries, width)
     whole = columns**3 * (steps + 4) + 8 * num_examples * columns**2

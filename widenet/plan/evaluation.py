@@ -8,7 +8,10 @@ from widenet.spec.training import TrainingSpec
 
 
 def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[OutputLayer, int] | None:
-    """The output that is ranked, and the k of the metric; None without an evaluation. Raises DocumentError, FitError."""
+    """The output that is ranked, and the k of the metric; None without an evaluation.
+
+    Raises DocumentError, FitError.
+    """
     evaluation = training.evaluation
     if evaluation is None:
         return None

@@ -11,10 +11,11 @@ from widenet.spec.training import MOST_SHARDS
 
 
 def with_room(job: Job, device_bytes: int) -> Job:
-    """The job that, on CUDA, keeps logits between passes where devices of some memory have room; its bits are the same.
+    """The job that, on CUDA, keeps logits between passes where devices of some memory have room; its bits are
+    the same.
 
-    The outputs get equal parts of half of what is left: where gradients wait, logits and deltas lie beside each other; and of a quarter
-    where a CUDA graph holds its own.
+    The outputs get equal parts of half of what is left: where gradients wait, logits and deltas lie beside
+    each other; and of a quarter where a CUDA graph holds its own.
     """
     if job.device == "cpu":
         return job
@@ -23,7 +24,9 @@ def with_room(job: Job, device_bytes: int) -> Job:
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
-    """The job without snapshots where the memory left of a machine, on which so many of its processes are, has no room for them."""
+    """The job without snapshots where the memory left of a machine, on which so many of its processes are,
+    has no room for them.
+    """
     if job.device == "cpu":
         needed = memory(job)
         fits = (needed.total - needed.program) * num_local <= available_bytes
@@ -33,13 +36,18 @@ def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
 
 
 def smallest(job: Job, device_bytes: int) -> Job | None:
-    """The job on the fewest devices of some memory that hold it; with more shards where these do not do; None where none do."""
+    """The job on the fewest devices of some memory that hold it; with more shards where these do not do;
+    None where none do.
+    """
     more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
     for num_shards in [job.training.shards, *more]:
         training = job.training.model_copy(update={"shards": num_shards})
         for num_processes in worthwhile(num_shards):
             recorded = job.cuda_graph and num_processes == 1
-            candidate = with_room(replace(job, training=training, num_processes=num_processes, cuda_graph=recorded), device_bytes)
+            candidate = with_room(
+                replace(job, training=training, num_processes=num_processes, cuda_graph=recorded),
+                device_bytes,
+            )
             if memory(candidate).total <= device_bytes:
                 return candidate
     return None
@@ -51,19 +59,26 @@ def check_fits(job: Job, device_bytes: int) -> None:
     if needed.total <= device_bytes:
         return
     devices = "1 device" if job.num_processes == 1 else f"each of {job.num_processes} devices"
-    need = f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has {amount(device_bytes)}."
+    need = (
+        f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has"
+        f" {amount(device_bytes)}."
+    )
     raise CapacityError(f"{need} {_remedy(job, device_bytes)}")
 
 
 def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
-    """Raise CapacityError where the processes of one machine, which have started, need more than the memory that it still has."""
+    """Raise CapacityError where the processes of one machine, which have started, need more than the
+    memory that it still has.
+    """
     needed = memory(job)
     if (needed.total - needed.program) * num_local <= available_bytes:
         return
     each = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
     raise CapacityError(
-        f"The plan needs {each} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to give. "
-        f'{_cheaper(job)}, or divide it among several machines: "widenet plan --device-memory" tells how many.'
+        f"The plan needs {each} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
+        " give. "
+        f'{_cheaper(job)}, or divide it among several machines: "widenet plan --device-memory" tells how'
+        " many."
     )
 
 
@@ -88,10 +103,16 @@ def _remedy(job: Job, device_bytes: int) -> str:
     fitting = smallest(job, device_bytes)
     if fitting is None:
         return f"{_cheaper(job)}: no number of devices up to {MOST_SHARDS} holds it."
-    more = "" if fitting.training.shards == job.training.shards else f' and "shards": {fitting.training.shards}'
+    more = (
+        "" if fitting.training.shards == job.training.shards else f' and "shards": {fitting.training.shards}'
+    )
     return f"Use {fitting.num_processes} devices{more}."
 
 
 def _cheaper(job: Job) -> str:
-    lighter = '"batch_size"' if not job.training.optimizer.state else '"batch_size", take an optimizer with less state ("sgd" has none)'
+    lighter = (
+        '"batch_size"'
+        if not job.training.optimizer.state
+        else '"batch_size", take an optimizer with less state ("sgd" has none)'
+    )
     return f'Lower "units" or {lighter}'

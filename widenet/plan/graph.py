@@ -10,7 +10,9 @@ from widenet.spec.losses import CROSS_ENTROPIES
 
 
 def check_recordable(job: Job) -> None:
-    """Raise OptionError where the steps of a training cannot be recorded, whatever the machine has installed."""
+    """Raise OptionError where the steps of a training cannot be recorded, whatever the machine has
+    installed.
+    """
     if job.device != "cuda":
         raise not_recorded("it does not run on a CUDA device")
     if job.num_processes > 1:
@@ -26,18 +28,30 @@ def not_recorded(obstacle: str, remedy: str = "Train without it.") -> OptionErro
 
 
 def _obstacles(job: Job) -> Iterator[str]:
-    """What of a training no graph can hold: what the host must know within a step, and random numbers, which it draws."""
+    """What of a training no graph can hold: what the host must know within a step, and random numbers,
+    which it draws.
+    """
     training, kind = job.training, job.training.optimizer.kind
     penalty = " with l2" if kind == "sgd" else ""
     found = {
-        '"gradient_norm_limit" asks for the length of each gradient': training.gradient_norm_limit is not None,
+        '"gradient_norm_limit" asks for the length of each gradient': (
+            training.gradient_norm_limit is not None
+        ),
         '"brake" asks for the loss before each step': training.brake,
         f'under "{kind}"{penalty} weights move that a batch does not touch': training.idle_weights_move,
         "it reads a sequence": bool(job.weights.along),
     }
     yield from (obstacle for obstacle, is_there in found.items() if is_there)
-    yield from (f'layer "{layer.name}" {obstacle}' for layer in job.network.hidden for obstacle in _obstacles_of_hidden(job, layer))
-    yield from (f'output "{output.name}" {obstacle}' for output in job.network.outputs for obstacle in _obstacles_of(job, output))
+    yield from (
+        f'layer "{layer.name}" {obstacle}'
+        for layer in job.network.hidden
+        for obstacle in _obstacles_of_hidden(job, layer)
+    )
+    yield from (
+        f'output "{output.name}" {obstacle}'
+        for output in job.network.outputs
+        for obstacle in _obstacles_of(job, output)
+    )
 
 
 def _obstacles_of_hidden(job: Job, layer: Trunk) -> Iterator[str]:

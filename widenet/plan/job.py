@@ -27,9 +27,10 @@ class Job:
     """A training over known widths, divided among processes.
 
     entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
-    num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes; None: what `KEPT_BYTES` says.
-    cuda_graph: steps are recorded as a CUDA graph, which has memory of its own. has_snapshots: there is room for a copy of weights and
-    state where the training asks for one.
+    num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes;
+    None: what `KEPT_BYTES` says.
+    cuda_graph: steps are recorded as a CUDA graph, which has memory of its own. has_snapshots: there is room
+    for a copy of weights and state where the training asks for one.
     """
 
     network: NetworkSpec
@@ -61,14 +62,29 @@ class Job:
     ) -> "Job":
         """The job of two documents over a dataset's fields.
 
-        num_examples: of the dataset; None: enough to fill a step. Raises FitError, and OptionError for more processes than shards.
-        Whether a CUDA graph can hold it, `graph.check_recordable` says.
+        num_examples: of the dataset; None: enough to fill a step. Raises FitError, and OptionError for more
+        processes than shards. Whether a CUDA graph can hold it, `graph.check_recordable` says.
         """
-        found = {name: (entries or {}).get(name, ASSUMED_ENTRIES) for name, facts in fields.items() if facts.kind != "dense"}
+        found = {
+            name: (entries or {}).get(name, ASSUMED_ENTRIES)
+            for name, facts in fields.items()
+            if facts.kind != "dense"
+        }
         batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
         weights = weights_of(network, fields)
         check_processes(training.shards, num_processes)
-        return cls(network, training, weights, found, batch, num_processes, device, num_threads, kept_bytes, cuda_graph)
+        return cls(
+            network,
+            training,
+            weights,
+            found,
+            batch,
+            num_processes,
+            device,
+            num_threads,
+            kept_bytes,
+            cuda_graph,
+        )
 
     def shards(self, weight: Weight) -> Shards:
         """How a wide weight is cut."""
@@ -86,7 +102,11 @@ class Job:
         """Mean number of entries of an example that a sparse input layer reads."""
         layer = self.network.layer(source)
         assert isinstance(layer, InputLayer)
-        return min(self.entries[layer.field], layer.newest) if source in self.weights.along else self.entries[layer.field]
+        return (
+            min(self.entries[layer.field], layer.newest)
+            if source in self.weights.along
+            else self.entries[layer.field]
+        )
 
     def vectors(self, layer: str) -> int:
         """Vectors of a layer in a step: one an example, or one a position where it goes along a sequence."""
@@ -105,7 +125,9 @@ class Job:
         return drifts(layer, self.training, self.weights, layer.field in self.entries)
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
-        """Units of an output that a step computes in a process: all of its own, or with a sample at most its draws and the targets."""
+        """Units of an output that a step computes in a process: all of its own, or with a sample at most
+        its draws and the targets.
+        """
         weight = self.weights.of_output(layer.name)
         own = self.rows(weight, process)
         if layer.sample is None:
@@ -132,6 +154,7 @@ def check_processes(num_shards: int, num_processes: int) -> None:
     """Raise OptionError unless every process has a shard to hold."""
     if not 1 <= num_processes <= num_shards:
         raise OptionError(
-            f"the number of processes must be from 1 to {num_shards}, the number of shards; got {num_processes}. "
+            f"the number of processes must be from 1 to {num_shards}, the number of shards; got"
+            f" {num_processes}. "
             f'Start fewer processes, or train with more "shards" in training.json.'
         )

@@ -15,18 +15,21 @@ from widenet.spec.samples import PopularitySample
 from widenet.spec.spatial import PoolingLayer
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
-"""Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose context lies in device memory."""
+"""Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose
+context lies in device memory.
+"""
 
 
 @dataclass(frozen=True)
 class Memory:
     """Bytes of one process.
 
-    weights: of its shards, and of the trunk; how popular features are, where that counts. state: the optimizer's, and the step that moved
-    each row last.
-    activations: values and gradients of the layers for one batch. workspace: what a step needs besides. program: Python and torch.
-    snapshot: the copy of weights and state from which checkpoints are written in the background; on CUDA it lies in the machine's memory,
-    and none of the device's.
+    weights: of its shards, and of the trunk; how popular features are, where that counts. state: the
+    optimizer's, and the step that moved each row last.
+    activations: values and gradients of the layers for one batch. workspace: what a step needs besides.
+    program: Python and torch.
+    snapshot: the copy of weights and state from which checkpoints are written in the background; on CUDA it
+    lies in the machine's memory, and none of the device's.
     """
 
     weights: int
@@ -45,19 +48,36 @@ class Memory:
 def memory(job: Job, process: int | None = None) -> Memory:
     """What a process needs of its device; None: the most that one needs.
 
-    The last process holds the most rows. The first one, with the fewest, may need more where it alone has room to keep logits.
+    The last process holds the most rows. The first one, with the fewest, may need more where it alone has
+    room to keep logits.
     """
     if process is None:
-        return max((memory(job, process) for process in (job.num_processes - 1, 0)), key=lambda needed: needed.total)
-    held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()}
-    counted = sum(4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
+        return max(
+            (memory(job, process) for process in (job.num_processes - 1, 0)), key=lambda needed: needed.total
+        )
+    held = {
+        name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()
+    }
+    counted = sum(
+        4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping
+    )
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
     optimizer = job.training.optimizer
-    moved = sum(4 * _touchable(job, weight, process) for weight in job.weights.weights.values() if _remembers_moves(job, weight))
-    steps = 2 if job.cuda_graph else 1  # a graph's memory is its own, and batches of other sizes make their steps beside it
+    moved = sum(
+        4 * _touchable(job, weight, process)
+        for weight in job.weights.weights.values()
+        if _remembers_moves(job, weight)
+    )
+    steps = (
+        2 if job.cuda_graph else 1
+    )  # a graph's memory is its own, and batches of other sizes make their steps beside it
     weights = sum(held.values()) + counted
-    state = trained * len(optimizer.state) + moved + sum(_drift_state(job, layer, process) for layer in job.network.outputs)
+    state = (
+        trained * len(optimizer.state)
+        + moved
+        + sum(_drift_state(job, layer, process) for layer in job.network.outputs)
+    )
     return Memory(
         weights=weights,
         state=state,
@@ -98,28 +118,42 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def _activations(job: Job) -> int:
-    """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers; the trunk's gradients.
+    """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers;
+    the trunk's gradients.
 
-    Of a hidden unit: its sum, activation, gradient and what dropout kept, and what a normalization made of the sum; of a source whose
-    windows are pooled, two padded copies; of a recurrent layer's gates as much as of hidden units. In bfloat16 also the
-    trunk's weights as operands.
+    Of a hidden unit: its sum, activation, gradient and what dropout kept, and what a normalization made of
+    the sum; of a source whose windows are pooled, two padded copies; of a recurrent layer's gates as much as
+    of hidden units. In bfloat16 also the trunk's weights as operands.
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
-    ends = [(layer.field, layer.name) for layer in job.network.inputs] + [(layer.field, layer.name) for layer in job.network.outputs]
+    ends = [(layer.field, layer.name) for layer in job.network.inputs] + [
+        (layer.field, layer.name) for layer in job.network.outputs
+    ]
     copies = [*job.network.fields, *(field for field, _ in ends)]
     entries = sum(16 * round(batches * job.entries[field]) for field in copies if field in job.entries)
-    entries += sum(8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries)
+    entries += sum(
+        8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries
+    )
     widths = {field: job.weights.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     units = job.weights.units
     hidden = sum(
-        4 * (4 + (getattr(layer, "batch_normalization", None) is not None)) * job.vectors(layer.name) * units[layer.name]
+        4
+        * (4 + (getattr(layer, "batch_normalization", None) is not None))
+        * job.vectors(layer.name)
+        * units[layer.name]
         for layer in job.network.hidden
     )
-    pooled = [source for layer, source in job.weights.windows if isinstance(job.network.layer(layer), PoolingLayer)]
+    pooled = [
+        source for layer, source in job.weights.windows if isinstance(job.network.layer(layer), PoolingLayer)
+    ]
     hidden += sum(4 * 2 * job.vectors(source) * units[source] for source in pooled)
-    hidden += sum(4 * 4 * job.vectors(layer.name) * layer.sums for layer in job.network.hidden if isinstance(layer, RecurrentLayer))
+    hidden += sum(
+        4 * 4 * job.vectors(layer.name) * layer.sums
+        for layer in job.network.hidden
+        if isinstance(layer, RecurrentLayer)
+    )
     trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
     operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
@@ -128,16 +162,26 @@ def _activations(job: Job) -> int:
 def _phases(job: Job, process: int) -> Iterator[int]:
     """The workspace of each phase of a step; only the largest counts, for each gives its room back."""
     inputs = [(layer, source, link.weight) for (layer, source), link in job.weights.links.items() if source]
-    wide = [(layer, source, weight) for layer, source, name in inputs if (weight := job.weights.weights[name]).wide]
+    wide = [
+        (layer, source, weight)
+        for layer, source, name in inputs
+        if (weight := job.weights.weights[name]).wide
+    ]
     rows = sum(_touched_rows(job, weight, source, process) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
     yield sum(_exact_sum(job, layer, weight.row_length, process) for layer, _, weight in wide)
     for (layer, source), link in job.weights.links.items():
         if (layer, source) in job.weights.windows:
             windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
-            yield workspace(job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device)
-    yield samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
-    yield samples + sum(_kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs)
+            yield workspace(
+                job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device
+            )
+    yield (
+        samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
+    )
+    yield samples + sum(
+        _kept(job, layer, process) + _tiles(job, layer, process) for layer in job.network.outputs
+    )
 
 
 def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
@@ -146,15 +190,23 @@ def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
 
 
 def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
-    """A batch's entries in order of rows; and at each thread a block of rows, their gradients and state, thrice as it is worked out."""
+    """A batch's entries in order of rows; and at each thread a block of rows, their gradients and state,
+    thrice as it is worked out.
+    """
     entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
-    return 32 * entries + min(job.num_threads, job.num_held(process)) * block * (3 + len(job.training.optimizer.state))
+    return 32 * entries + min(job.num_threads, job.num_held(process)) * block * (
+        3 + len(job.training.optimizer.state)
+    )
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
-    """What an output keeps between passes: logits or deltas and, where these turn into deltas that wait, both beside each other."""
-    if not keeps(job, layer, process) or not (waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None):
+    """What an output keeps between passes: logits or deltas and, where these turn into deltas that wait,
+    both beside each other.
+    """
+    if not keeps(job, layer, process) or not (
+        waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None
+    ):
         return 0
     return (2 if waits(job, layer) else 1) * 4 * job.vectors(layer.name) * job.units_at_work(layer, process)
 
@@ -165,7 +217,9 @@ def keeps(job: Job, layer: OutputLayer, process: int) -> bool:
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
-    """The rows of a sample and the targets, and their gradients, twice where others add to them; and which these are, for batches ahead."""
+    """The rows of a sample and the targets, and their gradients, twice where others add to them; and which
+    these are, for batches ahead.
+    """
     weight, copies = job.weights.of_output(layer.name), 3 if job.weights.is_shared(layer.name) else 2
     return (copies * (weight.row_bytes + 4) + 12 * (1 + BATCHES_AHEAD)) * job.units_at_work(layer, process)
 
@@ -179,30 +233,59 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     if weight.by_columns:
         return _standing(job, layer, weight, process)
     shard, half = job.shards(weight).size(job.training.shards - 1), job.training.precision == "bfloat16"
-    units = min(tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.num_held(process)))
-    tile = 4 * ((5 if half else 4) * num * units + units * columns * ((5 if half else 4) + len(job.training.optimizer.state)))
-    return min(job.num_threads, job.num_held(process)) * tile + _exact_sum(job, layer.name, weight.incoming, process)
+    units = min(
+        tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.num_held(process))
+    )
+    tile = 4 * (
+        (5 if half else 4) * num * units
+        + units * columns * ((5 if half else 4) + len(job.training.optimizer.state))
+    )
+    return min(job.num_threads, job.num_held(process)) * tile + _exact_sum(
+        job, layer.name, weight.incoming, process
+    )
 
 
 def _standing(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int:
-    """Of an output on a sparse input: whole shards of logits at work, and the batch's entries in order of features."""
-    units, entries = job.shards(weight).size(job.training.shards - 1), job.num_examples * job.entries_of(job.network.sources(layer)[0])
-    block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (3 + len(job.training.optimizer.state))
-    at_work = min(job.num_threads, job.num_held(process)) * (4 * 4 * job.num_examples * units + 32 * round(entries) + block)
+    """Of an output on a sparse input: whole shards of logits at work, and the batch's entries in order of
+    features.
+    """
+    units, entries = (
+        job.shards(weight).size(job.training.shards - 1),
+        job.num_examples * job.entries_of(job.network.sources(layer)[0]),
+    )
+    block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (
+        3 + len(job.training.optimizer.state)
+    )
+    at_work = min(job.num_threads, job.num_held(process)) * (
+        4 * 4 * job.num_examples * units + 32 * round(entries) + block
+    )
     return at_work + _exact_sum(job, layer.name, 0, process)
 
 
 def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
-    """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's targets, and what turns all rows."""
+    """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's
+    targets, and what turns all rows.
+    """
     width, columns = job.weights.units[layer.name], drift_columns(layer, job.weights)
     examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns, process)
-    touched = min(job.num_examples * job.entries[layer.field], width) * job.num_held(process) / job.training.shards * columns * 4 * 3
-    at_work = min(job.num_threads, job.num_held(process)) * (3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards))
+    touched = (
+        min(job.num_examples * job.entries[layer.field], width)
+        * job.num_held(process)
+        / job.training.shards
+        * columns
+        * 4
+        * 3
+    )
+    at_work = min(job.num_threads, job.num_held(process)) * (
+        3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards)
+    )
     return round(examples + touched) + max(drift_bytes(width, columns), at_work) + 5 * 8 * columns**2
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:
-    """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them wait."""
+    """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them
+    wait.
+    """
     if layer.sample is not None:
         return False
     return job.weights.is_shared(layer.name) or job.training.waits

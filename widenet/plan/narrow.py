@@ -8,8 +8,10 @@ from itertools import pairwise
 class Balance:
     """What a kind of device does well.
 
-    rows, multiplications: of the smallest block of a product; smaller ones cost more than they give other threads to do.
-    flops_per_byte: operations that a process makes in the time in which a byte of a result reaches all processes.
+    rows, multiplications: of the smallest block of a product; smaller ones cost more than they give other
+    threads to do.
+    flops_per_byte: operations that a process makes in the time in which a byte of a result reaches all
+    processes.
     """
 
     rows: int
@@ -23,14 +25,16 @@ BALANCES = {
 }
 """By kind of device.
 
-cpu: measured on cores of an AMD EPYC with AVX-512. Blocks of 64 rows cost a tenth of a product, of 32 rows a quarter; 2^23 multiplications
-take 0.17 ms, starting threads 0.05 ms. A core makes 1.0e11 operations a second; gloo hands 1.0e9 bytes from process to process.
+cpu: measured on cores of an AMD EPYC with AVX-512. Blocks of 64 rows cost a tenth of a product, of 32 rows a
+quarter; 2^23 multiplications take 0.17 ms, starting threads 0.05 ms. A core makes 1.0e11 operations a second;
+gloo hands 1.0e9 bytes from process to process.
 cuda: not measured. 5e13 operations a second in float32, and NCCL's 3.5e11 bytes a second over NVLink.
 """
 
 
 def num_blocks(rows: int, inner: int, columns: int, most: int, device: str) -> int:
-    """Blocks of nearly equally many rows in which a product [rows, inner] x [inner, columns] is computed: a function of shapes alone.
+    """Blocks of nearly equally many rows in which a product [rows, inner] x [inner, columns] is computed: a
+    function of shapes alone.
 
     most: as many as are ever of use.
     """

@@ -12,11 +12,13 @@ from widenet.spec.wiring import feeding, in_order
 
 
 def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
-    """The input whose sequence a layer goes along, by the layer's name; layers of one vector an example are not in it.
+    """The input whose sequence a layer goes along, by the layer's name; layers of one vector an example are
+    not in it.
 
-    An input of a sequence field goes along itself, a hidden or recurrent layer along its sources. An output is listed with its sources':
-    under "next" it takes their vectors in training, otherwise the last one of each example.
-    Raises FitError where a layer's sources differ in it, or a layer needs a sequence and has none.
+    An input of a sequence field goes along itself, a hidden or recurrent layer along its sources. An output
+    is listed with its sources': under "next" it takes their vectors in training, otherwise the last one of
+    each example. Raises FitError where a layer's sources differ in it, or a layer needs a sequence and has
+    none.
     """
     found: dict[str, str] = {}
     for layer in in_order(spec.layers):
@@ -38,7 +40,9 @@ def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, s
 
 
 def sequences_of(spec: NetworkSpec) -> set[str]:
-    """The fields that can only be sequences, by the document alone: a recurrent layer goes along them, or it says "next" or "last"."""
+    """The fields that can only be sequences, by the document alone: a recurrent layer goes along them, or
+    it says "next" or "last".
+    """
     along: set[str] = set()
     for layer in reversed(in_order(spec.layers)):
         if isinstance(layer, RecurrentLayer) or layer.name in along:
@@ -47,11 +51,13 @@ def sequences_of(spec: NetworkSpec) -> set[str]:
     return read | {layer.field for layer in spec.outputs if layer.predict == "next"}
 
 
-def _check(place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
+def _check(
+    place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]
+) -> None:
     if isinstance(layer, RecurrentLayer) and along is None:
         raise FitError(
-            f"{place.of('source')} must lead to an input of a sequence field, for a recurrent layer goes along one. "
-            "Ingest with --sequence, or use a hidden layer."
+            f"{place.of('source')} must lead to an input of a sequence field, for a recurrent layer goes"
+            " along one. Ingest with --sequence, or use a hidden layer."
         )
     if not isinstance(layer, OutputLayer):
         return
@@ -59,10 +65,16 @@ def _check(place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fie
     if is_sequence != (layer.predict == "next"):
         remedy = 'Set "predict": "next".' if is_sequence else "Ingest with --sequence, or remove it."
         kind = fields[layer.field].kind
-        raise FitError(f'{place.of("predict")}: "next" belongs to a sequence field, and to no other; "{layer.field}" is {kind}. {remedy}')
+        raise FitError(
+            f'{place.of("predict")}: "next" belongs to a sequence field, and to no other; "{layer.field}" is'
+            f" {kind}. {remedy}"
+        )
     if not is_sequence:
         return
     read = next((each.field for each in spec.inputs if each.name == along), None)
     if read != layer.field:
         got = "no sequence" if read is None else f'the sequence "{read}"'
-        raise FitError(f'{place.of("predict")}: "next" must follow an input of the same field, "{layer.field}"; its sources read {got}.')
+        raise FitError(
+            f'{place.of("predict")}: "next" must follow an input of the same field, "{layer.field}"; its'
+            f" sources read {got}."
+        )

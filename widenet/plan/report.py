@@ -13,7 +13,8 @@ from widenet.plan.work import work
 def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
     """What `widenet plan --json` prints; bytes, counts and half-open ranges of units.
 
-    device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more devices of it.
+    device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more
+    devices of it.
     """
     if device_bytes is not None:
         job = _with_snapshots(with_room(job, device_bytes), device_bytes)
@@ -24,7 +25,12 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "batch_size": job.num_examples,
         "entries_per_example": dict(job.entries),
         "weights": {
-            name: {"rows": weight.rows, "columns": weight.columns, "bytes": weight.rows * weight.row_bytes, "wide": weight.wide}
+            name: {
+                "rows": weight.rows,
+                "columns": weight.columns,
+                "bytes": weight.rows * weight.row_bytes,
+                "wide": weight.wide,
+            }
             for name, weight in job.weights.weights.items()
         },
         "memory_bytes": {**asdict(needed), "total": needed.total},
@@ -47,7 +53,10 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
 
 
 def _with_snapshots(job: Job, device_bytes: int) -> Job:
-    """The job as `train` runs it: without a snapshot where a CPU's machine has no room for it. A device does not hold it."""
+    """The job as `train` runs it: without a snapshot where a CPU's machine has no room for it.
+
+    A device does not hold it.
+    """
     fits = job.device == "cuda" or memory(job).total <= device_bytes
     return job if fits else replace(job, has_snapshots=False)
 
@@ -65,4 +74,9 @@ def _process(job: Job, process: int) -> dict[str, Any]:
         if weight.wide and weight.columns is not None:
             shards = job.shards(weight)
             units[name] = [shards.start(own[0]), shards.stop(own[-1])]
-    return {"process": process, "shards": [own.start, own.stop], "rows": units, "memory_bytes": memory(job, process).total}
+    return {
+        "process": process,
+        "shards": [own.start, own.stop],
+        "rows": units,
+        "memory_bytes": memory(job, process).total,
+    }

@@ -30,7 +30,10 @@ def _end(spec: NetworkSpec, name: str, units: int) -> Shape:
         return (units,)
     if prod(layer.shape) != units:
         rule = f'must multiply to the width of the field "{layer.field}", {units}'
-        raise FitError(f"{Place.find(spec, layer).of('shape')} {rule}; got {list(layer.shape)}, which is {prod(layer.shape)}.")
+        raise FitError(
+            f"{Place.find(spec, layer).of('shape')} {rule}; got {list(layer.shape)}, which is"
+            f" {prod(layer.shape)}."
+        )
     return layer.shape
 
 
@@ -39,10 +42,15 @@ def _shape(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) -> Shap
     match layer:
         case ConvolutionLayer():
             first_name = next(iter(sources))
-            positions = {name: windows_of(place, layer, name, shape).positions for name, shape in sources.items()}
+            positions = {
+                name: windows_of(place, layer, name, shape).positions for name, shape in sources.items()
+            }
             other = next((name for name in positions if positions[name] != positions[first_name]), None)
             if other is not None:
-                rule = f'give as many positions as "{first_name}", {times(positions[first_name])}; "{other}" gives'
+                rule = (
+                    f'give as many positions as "{first_name}", {times(positions[first_name])}; "{other}"'
+                    " gives"
+                )
                 raise FitError(f"{place.of('source')} must each {rule} {times(positions[other])}.")
             return layer.filters, *positions[first_name]
         case PoolingLayer():
@@ -55,14 +63,20 @@ def _pooled(place: Place, layer: PoolingLayer, sources: Mapping[str, Shape]) -> 
     first_name, first = next(iter(sources.items()))
     if layer.function.kind == "lrn":
         if len(first) == 1:
-            raise FitError(f'{place.of("source")} needs channels; "{first_name}" is flat. Take a convolution, or give the input a "shape".')
+            raise FitError(
+                f'{place.of("source")} needs channels; "{first_name}" is flat. Take a convolution, or give'
+                ' the input a "shape".'
+            )
         return first
     if layer.kernel is not None:
         windows = windows_of(place, layer, first_name, first)
         return windows.channels, *windows.positions
     for name, shape in sources.items():
         if prod(shape) != prod(first):
-            raise FitError(f'{place.of("source")} must have equally many units; "{first_name}" has {prod(first)}, "{name}" {prod(shape)}.')
+            raise FitError(
+                f'{place.of("source")} must have equally many units; "{first_name}" has {prod(first)},'
+                f' "{name}" {prod(shape)}.'
+            )
     if layer.function.kind == "maxout":
         return first if all(shape == first for shape in sources.values()) else (prod(first),)
     return (len(sources) - 1,)
@@ -72,7 +86,9 @@ def _check_skip(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) ->
     units = prod(shapes[layer.name])
     for name in layer.skip or ():
         if prod(shapes[name]) != units:
-            rule = f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {prod(shapes[name])}'
+            rule = (
+                f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {prod(shapes[name])}'
+            )
             raise FitError(f"{Place.find(spec, layer).of('skip')} {rule}.")
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shards:
-    """`count` ranges of nearly equal length over `width` units; some are empty where the width is smaller than the count."""
+    """`count` ranges of nearly equal length over `width` units; some are empty where the width is smaller
+    than the count.
+    """
 
     width: int
     count: int
@@ -24,7 +26,9 @@ class Shards:
 
 
 def held(num_shards: int, process: int, num_processes: int) -> range:
-    """The shards of a process: consecutive ones, as equally many as possible; the last process never has fewer than another."""
+    """The shards of a process: consecutive ones, as equally many as possible; the last process never has
+    fewer than another.
+    """
     return range(num_shards * process // num_processes, num_shards * (process + 1) // num_processes)
 
 
@@ -39,5 +43,7 @@ def most_held(num_shards: int, num_processes: int) -> int:
 
 
 def worthwhile(num_shards: int) -> list[int]:
-    """The numbers of processes, ascending, at which the largest process holds fewer shards than with one process less."""
+    """The numbers of processes, ascending, at which the largest process holds fewer shards than with one
+    process less.
+    """
     return sorted({-(-num_shards // each) for each in range(1, num_shards + 1)})

@@ -1,4 +1,6 @@
-"""How a convolution's batch is cut: into blocks of examples that threads and processes share, and into pieces that are unfolded at once."""
+"""How a convolution's batch is cut: into blocks of examples that threads and processes share, and into
+pieces that are unfolded at once.
+"""
 
 from collections.abc import Iterator
 from math import prod
@@ -11,7 +13,9 @@ _UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
 
 
 def blocks_of_examples(num_examples: int, windows: Windows, filters: int, most: int, device: str) -> int:
-    """Blocks of nearly equally many examples: a function of shapes alone. most: as many as are ever of use."""
+    """Blocks of nearly equally many examples: a function of shapes alone. most: as many as are ever of
+    use.
+    """
     count = num_blocks(num_examples * prod(windows.positions), windows.inputs, filters, most, device)
     return max(1, min(count, num_examples))
 
@@ -38,9 +42,16 @@ def inner_of_filters(num_examples: int, windows: Windows, count: int) -> int:
 
 
 def shares(
-    num_examples: int, windows: Windows, filters: int, with_inputs: bool, most: int, num_processes: int, device: str
+    num_examples: int,
+    windows: Windows,
+    filters: int,
+    with_inputs: bool,
+    most: int,
+    num_processes: int,
+    device: str,
 ) -> Iterator[tuple[int, int]]:
-    """Of each product of a convolution in a step: operations of a process, and bytes of what it gives to every other.
+    """Of each product of a convolution in a step: operations of a process, and bytes of what it gives to
+    every other.
 
     with_inputs: there is a gradient to the source.
     """
@@ -55,13 +66,20 @@ def shares(
         products.append((inner_of_inputs(windows, filters), num_examples, 4 * inputs))
     for inner, rows, row_bytes in products:
         if count > 1 and dividing_pays(inner, num_processes, device):
-            yield whole * most_rows(num_examples, count, num_processes), row_bytes * most_rows(rows, count, num_processes)
+            yield (
+                whole * most_rows(num_examples, count, num_processes),
+                row_bytes * most_rows(rows, count, num_processes),
+            )
         else:
             yield whole * num_examples, 0
 
 
-def workspace(num_examples: int, windows: Windows, filters: int, most: int, num_threads: int, device: str) -> int:
-    """Bytes that a convolution needs at once: of each thread windows laid out, sums and places; of each block a gradient."""
+def workspace(
+    num_examples: int, windows: Windows, filters: int, most: int, num_threads: int, device: str
+) -> int:
+    """Bytes that a convolution needs at once: of each thread windows laid out, sums and places; of each
+    block a gradient.
+    """
     count = blocks_of_examples(num_examples, windows, filters, most, device)
     together = min(examples_at_once(windows, device), -(-num_examples // count))
     places = windows.channels * prod(axis.before + axis.places + axis.after for axis in windows.axes)

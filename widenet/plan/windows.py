@@ -61,20 +61,28 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
     if len(source) == 1:
         if not isinstance(kernel, tuple) or len(kernel) > 1:
             rule = f'needs channels and axes, but "{name}" is flat'
-            raise FitError(f'{place.of("source")} {rule}. Give the input a "shape" such as [1, 28, 28], or make "kernel" a list of one.')
+            raise FitError(
+                f'{place.of("source")} {rule}. Give the input a "shape" such as [1, 28, 28], or make "kernel"'
+                " a list of one."
+            )
         source = (1, *source)
     num = len(source) - 1
     stride = kernel if layer.stride is None else layer.stride
     written = {"kernel": kernel, "stride": stride, "padding": layer.padding}
     for key, value in written.items():
         if isinstance(value, tuple) and len(value) != num:
-            raise FitError(f'{place.of(key)} must have one number for each of the {num} axes of "{name}"; got {len(value)}.')
+            raise FitError(
+                f'{place.of(key)} must have one number for each of the {num} axes of "{name}"; got'
+                f" {len(value)}."
+            )
     kernels, strides = (value if isinstance(value, tuple) else (value,) * num for value in (kernel, stride))
     paddings = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,) * num
     axes = tuple(map(axis_of, source[1:], kernels, strides, paddings))
     for number, axis in enumerate(axes):
         if axis.positions < 1:
-            rule = f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
+            rule = (
+                f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
+            )
             raise FitError(f'{place.of("kernel")} {rule}. Make it smaller, or use "padding": "same".')
     return Windows(source[0], axes)
 
@@ -91,4 +99,6 @@ def axis_of(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
         case _:
             before = padding if isinstance(padding, int) else 0
             positions = (places + 2 * before - kernel) // stride + 1
-    return Axis(places, kernel, stride, positions, before, max(0, (positions - 1) * stride + kernel - places - before))
+    return Axis(
+        places, kernel, stride, positions, before, max(0, (positions - 1) * stride + kernel - places - before)
+    )

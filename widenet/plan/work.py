@@ -18,8 +18,9 @@ class Work:
     """Work of one process in one step.
 
     operations: of its matrix products and sparse sums, a multiplication and an addition counting two.
-    sent_bytes: what it sends to the N - 1 others, by the ring algorithm: 2 (N - 1) / N of what is added up, N - 1 times what is gathered.
-    It receives as much. Processes with fewer shards than the largest one send as many bytes of what is gathered as that one.
+    sent_bytes: what it sends to the N - 1 others, by the ring algorithm: 2 (N - 1) / N of what is added up, N
+    - 1 times what is gathered. It receives as much. Processes with fewer shards than the largest one send as
+    many bytes of what is gathered as that one.
     """
 
     operations: int
@@ -48,19 +49,33 @@ def _products(job: Job, process: int) -> Iterator[int]:
         weight = job.weights.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
         if job.drifts(output):
-            columns, entries, share = drift_columns(output, job.weights), num * job.entries[output.field], rows / weight.rows
-            yield drift_operations(num, round(entries), weight.rows, columns, share) + round(6 * entries * columns * share)
+            columns, entries, share = (
+                drift_columns(output, job.weights),
+                num * job.entries[output.field],
+                rows / weight.rows,
+            )
+            yield drift_operations(num, round(entries), weight.rows, columns, share) + round(
+                6 * entries * columns * share
+            )
         elif weight.by_columns:
             entries = num * job.entries_of(job.network.sources(output)[0])
             yield round(2 * (_passes(job, output, process) - 1) * entries * rows)
         else:
-            yield 2 * _passes(job, output, process) * num * job.units_at_work(output, process) * weight.row_length
+            yield (
+                2
+                * _passes(job, output, process)
+                * num
+                * job.units_at_work(output, process)
+                * weight.row_length
+            )
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
-    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to every other.
+    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to
+    every other.
 
-    A recurrent layer meets its own states position by position, but makes their gradient to the weight all at once.
+    A recurrent layer meets its own states position by position, but makes their gradient to the weight all at
+    once.
     """
     found = job.network.layer(layer)
     units = found.sums if isinstance(found, RecurrentLayer) else job.weights.units[layer]
@@ -82,7 +97,9 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
 
 
 def _passes(job: Job, output: OutputLayer, process: int) -> int:
-    """Products of an output's size in a step: logits, gradients to the hidden vectors and to the weight, and what is done again."""
+    """Products of an output's size in a step: logits, gradients to the hidden vectors and to the weight,
+    and what is done again.
+    """
     row_wise = output.activation.kind in ROW_WISE
     closed = output.activation.kind == "softmax" and output.loss.kind.endswith("cross_entropy")
     limited = job.training.gradient_norm_limit is not None and output.sample is None
@@ -94,7 +111,9 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
 
 
 def _added_up(job: Job) -> Iterator[int]:
-    """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of every row."""
+    """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of
+    every row.
+    """
     for (layer, source), link in job.weights.links.items():
         if source and (weight := job.weights.weights[link.weight]).wide:
             yield 8 * job.vectors(layer) * (weight.row_length + 1)
@@ -107,15 +126,22 @@ def _added_up(job: Job) -> Iterator[int]:
         yield 8 * num * (job.weights.of_output(output.name).incoming + 1) + 16
     if job.training.gradient_norm_limit is not None:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
-        yield 16 * (samples + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values()))
+        yield 16 * (
+            samples
+            + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values())
+        )
     for hidden in job.network.hidden:
         if isinstance(hidden, HiddenLayer) and hidden.weight_norm is not None:
-            owned = [job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)]
+            owned = [
+                job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)
+            ]
             yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
 
 
 def _gathered(job: Job) -> Iterator[int]:
-    """Bytes that a process gives to every other in a step: statistics of each example over an output, and its parts of narrow layers."""
+    """Bytes that a process gives to every other in a step: statistics of each example over an output, and
+    its parts of narrow layers.
+    """
     for output in job.network.outputs:
         num = job.vectors(output.name)
         if output.delta_norm is not None:

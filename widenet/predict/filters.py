@@ -16,7 +16,10 @@ from widenet.sparse import SparseBatch
 
 
 def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """bool [width]: the items of a file with one id a line, which nobody is shown. Raises DataError for an unknown id."""
+    """bool [width]: the items of a file with one id a line, which nobody is shown.
+
+    Raises DataError for an unknown id.
+    """
     rows = _rows(path, ("item",), header=False)
     banned = torch.zeros(width, dtype=torch.bool)
     banned[_indices(path, vocabulary, [(line, item) for line, (item,) in rows])] = True
@@ -24,14 +27,17 @@ def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
 
 
 def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """float32 [width]: the factors of a CSV file with the columns item and weight, at least 0; 1 for items that it does not name.
+    """float32 [width]: the factors of a CSV file with the columns item and weight, at least 0; 1 for items
+    that it does not name.
 
     Raises DataError for an unknown id, and for a weight that is no number of at least 0.
     """
     rows = list(_rows(path, ("item", "weight"), header=True))
     numbers = [_number(path, line, weight) for line, (_, weight) in rows]
     weights = torch.ones(width)
-    weights[_indices(path, vocabulary, [(line, item) for line, (item, _) in rows])] = torch.tensor(numbers, dtype=torch.float32)
+    weights[_indices(path, vocabulary, [(line, item) for line, (item, _) in rows])] = torch.tensor(
+        numbers, dtype=torch.float32
+    )
     return weights
 
 
@@ -57,7 +63,10 @@ class PerUser:
         if not self._waiting:
             return ""
         number = f"{len(self._waiting):,} of {len(self.units):,} users"
-        return f'{self._path}: {number} are not in the dataset, such as "{min(self._waiting)}"; their lines had no effect.'
+        return (
+            f'{self._path}: {number} are not in the dataset, such as "{min(self._waiting)}"; their lines had'
+            " no effect."
+        )
 
 
 def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
@@ -78,16 +87,24 @@ def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[
             names: Mapping[str, int] = {name: place for place, name in enumerate(found)}
             missing = [name for name in columns if name not in names]
             if missing:
-                raise DataError(f'{path}: column "{missing[0]}" is missing; the first line has {", ".join(names) or "nothing"}. Add it.')
+                raise DataError(
+                    f'{path}: column "{missing[0]}" is missing; the first line has'
+                    f" {', '.join(names) or 'nothing'}. Add it."
+                )
             for row in reader:
                 if not row:
                     continue
                 if len(row) < len(found) or (len(row) > len(found) and not header):
                     wanted = "1 column" if len(found) == 1 else f"{len(found)} columns"
-                    raise DataError(f"{path}: line {reader.line_num}: must have {wanted}; got {len(row)}. Fix the line.")
+                    raise DataError(
+                        f"{path}: line {reader.line_num}: must have {wanted}; got {len(row)}. Fix the line."
+                    )
                 yield reader.line_num, tuple(row[names[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the path and the file.") from None
+        raise DataError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the path and the"
+            " file."
+        ) from None
 
 
 def _number(path: Path, line: int, text: str) -> float:
@@ -97,9 +114,13 @@ def _number(path: Path, line: int, text: str) -> float:
         number = math.nan
     if number < 0:
         rule = 'column "weight" must be at least 0, for never shown'
-        raise DataError(f'{path}: line {line}: {rule}; got "{text}". Write a number below 1 to show an item less.')
+        raise DataError(
+            f'{path}: line {line}: {rule}; got "{text}". Write a number below 1 to show an item less.'
+        )
     if not number <= torch.finfo(torch.float32).max:
-        raise DataError(f'{path}: line {line}: column "weight" must be a finite number; got "{text}". Fix the line.')
+        raise DataError(
+            f'{path}: line {line}: column "weight" must be a finite number; got "{text}". Fix the line.'
+        )
     return number
 
 

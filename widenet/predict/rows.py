@@ -39,15 +39,22 @@ def known_parts(dataset: Dataset, field: str, part: Part | None) -> Sequence[Par
 
 
 def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch | Tensor:
-    """What a network is given of a field: the training part; of a sequence all of some parts, one after the other in time."""
-    return had(dataset, field, rows, parts) if dataset.field(field).kind == "sequence" else dataset.rows(field, rows)
+    """What a network is given of a field: the training part; of a sequence all of some parts, one after
+    the other in time.
+    """
+    return (
+        had(dataset, field, rows, parts)
+        if dataset.field(field).kind == "sequence"
+        else dataset.rows(field, rows)
+    )
 
 
 @dataclass(frozen=True)
 class Histories:
     """What a network is given of the examples of a dataset.
 
-    parts: of a field, by its name, those that are known of an example. instead: what stands in place of fields, of one example.
+    parts: of a field, by its name, those that are known of an example. instead: what stands in place of
+    fields, of one example.
     """
 
     network: Network
@@ -68,16 +75,27 @@ class Histories:
     ) -> tuple[Tensor, Tensor]:
         """Scores and units [E, K] of the k best for some examples, as of `top_k`.
 
-        exclude_seen: not what an example is known to have. never: units that must not appear either, example by example.
+        exclude_seen: not what an example is known to have. never: units that must not appear either, example
+        by example.
         """
         network, dataset = self.network, self.dataset
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
-        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs} | dict(self.instead or {})
+        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs} | dict(
+            self.instead or {}
+        )
         fields = {name: values.to(network.device) for name, values in fields.items()}
         field = network.outputs[output].spec.field
         seen = self._seen(field, rows) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
-        return top_k(network, fields, output, k, None if excluded is None else excluded.to(network.device), allowed, scores)
+        return top_k(
+            network,
+            fields,
+            output,
+            k,
+            None if excluded is None else excluded.to(network.device),
+            allowed,
+            scores,
+        )
 
     def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:
         """What some examples are known to have, by the dataset or by what stands in its place."""
@@ -112,11 +130,14 @@ def recommendations(
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
     part: Part | None = None,
 ) -> Iterator[Block]:
-    """The k best items of an output for every example, in the dataset's order; memory does not grow with their number.
+    """The k best items of an output for every example, in the dataset's order; memory does not grow with
+    their number.
 
-    chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of one chosen row.
+    chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of
+    one chosen row.
     names: the output's items. allowed, never_for: further filters.
-    part: a part that is asked for, as an evaluation asks: of it and of what comes after it nothing is known. None: everything is known.
+    part: a part that is asked for, as an evaluation asks: of it and of what comes after it nothing is known.
+    None: everything is known.
     exclude_seen: leave out what the example is known to have.
     say: told, after the last block, which users of `never_for` the dataset does not have.
     """
@@ -129,9 +150,16 @@ def recommendations(
         users = dataset.ids(rows)
         network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
         never = None if never_for is None else never_for.of(users)
-        scores_EK, units_EK = histories.best(output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed)
+        scores_EK, units_EK = histories.best(
+            output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed
+        )
         kept_EK = units_EK >= 0
         counts_E = kept_EK.sum(dim=1).cpu().numpy()
-        yield Block(users, counts_E, names.ids(units_EK[kept_EK].cpu().numpy()), scores_EK[kept_EK].cpu().to(torch.float32).numpy())
+        yield Block(
+            users,
+            counts_E,
+            names.ids(units_EK[kept_EK].cpu().numpy()),
+            scores_EK[kept_EK].cpu().to(torch.float32).numpy(),
+        )
     if never_for is not None and say is not None and (stray := never_for.not_asked_for()):
         say(stray)

@@ -31,15 +31,24 @@ class Filter:
     weight_L: Tensor | None = None
 
     def within(self, num_units: int, output: WideOutput) -> "Filter":
-        """This filter, which also leaves out the units from `num_units` on: an output's room for units to come."""
+        """This filter, which also leaves out the units from `num_units` on: an output's room for units to
+        come.
+        """
         if num_units >= output.width:
             return self
-        room_L = torch.arange(output.width, device=next(iter(output.weight.parts.values())).weight.device) >= num_units
+        room_L = (
+            torch.arange(output.width, device=next(iter(output.weight.parts.values())).weight.device)
+            >= num_units
+        )
         return Filter(room_L if self.banned_L is None else room_L | self.banned_L, self.weight_L)
 
     def barred(self) -> SparseBatch | None:
         """The units that nobody is shown, as of one example; None where nothing is filtered."""
-        named = [barred_L for barred_L in (self.banned_L, None if self.weight_L is None else self.weight_L == 0) if barred_L is not None]
+        named = [
+            barred_L
+            for barred_L in (self.banned_L, None if self.weight_L is None else self.weight_L == 0)
+            if barred_L is not None
+        ]
         if not named:
             return None
         barred_B = torch.stack(named).any(dim=0).nonzero()[:, 0]
@@ -58,16 +67,20 @@ def top_k(
 ) -> tuple[Tensor, Tensor]:
     """Scores float32 [E, K] descending and units int64 [E, K] of the best units, K = min(k, width).
 
-    excluded: units that must not appear, example by example. Where fewer than K units are left, places hold -inf and -1.
-    Of equal scores the lower unit comes first. Scores are activations, times the filter's weights, times the factors.
+    excluded: units that must not appear, example by example. Where fewer than K units are left, places hold
+    -inf and -1. Of equal scores the lower unit comes first. Scores are activations, times the filter's
+    weights, times the factors.
     factors: by example, of the units that they name, each once.
-    scores: False leaves logits in their place where those give the same ranking, which a softmax makes much cheaper.
+    scores: False leaves logits in their place where those give the same ranking, which a softmax makes much
+    cheaper.
     """
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
         output = network.met(output_name, activity)
         direct_EH = network.direct(output, activity)
-        return _Ranking(Tiles(output, direct_EH), min(k, output.width), excluded, allowed or Filter(), scores, factors).run()
+        return _Ranking(
+            Tiles(output, direct_EH), min(k, output.width), excluded, allowed or Filter(), scores, factors
+        ).run()
 
 
 class Tiles:
@@ -87,14 +100,21 @@ class Tiles:
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         """The activations of some logits. total_E1: as of `total`."""
-        return activate(self.activation, logits) if total_E1 is None else divided(self.activation.kind, logits, total_E1)
+        return (
+            activate(self.activation, logits)
+            if total_E1 is None
+            else divided(self.activation.kind, logits, total_E1)
+        )
 
     def no_sum(self) -> RowSum:
         """What the activations divide by, over no unit so far."""
         return RowSum.empty(self.activation.kind, len(self.direct_EH), self.direct_EH.device)
 
     def total(self) -> Tensor | None:
-        """What the activations divide by, float32 [E, 1]; None where each unit is alone. Every process must ask."""
+        """What the activations divide by, float32 [E, 1]; None where each unit is alone.
+
+        Every process must ask.
+        """
         if self.activation.kind not in ROW_WISE:
             return None
         return self.summed(self.output.exchange.each(self._sum_of))
@@ -112,11 +132,19 @@ class Tiles:
 
 class _Ranking:
     def __init__(
-        self, tiles: Tiles, k: int, excluded: SparseBatch | None, allowed: Filter, scores: bool, factors: SparseBatch | None
+        self,
+        tiles: Tiles,
+        k: int,
+        excluded: SparseBatch | None,
+        allowed: Filter,
+        scores: bool,
+        factors: SparseBatch | None,
     ) -> None:
         self.tiles, self.output, self.direct_EH, self.k = tiles, tiles.output, tiles.direct_EH, k
         self.shards, self.weight_L = tiles.shards, allowed.weight_L
-        self.excluded, self.barred, self.factors = (self._by_unit(batch) for batch in (excluded, allowed.barred(), factors))
+        self.excluded, self.barred, self.factors = (
+            self._by_unit(batch) for batch in (excluded, allowed.barred(), factors)
+        )
         kind = tiles.activation.kind
         self.scores = scores
         self.by_logit = allowed.weight_L is None and factors is None and is_rising(tiles.activation)
@@ -138,7 +166,9 @@ class _Ranking:
         return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
-        """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the sum over its units."""
+        """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the
+        sum over its units.
+        """
         running, summed = running_top_k(self.k, floor_E), self.tiles.no_sum()
         first = self.shards.start(shard)
         for start, stop in self.tiles.of(shard):

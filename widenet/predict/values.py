@@ -12,7 +12,8 @@ from widenet.predict.top_k import Tiles
 
 @torch.no_grad()
 def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> Iterator[Tensor]:
-    """The values float32 [E, T] of a layer's units outside training, in order of units; of an output a tile of them at a time.
+    """The values float32 [E, T] of a layer's units outside training, in order of units; of an output a tile
+    of them at a time.
 
     Every process must take all of them.
     """
@@ -26,5 +27,9 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
     for shard in range(tiles.shards.count):
         for start, stop in tiles.of(shard):
             shape = len(tiles.direct_EH), stop - start
-            own = tiles.scores(tiles.logits(shard, start, stop), total_E1) if shard in output.weight.parts else None
+            own = (
+                tiles.scores(tiles.logits(shard, start, stop), total_E1)
+                if shard in output.weight.parts
+                else None
+            )
             yield output.exchange.fetch(shard, own, shape, network.device, output.where)

@@ -17,20 +17,30 @@ _ABSENT = "\u2013"
 def curves_over_each_other(subjects: Sequence[Subject]) -> Html:
     """A figure for the loss and for each metric, a line a run."""
     names = ["loss", *metric_names([record for subject in subjects for record in subject.records])]
-    figures = [curves(name, {subject.name: points(subject.records, name) for subject in subjects}, named=False) for name in names]
+    figures = [
+        curves(name, {subject.name: points(subject.records, name) for subject in subjects}, named=False)
+        for name in names
+    ]
     return section("Loss and metrics", legend([subject.name for subject in subjects]), grid(figures))
 
 
 def final_numbers(subjects: Sequence[Subject]) -> Html:
-    """A column a run: the line of its log whose weights it has, its time and its size; the best of each metric marked."""
+    """A column a run: the line of its log whose weights it has, its time and its size; the best of each
+    metric marked.
+    """
     names = ["epoch", "loss", *metric_names([subject.kept for subject in subjects])]
-    rows: list[list[object]] = [[name, *_marked(name, [subject.kept.get(name) for subject in subjects])] for name in names]
+    rows: list[list[object]] = [
+        [name, *_marked(name, [subject.kept.get(name) for subject in subjects])] for name in names
+    ]
     rows.append(["training", *(duration(subject.total("seconds")) for subject in subjects)])
     rows.append(["parameters", *(f"{sum(subject.parameters.values()):,}" for subject in subjects)])
     told = note(
-        "The epoch whose weights each run has. Marked: the best of a metric. Losses compare only where both documents ask for the same one."
+        "The epoch whose weights each run has. Marked: the best of a metric. Losses compare only where both"
+        " documents ask for the same one."
     )
-    return section("Final metrics", table(["", *(subject.name for subject in subjects)], rows, numbers=True), told)
+    return section(
+        "Final metrics", table(["", *(subject.name for subject in subjects)], rows, numbers=True), told
+    )
 
 
 def differences(subjects: Sequence[Subject]) -> Html:
@@ -42,7 +52,10 @@ def differences(subjects: Sequence[Subject]) -> Html:
     }
     found = [tag("h3", title) for title in documents]
     tables = [_differing(values, subjects) for values in documents.values()]
-    return section("Differences", *(piece for heading, each in zip(found, tables, strict=True) for piece in (heading, each)))
+    return section(
+        "Differences",
+        *(piece for heading, each in zip(found, tables, strict=True) for piece in (heading, each)),
+    )
 
 
 def _differing(documents: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]) -> Html:
@@ -74,4 +87,7 @@ def _marked(name: str, values: Sequence[Any]) -> list[object]:
     known = [value for value in values if isinstance(value, int | float)]
     best = max(known) if name.partition("@")[0] in LARGER_IS_BETTER and len(set(known)) > 1 else None
     shown = [_ABSENT if value is None else brief(value) for value in values]
-    return [tag("mark", text) if best is not None and value == best else text for text, value in zip(shown, values, strict=True)]
+    return [
+        tag("mark", text) if best is not None and value == best else text
+        for text, value in zip(shown, values, strict=True)
+    ]

@@ -9,7 +9,9 @@ from widenet.report.subject import Subject
 
 
 def page(subjects: Sequence[Subject]) -> Html:
-    """The HTML of a report about some runs, at least one; it asks nothing of the network, and has no script."""
+    """The HTML of a report about some runs, at least one; it asks nothing of the network, and has no
+    script.
+    """
     return _of_one(subjects[0]) if len(subjects) == 1 else _of_several(subjects)
 
 
@@ -47,4 +49,10 @@ def _whole(title: str, below: str, parts: Sequence[Html]) -> Html:
         tag("style", style),
     )
     heading = tag("header", tag("h1", title), tag("p", below))
-    return joined([Html("<!doctype html>\n"), tag("html", head, tag("body", tag("main", heading, *parts)), lang="en"), Html("\n")])
+    return joined(
+        [
+            Html("<!doctype html>\n"),
+            tag("html", head, tag("body", tag("main", heading, *parts)), lang="en"),
+            Html("\n"),
+        ]
+    )

@@ -15,12 +15,16 @@ K = 10
 MOST_USERS = 512
 _SHOWN_USERS, _SHOWN_ITEMS = 4, 8
 _BOUNDS = {"first 1 %": 0.01, "1 to 5 %": 0.05, "5 to 20 %": 0.2, "20 to 50 %": 0.5, "50 to 100 %": 1.0}
-"""Groups of items, from those of the most interactions to those of the fewest: the share of all items at which each ends."""
+"""Groups of items, from those of the most interactions to those of the fewest: the share of all items at
+which each ends.
+"""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Items of like popularity: their shares of all items, of interactions and of what is recommended, each in [0, 1]."""
+    """Items of like popularity: their shares of all items, of interactions and of what is recommended,
+    each in [0, 1].
+    """
 
     name: str
     items: float
@@ -30,7 +34,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Shown:
-    """A user: titles of what the user had, and what is recommended, best first: title, score, whether it was set aside."""
+    """A user: titles of what the user had, and what is recommended, best first: title, score, whether it
+    was set aside.
+    """
 
     user: str
     history: list[str]
@@ -54,7 +60,8 @@ class Sample:
 def sampled(model: Model, dataset: Dataset) -> Sample | None:
     """The sample of a model's first output over items, a sparse field or a sequence; None where it has none.
 
-    dataset: of the run's fields and vocabularies. Every process of the model's group must ask for it; all get the same.
+    dataset: of the run's fields and vocabularies. Every process of the model's group must ask for it; all get
+    the same.
     """
     outputs = [layer for layer in model.run.network.outputs if dataset.field(layer.field).kind != "dense"]
     if not outputs or not dataset.num_examples:
@@ -66,7 +73,11 @@ def sampled(model: Model, dataset: Dataset) -> Sample | None:
     scores_EK, units_EK = _top(model, dataset, name, rows, truth)
     counts = _counts(model, dataset, field)
     recommended = np.bincount(units_EK[units_EK >= 0], minlength=len(counts))
-    shown = _spread(len(rows), _SHOWN_USERS + 2)[1:-1] if len(rows) > _SHOWN_USERS + 1 else np.arange(min(len(rows), _SHOWN_USERS))
+    shown = (
+        _spread(len(rows), _SHOWN_USERS + 2)[1:-1]
+        if len(rows) > _SHOWN_USERS + 1
+        else np.arange(min(len(rows), _SHOWN_USERS))
+    )
     return Sample(
         output=name,
         num_users=len(rows),
@@ -74,7 +85,10 @@ def sampled(model: Model, dataset: Dataset) -> Sample | None:
         num_distinct=int(np.count_nonzero(recommended)),
         truth=truth,
         groups=_groups(counts, recommended),
-        shown=[_shown(model, dataset, field, truth, int(rows[place]), scores_EK[place], units_EK[place]) for place in shown],
+        shown=[
+            _shown(model, dataset, field, truth, int(rows[place]), scores_EK[place], units_EK[place])
+            for place in shown
+        ],
     )
 
 
@@ -85,10 +99,16 @@ def _spread(number: int, most: int) -> np.ndarray:
     return np.arange(most, dtype=np.int64) * (number - 1) // (most - 1)
 
 
-def _top(model: Model, dataset: Dataset, name: str, rows: np.ndarray, truth: Part | None) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, float32, and units, int64 with -1 for none, of the K best for some examples who are known but for one part: [E, K] each."""
+def _top(
+    model: Model, dataset: Dataset, name: str, rows: np.ndarray, truth: Part | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, float32, and units, int64 with -1 for none, of the K best for some examples who are known
+    but for one part: [E, K] each.
+    """
     network, blocks = model.network, []
-    histories = Histories(network, dataset, lambda field: [part for part in dataset.field(field).parts if part != truth])
+    histories = Histories(
+        network, dataset, lambda field: [part for part in dataset.field(field).parts if part != truth]
+    )
     output = network.outputs[name]
     k, allowed = min(K, output.width), Filter().within(dataset.field(output.spec.field).width, output)
     network.exchange.at("the report")
@@ -119,12 +139,22 @@ def _groups(counts: np.ndarray, recommended: np.ndarray) -> list[Group]:
     return groups
 
 
-def _shown(model: Model, dataset: Dataset, field: str, truth: Part | None, row: int, scores: np.ndarray, units: np.ndarray) -> Shown:
+def _shown(
+    model: Model,
+    dataset: Dataset,
+    field: str,
+    truth: Part | None,
+    row: int,
+    scores: np.ndarray,
+    units: np.ndarray,
+) -> Shown:
     here = np.array([row])
     items = dataset.sparse(field, here).indices.numpy()
     wanted = set() if truth is None else set(dataset.sparse(field, here, truth).indices.tolist())
     kept = units[units >= 0]
-    rows = zip(_titles(model, field, kept), scores.tolist(), (unit in wanted for unit in kept.tolist()), strict=False)
+    rows = zip(
+        _titles(model, field, kept), scores.tolist(), (unit in wanted for unit in kept.tolist()), strict=False
+    )
     return Shown(dataset.ids(here)[0], _titles(model, field, items[:_SHOWN_ITEMS]), len(items), list(rows))
 
 

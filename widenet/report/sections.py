@@ -40,18 +40,33 @@ def summary(subject: Subject) -> Html:
 
 def curves_section(subject: Subject) -> Html:
     """Loss and metrics, epoch by epoch."""
-    return section("Loss and metrics", log_curves(subject.records)) if subject.records else section("Loss and metrics", _no_epoch())
+    return (
+        section("Loss and metrics", log_curves(subject.records))
+        if subject.records
+        else section("Loss and metrics", _no_epoch())
+    )
 
 
 def network_section(subject: Subject) -> Html:
     """The layers with their sizes, and a table of the weights."""
     network, weights = subject.run.network, subject.weights
-    sizes = {name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in weights.shapes.items()}
+    sizes = {
+        name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in weights.shapes.items()
+    }
     rows = []
     for name, weight in weights.weights.items():
         held = "in shards of rows" if weight.wide else "whole"
         numbers = f"{weight.numbers:,}"
-        rows.append([name, f"{weight.rows:,}", f"{weight.row_length:,}", numbers, amount(weight.rows * weight.row_bytes), held])
+        rows.append(
+            [
+                name,
+                f"{weight.rows:,}",
+                f"{weight.row_length:,}",
+                numbers,
+                amount(weight.rows * weight.row_bytes),
+                held,
+            ]
+        )
     listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
     return section("Network", tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"))
 
@@ -63,9 +78,17 @@ def data_section(subject: Subject) -> Html:
             [name, field.kind, f"{field.width:,}", f"{field.min_value:g} to {field.max_value:g}"]
             for name, field in subject.run.fields.items()
         ]
-        return section("Data", table(["field", "kind", "width", "values"], rows), note("The dataset is not at hand; name it with --data."))
+        return section(
+            "Data",
+            table(["field", "kind", "width", "values"], rows),
+            note("The dataset is not at hand; name it with --data."),
+        )
     facts = [["examples", f"{subject.manifest.num_examples:,}"]]
-    facts += [[name.replace("_", " "), brief(value)] for name, value in subject.manifest.source.items() if isinstance(value, int | str)]
+    facts += [
+        [name.replace("_", " "), brief(value)]
+        for name, value in subject.manifest.source.items()
+        if isinstance(value, int | str)
+    ]
     rest = tag("details", tag("summary", "How it was made"), table(["", ""], facts, class_="facts"))
     text = tag("p", f"{subject.manifest.num_examples:,} examples; entries of each part:")
     return section("Data", text, subject.manifest.as_table(), rest)
@@ -77,15 +100,19 @@ def recommendations_section(subject: Subject) -> Html:
     if sample is None:
         return _NONE
     text = (
-        f'The {K} best of output "{sample.output}" for {sample.num_users:,} users, evenly from the whole dataset: '
-        f"{sample.num_distinct:,} of {sample.num_items:,} items are recommended to somebody."
+        f'The {K} best of output "{sample.output}" for {sample.num_users:,} users, evenly from the whole'
+        f" dataset: {sample.num_distinct:,} of {sample.num_items:,} items are recommended to somebody."
     )
     shares = {
         "of all items": [group.items for group in sample.groups],
         "of training interactions": [group.interactions for group in sample.groups],
         "of recommendations": [group.recommended for group in sample.groups],
     }
-    chart = bars("From the most popular items to the least: their shares", [group.name for group in sample.groups], shares)
+    chart = bars(
+        "From the most popular items to the least: their shares",
+        [group.name for group in sample.groups],
+        shares,
+    )
     cards = tag("div", *(_card(shown, sample) for shown in sample.shown), class_="cards")
     return section("Recommendations", tag("p", text), chart, cards)
 
@@ -94,10 +121,22 @@ def _card(shown: Shown, sample: Sample) -> Html:
     more = shown.num_history - len(shown.history)
     had = "; ".join(shown.history) + (f"; and {more:,} more" if more else "")
     marks = ((title, f" {score:.3g}", aside) for title, score, aside in shown.recommended)
-    listed = tag("ol", *(tag("li", title, tag("small", score), class_="aside" if aside else None) for title, score, aside in marks))
+    listed = tag(
+        "ol",
+        *(
+            tag("li", title, tag("small", score), class_="aside" if aside else None)
+            for title, score, aside in marks
+        ),
+    )
     found = sum(aside for _, _, aside in shown.recommended)
-    told = "" if sample.truth is None else note(f"In the {sample.truth} part, unknown to the model: {found} of these.")
-    return tag("article", tag("h3", f"User {shown.user}"), tag("p", tag("b", "had "), had or "nothing"), listed, told)
+    told = (
+        ""
+        if sample.truth is None
+        else note(f"In the {sample.truth} part, unknown to the model: {found} of these.")
+    )
+    return tag(
+        "article", tag("h3", f"User {shown.user}"), tag("p", tag("b", "had "), had or "nothing"), listed, told
+    )
 
 
 def time_section(subject: Subject) -> Html:
@@ -106,12 +145,16 @@ def time_section(subject: Subject) -> Html:
         return _NONE
     phases = _phases(subject)
     most = sum(seconds for _, seconds in phases) or 1.0
-    rows = [[name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*phases, ("in all", most)]]
+    rows = [
+        [name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*phases, ("in all", most)]
+    ]
     lines = {name: points(subject.records, key) for name, key in _PHASES.items()}
     drawing = curves("seconds an epoch", {name: line for name, line in lines.items() if line})
     speed = curves("examples a second", {"examples a second": points(subject.records, "examples_per_second")})
     rate = curves("learning rate", {"learning rate": points(subject.records, "learning_rate")})
-    return section("Time", table(["phase", "time", "share"], rows, numbers=True), grid([drawing, speed, rate]))
+    return section(
+        "Time", table(["phase", "time", "share"], rows, numbers=True), grid([drawing, speed, rate])
+    )
 
 
 def _phases(subject: Subject) -> list[tuple[str, float]]:
@@ -141,7 +184,10 @@ def machine_section(subject: Subject) -> Html:
 def documents_section(subject: Subject) -> Html:
     """The two documents, every default written out."""
     documents = {"network.json": subject.run.network, "training.json": subject.run.training}
-    shown = [tag("details", tag("summary", name), tag("pre", document.to_json())) for name, document in documents.items()]
+    shown = [
+        tag("details", tag("summary", name), tag("pre", document.to_json()))
+        for name, document in documents.items()
+    ]
     return section("Documents", *shown)
 
 

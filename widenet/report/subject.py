@@ -18,8 +18,8 @@ from widenet.training.run_directory import RunDirectory
 class Subject:
     """One run of a report.
 
-    name: what the report calls it. data, manifest: the dataset's path and contents; None where it is not at hand. sample: None where
-    nothing was recommended.
+    name: what the report calls it. data, manifest: the dataset's path and contents; None where it is not at
+    hand. sample: None where nothing was recommended.
     """
 
     name: str
@@ -65,15 +65,21 @@ class Subject:
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        """The line of the log of the epoch whose weights the run has: the best where its document says so, else the last."""
+        """The line of the log of the epoch whose weights the run has: the best where its document says so,
+        else the last.
+        """
         return kept_line(self.run.training, self.records)
 
     @property
     def warnings(self) -> list[str]:
-        """What to say of a loss that lies far above its start, and of a training that went on in another arithmetic."""
+        """What to say of a loss that lies far above its start, and of a training that went on in another
+        arithmetic.
+        """
         problem = diverged(self.run.training, self.records)
         return [*([] if problem is None else [problem]), *([MIXED] if "arithmetic" in self.last else [])]
 
     def total(self, name: str) -> float:
         """The sum of a number over all lines of the log."""
-        return float(sum(record[name] for record in self.records if isinstance(record.get(name), int | float)))
+        return float(
+            sum(record[name] for record in self.records if isinstance(record.get(name), int | float))
+        )

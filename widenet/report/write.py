@@ -27,12 +27,13 @@ def write_report(
 ) -> Path:
     """Write one HTML file about a run, or about several beside each other; gives its path.
 
-    runs: a run directory or its model, or several directories. out: the file, which must not exist; None: report.html in the run, or,
-        of several runs, here, in place of an earlier one.
-    data: the dataset, for its facts and examples of recommendations; None: where the training had it, if that is the same dataset still.
-    recommendations: of one run, ask its network what it recommends; without, no weights are read.
-    Several runs are compared by their logs and documents alone. Of a model in a group, every process must ask; one writes.
-    Raises CheckpointError, DataError, FitError, OptionError, OSError.
+    runs: a run directory or its model, or several directories. out: the file, which must not exist; None:
+        report.html in the run, or, of several runs, here, in place of an earlier one.
+    data: the dataset, for its facts and examples of recommendations; None: where the training had it, if that
+    is the same dataset still.
+    recommendations: of one run, ask its network what it recommends; without, no weights are read. Several
+    runs are compared by their logs and documents alone. Of a model in a group, every process must ask; one
+    writes. Raises CheckpointError, DataError, FitError, OptionError, OSError.
     """
     model = runs if isinstance(runs, Model) else None
     if isinstance(runs, Model):
@@ -48,7 +49,9 @@ def write_report(
         subjects = [_alone(paths[0], model, data, recommendations)]
     else:
         target = Path(FILE_NAME if out is None else out)
-        subjects = [Subject(name, RunDirectory.open(path)) for name, path in zip(_names(paths), paths, strict=True)]
+        subjects = [
+            Subject(name, RunDirectory.open(path)) for name, path in zip(_names(paths), paths, strict=True)
+        ]
     if model is None or model.network.exchange.leads:
         _write(target, page(subjects))
     return target
@@ -59,19 +62,25 @@ def _is_taken(out: Path, model: Model | None) -> bool:
     return out.exists() if model is None else bool(model.network.exchange.collect(out.exists(), "report")[0])
 
 
-def _alone(path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool) -> Subject:
+def _alone(
+    path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool
+) -> Subject:
     run = RunDirectory.open(path) if model is None else model.run
     name = path.resolve().name
     dataset = _found(run, data)
     if dataset is None:
         return Subject(name, run)
-    has_weights = recommendations and (model is not None or (path / "model").exists() or run.latest() is not None)
+    has_weights = recommendations and (
+        model is not None or (path / "model").exists() or run.latest() is not None
+    )
     sample = sampled(model or Model.load(path, "cpu"), dataset) if has_weights else None
     return Subject(name, run, dataset.path, dataset.manifest, sample)
 
 
 def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
-    """The dataset that is named, or the one that the training had, where it is there still; raises FitError for a named one of others."""
+    """The dataset that is named, or the one that the training had, where it is there still; raises
+    FitError for a named one of others.
+    """
     if data is None:
         return run.dataset()
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)

@@ -23,14 +23,19 @@ def document(kind: type[_Document], given: object) -> _Document:
         return kind.read(os.fspath(given))
     if isinstance(given, Mapping):
         return kind.of(dict(given), kind.usual_name)
-    raise DocumentError(f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got {given!r}.")
+    raise DocumentError(
+        f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got"
+        f" {given!r}."
+    )
 
 
-def documents(network: object, training: object, dataset: Dataset, kept: Path | None) -> tuple[NetworkSpec, TrainingSpec]:
+def documents(
+    network: object, training: object, dataset: Dataset, kept: Path | None
+) -> tuple[NetworkSpec, TrainingSpec]:
     """The two documents of a training, as they are given.
 
-    In place of None stands that of the run that goes on, in the directory `kept`, or else the usual one for the dataset.
-    Raises DocumentError, FitError.
+    In place of None stands that of the run that goes on, in the directory `kept`, or else the usual one for
+    the dataset. Raises DocumentError, FitError.
     """
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
         network = kept / "network.json" if network is None else network
@@ -39,14 +44,18 @@ def documents(network: object, training: object, dataset: Dataset, kept: Path | 
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     asked = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
-    return network_spec, usual_training(len(asked) == 1 and bool(asked[0].num_entries.get("validation")), dataset.num_examples)
+    return network_spec, usual_training(
+        len(asked) == 1 and bool(asked[0].num_entries.get("validation")), dataset.num_examples
+    )
 
 
 def _usual_network(dataset: Dataset) -> NetworkSpec:
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
-        raise FitError(f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.')
+        raise FitError(
+            f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
+        )
     return usual_network(field, dataset.field(field).kind == "sequence")
 
 

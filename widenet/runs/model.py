@@ -52,7 +52,9 @@ class Recommendation:
 
 
 class Model:
-    """A trained network with the names of its items, ready to recommend. facts: what was saved beside its weights."""
+    """A trained network with the names of its items, ready to recommend. facts: what was saved beside its
+    weights.
+    """
 
     def __init__(self, run: RunDirectory, network: Network, facts: Mapping[str, Any] | None = None) -> None:
         self.run, self.network, self.facts = run, network, facts or {}
@@ -62,16 +64,24 @@ class Model:
     def load(cls, run: str | Path, device: str | None = None, *, timeout: float = TIMEOUT_SECONDS) -> "Model":
         """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
 
-        Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`, every process of a group
-        must call it, and whatever is then asked of the model. timeout: seconds after which a process of the group that gives no sign of
-        life is reported as lost.
+        Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`,
+        every process of a group must call it, and whatever is then asked of the model. timeout: seconds after
+        which a process of the group that gives no sign of life is reported as lost.
         """
         directory = RunDirectory.open(path_of("run", run))
         checkpoint = directory.model()
         chosen = device_for(device)
         join(chosen, timeout)
-        check_in_common(chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint))
-        network = build(directory.network, directory.training, directory.fields, exchange_for(directory.training.shards, chosen), chosen)
+        check_in_common(
+            chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)
+        )
+        network = build(
+            directory.network,
+            directory.training,
+            directory.fields,
+            exchange_for(directory.training.shards, chosen),
+            chosen,
+        )
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:
@@ -79,7 +89,9 @@ class Model:
         return cls(directory, network, checkpoint.facts)
 
     def __repr__(self) -> str:
-        layers = ", ".join(f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers)
+        layers = ", ".join(
+            f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers
+        )
         return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
 
     def _repr_html_(self) -> str:
@@ -91,17 +103,22 @@ class Model:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
 
-    def caveats(self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None) -> list[str]:
+    def caveats(
+        self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None
+    ) -> list[str]:
         """What to know before numbers of this model are believed, a sentence each.
 
-        That its training has not ended, or went on in another arithmetic; that nobody can tell whether its documents have changed since;
-        that its loss ended far above its start; how much of what a dataset holds out for an output was trained on, where it is not the
-        dataset of the training, or of one with whose weights this one began.
+        That its training has not ended, or went on in another arithmetic; that nobody can tell whether its
+        documents have changed since; that its loss ended far above its start; how much of what a dataset
+        holds out for an output was trained on, where it is not the dataset of the training, or of one with
+        whose weights this one began.
         """
         found = []
         if "state" in self.facts:
             state = LoopState.of(self.facts["state"])
-            place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
+            place = (
+                f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
+            )
             found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
         if self.facts and RECORDED not in self.facts:
             found.append(f"{self.run.path}: {UNRECORDED}")
@@ -124,7 +141,8 @@ class Model:
     def ignored(self, data: Dataset | str | Path) -> list[str]:
         """What to know of a dataset before this model is asked about it, a sentence each.
 
-        Which of its fields the network does not read, and whose values either the training or the dataset has not.
+        Which of its fields the network does not read, and whose values either the training or the dataset has
+        not.
         """
         dataset = dataset_of(data)
         self.run.check_dataset(dataset)
@@ -158,27 +176,35 @@ class Model:
     ) -> list[Recommendation]:
         """The k best items for somebody of whom this is known.
 
-        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its last value. For networks
-            that read a sequence: in order, the newest last, and as often as they stand in it. They belong to the output's field, or to
-            the only one that the network reads.
+        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its
+            last value. For networks that read a sequence: in order, the newest last, and as often as they
+            stand in it. They belong to the output's field, or to the only one that the network reads.
         values: one number an item, for networks trained with values.
-        fields: what is known beside items, by field: {"country": "NL", "profile": [0.3, 0.5]}, categories by id or title, numbers as they
-            were in the dataset. Of a field that is not named nothing is known: no category, zeros.
+        fields: what is known beside items, by field: {"country": "NL", "profile": [0.3, 0.5]}, categories by
+            id or title, numbers as they were in the dataset. Of a field that is not named nothing is known:
+            no category, zeros.
         Raises DataError for what is not known, FitError where the network reads no items, OptionError.
         """
         k, name = checked_k(k), output_name(self.network, output)
         told = person.told(self.run, person.with_items(self.run, name, items, fields), values)
-        inputs = {layer.field: told.get(layer.field, person.nothing(self.run, layer.field)) for layer in self.run.network.inputs}
+        inputs = {
+            layer.field: told.get(layer.field, person.nothing(self.run, layer.field))
+            for layer in self.run.network.inputs
+        }
         inputs = {field: batch.to(self.network.device) for field, batch in inputs.items()}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if exclude_seen else None
         names = self.run.vocabulary(target)
         allowed = Filter().within(len(names), self.network.outputs[name])
         with one_thread_an_operation():
-            scores_EK, units_EK = top_k(self.network, inputs, name, k, seen if isinstance(seen, SparseBatch) else None, allowed)
+            scores_EK, units_EK = top_k(
+                self.network, inputs, name, k, seen if isinstance(seen, SparseBatch) else None, allowed
+            )
         kept = units_EK[0] >= 0
         units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
-        return [Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)]
+        return [
+            Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)
+        ]
 
     @typed
     def recommend_for(
@@ -191,10 +217,11 @@ class Model:
         exclude_seen: bool = True,
         output: str | None = None,
     ) -> list[Recommendation]:
-        """The k best items for one user of a dataset, by what the dataset has of them: as `predict` gives them, with titles.
+        """The k best items for one user of a dataset, by what the dataset has of them: as `predict` gives
+        them, with titles.
 
-        user: the id. fields: what stands in place of the dataset's, as in `recommend`. exclude_seen: leave out what the user is known
-        to have, in whatever part. Raises DataError, FitError, OptionError.
+        user: the id. fields: what stands in place of the dataset's, as in `recommend`. exclude_seen: leave
+        out what the user is known to have, in whatever part. Raises DataError, FitError, OptionError.
         """
         k, dataset = checked_k(k), self._dataset(data)
         name, row = output_name(self.network, output), dataset.row_of(user)
@@ -202,29 +229,49 @@ class Model:
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
         rows = range(row, row + 1)
         with one_thread_an_operation():
-            [block] = recommendations(self.network, dataset, names, name, k, exclude_seen, chosen=rows, instead=instead)
+            [block] = recommendations(
+                self.network, dataset, names, name, k, exclude_seen, chosen=rows, instead=instead
+            )
         titles = names.titles(names.index_of(block.items))
-        return [Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)]
+        return [
+            Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)
+        ]
 
     @typed
     def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
-        """The titles of what `recommend_for` gives the network of a user, of its first field that has names; none where none has."""
+        """The titles of what `recommend_for` gives the network of a user, of its first field that has
+        names; none where none has.
+        """
         dataset = dataset_of(data)
-        fields = (layer.field for layer in self.run.network.inputs if self.run.fields[layer.field].vocabulary_digest is not None)
+        fields = (
+            layer.field
+            for layer in self.run.network.inputs
+            if self.run.fields[layer.field].vocabulary_digest is not None
+        )
         if (field := next(fields, None)) is None:
             return []
         rows, parts = np.array([dataset.row_of(user)]), dataset.field(field).parts
         given = history(dataset, field, rows, parts)
-        return self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
+        return (
+            self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
+        )
 
-    def doubts(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> list[str]:
-        """Where `recommend` may take something for another than was meant, a sentence each; without values."""
+    def doubts(
+        self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
+    ) -> list[str]:
+        """Where `recommend` may take something for another than was meant, a sentence each; without
+        values.
+        """
         said = person.with_items(self.run, output_name(self.network, output), items, fields)
         return person.doubts(self.run, said) + named_without_values(self.run, list(said))
 
-    def understood(self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None) -> dict[str, list[str]]:
+    def understood(
+        self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
+    ) -> dict[str, list[str]]:
         """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""
-        return person.understood(self.run, person.with_items(self.run, output_name(self.network, output), items, fields))
+        return person.understood(
+            self.run, person.with_items(self.run, output_name(self.network, output), items, fields)
+        )
 
     @typed
     def predict(
@@ -242,11 +289,15 @@ class Model:
     ) -> Iterator[Block]:
         """The k best items for every example of a dataset, block by block, in its order.
 
-        exclude_seen: leave out what an example is known to have: its training part, and what was set aside for validation or the end.
-        part: a part that was set aside, to be compared with what is recommended: the network sees, and exclude_seen leaves out, only what
-            `evaluate` has it see and leaves out. None: all that is known counts.
-        never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of what one user is not shown.
-        weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0 either; 0: never shown.
+        exclude_seen: leave out what an example is known to have: its training part, and what was set aside
+        for validation or the end.
+        part: a part that was set aside, to be compared with what is recommended: the network sees, and
+            exclude_seen leaves out, only what `evaluate` has it see and leaves out. None: all that is known
+            counts.
+        never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of
+        what one user is not shown.
+        weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0
+        either; 0: never shown.
         say: told after the last block how many users of never_for the dataset does not have.
         Raises FitError, DataError, OptionError.
         """
@@ -259,13 +310,24 @@ class Model:
         width, device = self.network.outputs[name].width, self.network.device
         activation = self.network.outputs[name].spec.activation.kind
         if weights is not None and activation in SIGNED:
-            raise FitError(f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has "{activation}".')
+            raise FitError(
+                f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has'
+                f' "{activation}".'
+            )
         allowed = Filter(
             banned_L=None if never is None else read_banned(path_of("never", never), names, width).to(device),
-            weight_L=None if weights is None else read_weights(path_of("weights", weights), names, width).to(device),
+            weight_L=(
+                None
+                if weights is None
+                else read_weights(path_of("weights", weights), names, width).to(device)
+            ),
         )
         personal = None if never_for is None else PerUser(path_of("never_for", never_for), names)
-        return _one_thread_a_block(recommendations(self.network, dataset, names, name, k, exclude_seen, allowed, personal, say, part=part))
+        return _one_thread_a_block(
+            recommendations(
+                self.network, dataset, names, name, k, exclude_seen, allowed, personal, say, part=part
+            )
+        )
 
 
 def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -284,4 +346,6 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
     state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
-    settle(network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch))
+    settle(
+        network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch)
+    )

@@ -14,19 +14,25 @@ from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
 Fields = Mapping[str, Any]
-"""By name of an input field: ids or titles of its features, or the numbers of a dense one; a single one need be no list."""
+"""By name of an input field: ids or titles of its features, or the numbers of a dense one; a single one
+need be no list.
+"""
 
 _OTHERS_SHOWN = 5
 
 
 def item_field(run: RunDirectory, output: str) -> str | None:
-    """The input field of items that are named without one: that of an output, or else the only one; None where there is neither."""
+    """The input field of items that are named without one: that of an output, or else the only one; None
+    where there is neither.
+    """
     read = [layer.field for layer in run.network.inputs]
     asked = next(layer.field for layer in run.network.outputs if layer.name == output)
     return asked if asked in read else read[0] if len(set(read)) == 1 else None
 
 
-def with_items(run: RunDirectory, output: str, items: Sequence[str], fields: Fields | None) -> dict[str, list[Any]]:
+def with_items(
+    run: RunDirectory, output: str, items: Sequence[str], fields: Fields | None
+) -> dict[str, list[Any]]:
     """What is said of a person, by field, items first where there are any; raises OptionError, FitError."""
     said = {name: _listed(value) for name, value in (fields or {}).items()}
     known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
@@ -37,7 +43,10 @@ def with_items(run: RunDirectory, output: str, items: Sequence[str], fields: Fie
     if named:
         field = item_field(run, output)
         if field is None:
-            raise FitError(f"this network reads {', '.join(known)}, and no items of its output. Say what is known with --field, or fields.")
+            raise FitError(
+                f"this network reads {', '.join(known)}, and no items of its output. Say what is known with"
+                " --field, or fields."
+            )
         said = {field: [*named, *said.pop(field, [])], **said}
     return said
 
@@ -47,18 +56,24 @@ def told(
 ) -> dict[str, SparseBatch | Tensor]:
     """What is said by field, each as a batch of one example.
 
-    item_values: one number for each feature of the first of these fields. Raises DataError, FitError, OptionError.
+    item_values: one number for each feature of the first of these fields. Raises DataError, FitError,
+    OptionError.
     """
     found: dict[str, SparseBatch | Tensor] = {}
     for position, (name, values) in enumerate(said.items()):
         record = run.fields[name]
         if record.kind == "dense":
             if item_values is not None and not position:
-                raise OptionError(f'values must be numbers of items; got no item, and the numbers of the field "{name}". Leave them out.')
+                raise OptionError(
+                    f'values must be numbers of items; got no item, and the numbers of the field "{name}".'
+                    " Leave them out."
+                )
             found[name] = torch.tensor([_numbers(name, values, record.width)])
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
-        found[name] = named_history(run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence")
+        found[name] = named_history(
+            run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence"
+        )
     return found
 
 
@@ -82,7 +97,9 @@ def understood(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> dict[str
 
 
 def doubts(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Where something may be meant otherwise, a sentence each: a text that fits several features, a number unlike those trained with."""
+    """Where something may be meant otherwise, a sentence each: a text that fits several features, a number
+    unlike those trained with.
+    """
     told(run, said)  # refuses what is wrong
     sentences = []
     for name, values in said.items():
@@ -99,7 +116,10 @@ def doubts(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> list[str]:
                 shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
                 more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
                 [title] = vocabulary.titles([taken])
-                sentences.append(f'"{text}" is taken for {title} ({vocabulary.ids([taken])[0]}), the most popular; others: {shown}{more}.')
+                sentences.append(
+                    f'"{text}" is taken for {title} ({vocabulary.ids([taken])[0]}), the most popular; others:'
+                    f" {shown}{more}."
+                )
     return sentences
 
 
@@ -114,13 +134,17 @@ def _listed(value: object) -> list[Any]:
 def _names(field: str, values: Sequence[Any]) -> list[str]:
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
-        raise OptionError(f'field "{field}" takes ids or titles, each as text; got {wrong[0]!r}. Write {str(wrong[0])!r}.')
+        raise OptionError(
+            f'field "{field}" takes ids or titles, each as text; got {wrong[0]!r}. Write {str(wrong[0])!r}.'
+        )
     return list(values)
 
 
 def _numbers(field: str, values: Sequence[Any], width: int) -> list[float]:
     if len(values) != width:
-        raise OptionError(f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.')
+        raise OptionError(
+            f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.'
+        )
     for value in values:
         is_number = isinstance(value, Real)
         if not is_number or not abs(value) <= LARGEST:

@@ -21,10 +21,12 @@ def held_of(run: RunDirectory, data: Dataset) -> Held:
 
 
 def seen_before(run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
-    """A sentence where a run, or one with whose weights it began, was trained on something that a dataset holds out; none otherwise.
+    """A sentence where a run, or one with whose weights it began, was trained on something that a dataset
+    holds out; none otherwise.
 
-    examples: the digest of the run's own examples; None where it has none. Where the dataset of a training, or the run itself, is gone
-    or another by now, the sentence says that nobody can tell. Of dense fields nothing is held out.
+    examples: the digest of the run's own examples; None where it has none. Where the dataset of a training,
+    or the run itself, is gone or another by now, the sentence says that nobody can tell. Of dense fields
+    nothing is held out.
     """
     held = [(field, part) for field, part in held if data.field(field).kind != "dense"]
     if not held:
@@ -42,7 +44,9 @@ def seen_before(run: RunDirectory, examples: object, data: Dataset, held: Held) 
 
 
 def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, object] | None]]:
-    """Where the runs are with whose weights a run began, each with the digest of its examples; the last is None if it is gone."""
+    """Where the runs are with whose weights a run began, each with the digest of its examples; the last is
+    None if it is gone.
+    """
     seen = {run.path.resolve()}
     while (path := run.start) is not None and path not in seen:
         seen.add(path)
@@ -66,4 +70,6 @@ def _said(name: str, run: RunDirectory, examples: object, data: Dataset, held: H
     total = sum(data.field(field).num_entries[part] for field, part in held)
     parts = list(dict.fromkeys(part for _, part in held))
     where = f"{' and '.join(parts)} part{'s' if len(parts) > 1 else ''}"
-    return [f"{other}: of the {total:,} entries of its {where}, {number:,} were trained on."] if number else []
+    return (
+        [f"{other}: of the {total:,} entries of its {where}, {number:,} were trained on."] if number else []
+    )

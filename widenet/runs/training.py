@@ -64,21 +64,26 @@ def train(
     interrupted: Callable[[], bool] | None = None,
     after_epoch: AfterEpoch | None = None,
 ) -> Model:
-    """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished model.
+    """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished
+    model.
 
-    network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on, or else the usual ones,
-    which the run directory keeps. data: a dataset, or its directory.
-    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have had; after a widenet of another
-    arithmetic perhaps to others, which the report is told. A group that torchrun has started again does so without being told, and begins
-    anew where there is no checkpoint yet.
-    start_from: another run of the same layers, with whose finished weights a new one begins, by the ids of features; new ones as the seed.
-    device: cpu or cuda; None: cuda where there is one. timeout: seconds without a sign of life after which a process is reported as lost.
-    cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps cannot be recorded.
-    interrupted: asked in every step; true ends the training after it with a checkpoint and raises KeyboardInterrupt. Without it, Ctrl-C and
-    SIGTERM do so.
-    after_epoch: called in every process with the network and the number of finished epochs; what it asks of the exchange, all must ask.
-    Every process that torchrun or Slurm has started must call it; they join one group, to which they belong until they end.
-    Raises DocumentError, DataError, FitError, CapacityError, CheckpointError, NumericsError, DisagreementError, GroupError.
+    network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on,
+    or else the usual ones, which the run directory keeps. data: a dataset, or its directory.
+    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have
+    had; after a widenet of another arithmetic perhaps to others, which the report is told. A group that
+    torchrun has started again does so without being told, and begins anew where there is no checkpoint yet.
+    start_from: another run of the same layers, with whose finished weights a new one begins, by the ids of
+    features; new ones as the seed.
+    device: cpu or cuda; None: cuda where there is one. timeout: seconds without a sign of life after which a
+    process is reported as lost.
+    cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps
+    cannot be recorded.
+    interrupted: asked in every step; true ends the training after it with a checkpoint and raises
+    KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
+    after_epoch: called in every process with the network and the number of finished epochs; what it asks of
+    the exchange, all must ask. Every process that torchrun or Slurm has started must call it; they join one
+    group, to which they belong until they end. Raises DocumentError, DataError, FitError, CapacityError,
+    CheckpointError, NumericsError, DisagreementError, GroupError.
     """
     dataset, path = dataset_of(data), path_of("out", out)
     network_spec, training_spec = documents(network, training, dataset, path if resume else None)
@@ -86,7 +91,9 @@ def train(
     metric_k = check_training(network_spec, training_spec, dataset)
     chosen = _device(device, training_spec)
     join(chosen, timeout)
-    check_in_common(chosen, [network_spec, training_spec], dataset, facts_of_options(resume, start, cuda_graph))
+    check_in_common(
+        chosen, [network_spec, training_spec], dataset, facts_of_options(resume, start, cuda_graph)
+    )
     with one_thread_an_operation(), ExitStack() as stack:
         exchange = exchange_for(training_spec.shards, chosen)
         job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
@@ -102,11 +109,23 @@ def train(
         with interruption(interrupted) as stop:
             state = _state(run, net, dataset, teller)
             if again:
-                goes_on = "begins anew, as there is no checkpoint yet" if state == LoopState() else "goes on from its newest checkpoint"
+                goes_on = (
+                    "begins anew, as there is no checkpoint yet"
+                    if state == LoopState()
+                    else "goes on from its newest checkpoint"
+                )
                 teller.say(f"torchrun has started this training again; it {goes_on}.")
-            stream = Stream(dataset, network_spec.fields, training_spec.batch_size, training_spec.seed, training_spec.shuffle)
+            stream = Stream(
+                dataset,
+                network_spec.fields,
+                training_spec.batch_size,
+                training_spec.seed,
+                training_spec.shuffle,
+            )
             evaluation = _evaluation(training_spec, dataset, metric_k)
-            if not Training(run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph, job.in_background).loop(stop):
+            if not Training(
+                run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph, job.in_background
+            ).loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, net, state, dataset, teller)
 
@@ -120,7 +139,9 @@ def _device(asked: str | None, training: TrainingSpec) -> torch.device:
 
 def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
     """The network of a training before its first step."""
-    network = build(job.network, job.training, dataset.fields, exchange, device, _counts(job.network, dataset))
+    network = build(
+        job.network, job.training, dataset.fields, exchange, device, _counts(job.network, dataset)
+    )
     for output in network.outputs.values():
         output.kept_bytes = job.kept_bytes
     network.prepare_training(rule)
@@ -132,7 +153,9 @@ def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
     return {field: dataset.counts(field) for field in network.counted_fields}
 
 
-def _job(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device, cuda_graph: bool) -> Job:
+def _job(
+    network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device, cuda_graph: bool
+) -> Job:
     """The job of a training; raises OptionError where its steps are to be recorded and cannot be."""
     facts = dataset.manifest
     job = Job.of(
@@ -158,7 +181,10 @@ def _slow(training: TrainingSpec, device: torch.device, in_background: bool) -> 
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
     if training.checkpoints.within_epochs and not in_background:
-        yield "Memory has no room for a second copy of weights and optimizer state: training waits while a checkpoint is written."
+        yield (
+            "Memory has no room for a second copy of weights and optimizer state: training waits while a"
+            " checkpoint is written."
+        )
 
 
 def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
@@ -172,7 +198,8 @@ def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Eval
 def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
     """Where the training of a run stands; the network and the log are brought there.
 
-    Where the newest checkpoint is damaged or gone, the next older one that is whole serves, and the report is told.
+    Where the newest checkpoint is damaged or gone, the next older one that is whole serves, and the report is
+    told.
     """
     state = LoopState()
     problem: CheckpointError | None = None
@@ -205,7 +232,9 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
 
 
 def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
-    """Raise CheckpointError where a state names an evaluation as the best whose weights are not there, or damaged."""
+    """Raise CheckpointError where a state names an evaluation as the best whose weights are not there, or
+    damaged.
+    """
     epoch = state.best_epoch
     if run.training.keep == "best" and epoch is not None:
         _for_all(network, lambda: run.best(state.epoch, epoch)).check_files(network)
@@ -219,17 +248,25 @@ def _for_all(network: Network, find: Callable[[], T]) -> T:
 
 
 def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
-    """Tell the report what the dataset holds out although the weights that the run begins with were trained on it."""
+    """Tell the report what the dataset holds out although the weights that the run begins with were
+    trained on it.
+    """
     for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
         report.say(f"{sentence} Its metrics will be too good.")
 
 
-def _say_what_changed(run: RunDirectory, checkpoint: Checkpoint, device: torch.device, state: LoopState, report: Report) -> None:
-    """Tell the report which libraries or instruction sets are not those that the steps so far were made with."""
+def _say_what_changed(
+    run: RunDirectory, checkpoint: Checkpoint, device: torch.device, state: LoopState, report: Report
+) -> None:
+    """Tell the report which libraries or instruction sets are not those that the steps so far were made
+    with.
+    """
     changed = changes(checkpoint.facts.get("environment", {}), device)
     if changed and not state.has_ended(run.training):
         rest = "from here on bits may differ from an undisturbed training's"
-        report.say(f"{run.path} resumes with other software or another processor ({'; '.join(changed)}): {rest}.")
+        report.say(
+            f"{run.path} resumes with other software or another processor ({'; '.join(changed)}): {rest}."
+        )
 
 
 def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
@@ -237,25 +274,39 @@ def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report
     before = state.arithmetic[-1]
     if before != ARITHMETIC and not state.has_ended(run.training):
         state.arithmetic.append(ARITHMETIC)
-        rule = f"{run.path} was begun with version {before} of the arithmetic; this widenet has version {ARITHMETIC}"
-        report.say(f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint compares with no other.")
+        rule = (
+            f"{run.path} was begun with version {before} of the arithmetic; this widenet has version"
+            f" {ARITHMETIC}"
+        )
+        report.say(
+            f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint"
+            " compares with no other."
+        )
 
 
 def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
-    """Note, and tell the report, where the weights that a run begins with came of steps that may round in different ways."""
+    """Note, and tell the report, where the weights that a run begins with came of steps that may round in
+    different ways.
+    """
     before = [] if run.start is None else Checkpoint.open(run.start / "model").facts.get("arithmetic", [])
     if len(before) > 1:
         state.arithmetic = before if before[-1] == ARITHMETIC else [*before, ARITHMETIC]
         report.say(f"{run.start}: {MIXED[0].lower()}{MIXED[1:]}")
 
 
-def _finished(run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report) -> Model:
-    """The model of a training that has ended, saved: with the last weights, or the best where its document says so."""
+def _finished(
+    run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report
+) -> Model:
+    """The model of a training that has ended, saved: with the last weights, or the best where its document
+    says so.
+    """
     if run.training.keep == "best" and state.best_epoch is not None:
         epoch = state.best_epoch
         best = _for_all(network, lambda: run.best(state.epoch, epoch))
         best.load_into(network, with_state=False)
-        report.say(f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best.")
+        report.say(
+            f"The weights of epoch {state.best_epoch} are kept: of all evaluations, theirs was the best."
+        )
     facts = {
         "epochs": state.epoch,
         "best": state.best,
@@ -266,8 +317,12 @@ def _finished(run: RunDirectory, network: Network, state: LoopState, dataset: Da
     return Model(run, network, run.save_model("model", network, facts).facts)
 
 
-def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]) -> Checkpoint | None:
-    """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes wrong in all."""
+def _filled(
+    network: Network, find: Callable[[], Checkpoint | None], check: Callable[[Checkpoint], None]
+) -> Checkpoint | None:
+    """The checkpoint that is found, checked and read into a network; what goes wrong in one process goes
+    wrong in all.
+    """
     checkpoint = _for_all(network, find)
     check_agreement(network.exchange, facts_of_checkpoint(checkpoint), SAME_FILES)
     if checkpoint is not None:
@@ -279,14 +334,24 @@ def _filled(network: Network, find: Callable[[], Checkpoint | None], check: Call
 def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
     """Raise where going on from a checkpoint would not give the bits of an undisturbed training."""
     if checkpoint.facts["examples"] != dataset.digest:
-        raise FitError(f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that dataset.")
+        raise FitError(
+            f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that"
+            " dataset."
+        )
     compiled = checkpoint.facts.get("compiled")
-    if compiled not in (None, is_compiled(network.device.type)) and network.device.type == checkpoint.facts.get("device"):
+    if compiled not in (
+        None,
+        is_compiled(network.device.type),
+    ) and network.device.type == checkpoint.facts.get("device"):
         how, where = ("with", "can") if compiled else ("without", "cannot")
         compiler = "Numba" if network.device.type == "cpu" else "Triton"
         raise FitError(
-            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where} import {compiler.lower()}."
+            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where}"
+            f" import {compiler.lower()}."
         )
     before, now = checkpoint.facts.get("device"), network.device.type
     if before not in (None, now):
-        raise OptionError(f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device {before}.')
+        raise OptionError(
+            f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device'
+            f" {before}."
+        )

@@ -7,14 +7,27 @@ from pydantic import Field
 from widenet.spec.document import Spec
 from widenet.spec.named import named
 
-_Plain = Literal["sigmoid", "tanh", "relu", "selu", "softplus", "softsign", "linear", "gelu", "silu", "softmax", "relu_max", "linear_max"]
+_Plain = Literal[
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "linear",
+    "gelu",
+    "silu",
+    "softmax",
+    "relu_max",
+    "linear_max",
+]
 
 
 class PlainActivation(Spec):
     """An activation without numbers of its own.
 
-    The last three look at the whole layer: softmax gives exp(x) / sum exp(x), relu_max max(x, 0) / sum max(x, 0),
-    linear_max x / sum |x|; where the sum is zero, the activations are zero.
+    The last three look at the whole layer: softmax gives exp(x) / sum exp(x), relu_max max(x, 0) / sum max(x,
+    0), linear_max x / sum |x|; where the sum is zero, the activations are zero.
     """
 
     kind: _Plain
@@ -27,7 +40,9 @@ class LeakyRelu(Spec):
     kind: Literal["leaky_relu"]
     """Its name."""
     slope: float = 0.01
-    """Slope for negative x; 1 makes it linear. Above 1 the slope for positive x, as DSSTNE has it. Below 0 the units are never negative."""
+    """Slope for negative x; 1 makes it linear. Above 1 the slope for positive x, as DSSTNE has it. Below 0
+    the units are never negative.
+    """
 
 
 class Elu(Spec):

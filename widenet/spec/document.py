@@ -1,4 +1,6 @@
-"""Reading a document: JSON text to a frozen typed model, or one sentence with the JSON path of the first mistake."""
+"""Reading a document: JSON text to a frozen typed model, or one sentence with the JSON path of the first
+mistake.
+"""
 
 import json
 from pathlib import Path
@@ -24,9 +26,13 @@ _SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 
 class Spec(BaseModel):
-    """A part of a document: frozen, strict, without unknown keys; attribute docstrings become its documentation."""
+    """A part of a document: frozen, strict, without unknown keys; attribute docstrings become its
+    documentation.
+    """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
     @field_validator("*")
     @classmethod
@@ -38,20 +44,27 @@ class Spec(BaseModel):
 
 
 class _Spoken(_Metaclass):
-    """Makes a document of keywords as one is made of a file: plain lists and dictionaries are taken, and a mistake is one sentence."""
+    """Makes a document of keywords as one is made of a file: plain lists and dictionaries are taken, and a
+    mistake is one sentence.
+    """
 
     def __call__(self, *args: Any, **values: Any) -> Any:
         assert issubclass(self, Document)
         if args:
             name = self.__name__.removesuffix("Spec")
             remedy = f"Give plain values to {name}.of, the path of a file to {name}.read"
-            raise ArgumentError(f"{name} takes its fields by name; got {shown(args[0])}. {remedy}. See `help(widenet.{name})`.")
+            raise ArgumentError(
+                f"{name} takes its fields by name; got {shown(args[0])}. {remedy}. See"
+                f" `help(widenet.{name})`."
+            )
         try:
             return super().__call__(**values)
         except ValidationError as error:
             if _is_plain(values):
                 return self.of(values, self.usual_name)
-            raise DocumentError(first_mistake(self, self.usual_name, values, error.errors(include_url=False))) from None
+            raise DocumentError(
+                first_mistake(self, self.usual_name, values, error.errors(include_url=False))
+            ) from None
 
 
 class Document(Spec, metaclass=_Spoken):
@@ -86,14 +99,18 @@ class Document(Spec, metaclass=_Spoken):
         check_regular(Path(path), DocumentError)
         try:
             if Path(path).stat().st_size > _MOST_BYTES:
-                raise DocumentError(f"{path} must have at most {_MOST_BYTES:,} bytes; it is larger. Check the path.")
+                raise DocumentError(
+                    f"{path} must have at most {_MOST_BYTES:,} bytes; it is larger. Check the path."
+                )
             text = Path(path).read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise DocumentError(f"{path}: no such file. Check the path.") from None
         except IsADirectoryError:
             raise DocumentError(f"{path} must be a JSON file; got a directory.") from None
         except UnicodeDecodeError as error:
-            raise DocumentError(f"{path}: byte {error.start} is not UTF-8 text. Save the file as UTF-8.") from None
+            raise DocumentError(
+                f"{path}: byte {error.start} is not UTF-8 text. Save the file as UTF-8."
+            ) from None
         except OSError as error:
             raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
         return cls.values_of(text, str(path))
@@ -117,7 +134,10 @@ class Document(Spec, metaclass=_Spoken):
             raise DocumentError(f"{where} must be a JSON object with named fields; got {shown(values)}.")
         if cls.is_other(values):
             stands = f"stands where the {cls.usual_name.removesuffix('.json')} document belongs"
-            raise DocumentError(f"{where} is a {cls.other_name} document and {stands}. Give the network first, then the training.")
+            raise DocumentError(
+                f"{where} is a {cls.other_name} document and {stands}. Give the network first, then the"
+                " training."
+            )
         try:
             return cls.model_validate_json(json.dumps(values))
         except ValidationError as error:
@@ -150,7 +170,9 @@ def _plain_values(text: str, where: str) -> Any:
         names = [name for name, _ in pairs]
         for name in names:
             if names.count(name) > 1:
-                raise DocumentError(f'{where}: the key "{name}" stands twice in one object. Keep one of them.')
+                raise DocumentError(
+                    f'{where}: the key "{name}" stands twice in one object. Keep one of them.'
+                )
         return dict(pairs)
 
     def refuse(name: str) -> NoReturn:
@@ -159,6 +181,10 @@ def _plain_values(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise DocumentError(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}. The file must be JSON.") from None
+        raise DocumentError(
+            f"{where}: line {error.lineno}, column {error.colno}: {error.msg}. The file must be JSON."
+        ) from None
     except (RecursionError, ValueError) as error:
-        raise DocumentError(f"{where}: the file must be JSON of reasonable depth and numbers: {type(error).__name__}.") from None
+        raise DocumentError(
+            f"{where}: the file must be JSON of reasonable depth and numbers: {type(error).__name__}."
+        ) from None

@@ -19,14 +19,30 @@ _COLOUR_OF = {
     "recurrent": COLOURS[3],
     "output": COLOURS[1],
 }
-_SAID = {"kind", "name", "source", "skip", "field", "units", "shape", "filters", "kernel", "function", "activation", "loss"}
+_SAID = {
+    "kind",
+    "name",
+    "source",
+    "skip",
+    "field",
+    "units",
+    "shape",
+    "filters",
+    "kernel",
+    "function",
+    "activation",
+    "loss",
+}
 """What the lines of a box say anyway, or its arrows."""
 
 
-def drawn(spec: NetworkSpec, sizes: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None) -> Html:
+def drawn(
+    spec: NetworkSpec, sizes: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
+) -> Html:
     """A network's layers as boxes, from inputs down to outputs.
 
-    sizes: how many units each layer has, in words, by name; None: as the document says. numbers: parameters that a layer owns, by name.
+    sizes: how many units each layer has, in words, by name; None: as the document says. numbers: parameters
+    that a layer owns, by name.
     """
     layers = [*spec.inputs, *spec.hidden, *spec.outputs]
     arrows = [(start, layer.name) for layer in layers for start in feeding(spec.layers, layer)]
@@ -58,11 +74,19 @@ def _how(layer: Layer) -> str:
 
 def _more(layer: Layer) -> str:
     """What else the document sets."""
-    others = {name: value for name, value in layer.model_dump(mode="json", exclude_defaults=True).items() if name not in _SAID}
+    others = {
+        name: value
+        for name, value in layer.model_dump(mode="json", exclude_defaults=True).items()
+        if name not in _SAID
+    }
     return ", ".join(f"{name.replace('_', ' ')} {_short(value)}".rstrip() for name, value in others.items())
 
 
 def _short(value: object) -> str:
     if isinstance(value, dict):
-        return " ".join(str(inner) for inner in value.values() if isinstance(inner, str | int | float) and not isinstance(inner, bool))
+        return " ".join(
+            str(inner)
+            for inner in value.values()
+            if isinstance(inner, str | int | float) and not isinstance(inner, bool)
+        )
     return json.dumps(value) if isinstance(value, list | bool) else brief(value)

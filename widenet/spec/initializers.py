@@ -59,7 +59,9 @@ class Uniform(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.low is not None and self.low > self.limit:
-            raise ValueError(f"low must be at most limit; got {self.low:g} and {self.limit:g}. Exchange them.")
+            raise ValueError(
+                f"low must be at most limit; got {self.low:g} and {self.limit:g}. Exchange them."
+            )
         return self
 
 
@@ -82,7 +84,10 @@ class Constant(Spec):
 
 
 class Selu(Spec):
-    """Gaussian with standard deviation scale / sqrt(in), as SELU networks need. Klambauer et al., NeurIPS 2017, section 3."""
+    """Gaussian with standard deviation scale / sqrt(in), as SELU networks need.
+
+    Klambauer et al., NeurIPS 2017, section 3.
+    """
 
     kind: Literal["selu"]
     """Its name."""
@@ -100,4 +105,15 @@ class Reciprocal(Spec):
 
 
 Initializer = Xavier | CaffeXavier | He | Gaussian | Uniform | UnitBall | Constant | Selu | Reciprocal
-InitializerField = named(Initializer, "xavier", "caffe_xavier", "he", "gaussian", "uniform", "unit_ball", "constant", "selu", "reciprocal")
+InitializerField = named(
+    Initializer,
+    "xavier",
+    "caffe_xavier",
+    "he",
+    "gaussian",
+    "uniform",
+    "unit_ball",
+    "constant",
+    "selu",
+    "reciprocal",
+)

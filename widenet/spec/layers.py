@@ -8,7 +8,17 @@ from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources, SourcesOrNone, Sparseness
+from widenet.spec.parts import (
+    Count,
+    Limit,
+    Name,
+    Normalization,
+    Probability,
+    Shares,
+    Sources,
+    SourcesOrNone,
+    Sparseness,
+)
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -30,7 +40,9 @@ class InputLayer(Spec):
     units: AutoUnits = "auto"
     """Width. auto: the field's; a larger number leaves room for features to come."""
     shape: Annotated[tuple[Count, ...], Field(min_length=2, max_length=4)] | None = None
-    """Channels and sizes of the axes, slowest first, as [1, 28, 28]; their product is the width. Unset: flat (dense fields only)."""
+    """Channels and sizes of the axes, slowest first, as [1, 28, 28]; their product is the width. Unset:
+    flat (dense fields only).
+    """
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored feature counts as one."""
     denoise: Probability = 0.0
@@ -38,9 +50,13 @@ class InputLayer(Spec):
     denoise_rescale: bool = False
     """Multiply the features that stay by 1 / (1 - denoise)."""
     popularity_damping: Annotated[float, Field(ge=0, le=2)] = 0.0
-    """Divide a feature by its training count to this power, relative to a feature of mean count (sparse fields only)."""
+    """Divide a feature by its training count to this power, relative to a feature of mean count (sparse
+    fields only).
+    """
     scale: Literal["none", "mean", "rsqrt", "unit"] = "none"
-    """Multiply an example's features by 1; by 1 / their number; by 1 / sqrt(their number); by 1 / their Euclidean length."""
+    """Multiply an example's features by 1; by 1 / their number; by 1 / sqrt(their number); by 1 / their
+    Euclidean length.
+    """
     dropout: Probability = 0.0
     """Share of the inputs set to zero in each training step, the others rescaled (dense fields only)."""
     last: Count | None = None
@@ -60,7 +76,9 @@ class HiddenLayer(Spec):
     name: Name
     """The layer's name."""
     source: SourcesOrNone | None = None
-    """The layer or layers it takes its input from; unset: the layer before it in the document; []: none, beside `skip`."""
+    """The layer or layers it takes its input from; unset: the layer before it in the document; []: none,
+    beside `skip`.
+    """
     units: Count
     """Number of units."""
     activation: ActivationField = PlainActivation(kind="sigmoid")
@@ -78,12 +96,15 @@ class HiddenLayer(Spec):
     sparseness: Sparseness | None = None
     """Penalty on the units' mean activation; needs activations in (0, 1)."""
     weight_norm: Limit | None = None
-    """Largest Euclidean length of a unit's incoming weights, per source; longer ones are shortened after each step.
+    """Largest Euclidean length of a unit's incoming weights, per source; longer ones are shortened after each
+    step.
 
-    Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately count as they were left.
+    Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately
+    count as they were left.
     """
     delta_norm: Limit | None = None
-    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened.
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is
+    shortened.
 
     Along a sequence the sums at all positions of an example count together.
     """
@@ -129,17 +150,20 @@ class OutputLayer(Spec):
     loss_weight: Annotated[float, Field(gt=0)] = 1.0
     """Factor on the loss, for networks of several outputs."""
     predict: Literal["all", "hidden", "next"] = "all"
-    """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this step; next: at every position
-    of a sequence its next feature.
+    """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this
+    step; next: at every position of a sequence its next feature.
     """
     values: Literal["use", "ignore"] = "use"
     """ignore: every stored target counts as one."""
     others: Literal["use", "ignore"] = "use"
-    """ignore: units of which nothing is stored cost nothing and are left alone (sparse fields, activations of single units)."""
+    """ignore: units of which nothing is stored cost nothing and are left alone (sparse fields, activations
+    of single units).
+    """
     delta_boost: DeltaBoost | None = None
     """Factors on the gradients of targets and of other units."""
     delta_norm: Limit | None = None
-    """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is shortened.
+    """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is
+    shortened.
 
     Under "next" each position counts as an example. Costs another pass over the units.
     """
@@ -158,9 +182,13 @@ class OutputLayer(Spec):
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""
     weightless: bool = False
-    """Take the units of the source as logits, as they are; the source has as many units. Needs "bias": false."""
+    """Take the units of the source as logits, as they are; the source has as many units. Needs "bias":
+    false.
+    """
     sample: SampleField | None = None
-    """Train on the batch's targets and some other units instead of all: an approximation. Unset: all units, the exact loss."""
+    """Train on the batch's targets and some other units instead of all: an approximation. Unset: all
+    units, the exact loss.
+    """
 
 
 def _kind(value: object) -> str | None:

@@ -11,20 +11,23 @@ from widenet.spec.named import named
 class CrossEntropy(Spec):
     """Binary cross-entropy under a sigmoid, multinomial cross-entropy under a softmax.
 
-    Sigmoid: -t log a - (1 - t) log(1 - a) for every unit, t in [0, 1]. Softmax: -sum q log a over the example's targets.
+    Sigmoid: -t log a - (1 - t) log(1 - a) for every unit, t in [0, 1]. Softmax: -sum q log a over the
+    example's targets.
     """
 
     kind: Literal["cross_entropy"]
     """Its name."""
     targets: Literal["share", "sum"] = "share"
-    """Softmax only. share: q = t / sum t, every example counts the same; sum: q = t, an example counts as often as it has targets."""
+    """Softmax only. share: q = t / sum t, every example counts the same; sum: q = t, an example counts as
+    often as it has targets.
+    """
 
 
 class ScaledMarginalCrossEntropy(Spec):
     """Cross-entropy that leaves units alone once they are right by a margin.
 
-    Targets cost -one_scale * log a while a < one_target; other units cost -zero_scale * log(1 - a) while a > zero_target.
-    Under a softmax only targets cost, each times its value's share of the example's values.
+    Targets cost -one_scale * log a while a < one_target; other units cost -zero_scale * log(1 - a) while a >
+    zero_target. Under a softmax only targets cost, each times its value's share of the example's values.
     """
 
     kind: Literal["scaled_marginal_cross_entropy"]
@@ -40,7 +43,9 @@ class ScaledMarginalCrossEntropy(Spec):
 
 
 class DataScaledMarginalCrossEntropy(ScaledMarginalCrossEntropy):
-    """Scaled marginal cross-entropy whose targets cost their values times as much, under a softmax instead of their shares."""
+    """Scaled marginal cross-entropy whose targets cost their values times as much, under a softmax instead
+    of their shares.
+    """
 
     kind: Literal["data_scaled_marginal_cross_entropy"]  # type: ignore[assignment]
     """Its name."""
@@ -68,17 +73,21 @@ class Hinge(Spec):
 
 
 class L2Hinge(Spec):
-    """Half of d^2, d = min(0, a - |t|) for targets (t > 0) and max(0, a - |t|) for the others: no cost beyond the target."""
+    """Half of d^2, d = min(0, a - |t|) for targets (t > 0) and max(0, a - |t|) for the others: no cost
+    beyond the target.
+    """
 
     kind: Literal["l2_hinge"]
     """Its name."""
 
 
 class CosineContrastive(Spec):
-    """1 - a, averaged over the example's targets, plus negative_weight * max(0, a - margin), averaged over the other units.
+    """1 - a, averaged over the example's targets, plus negative_weight * max(0, a - margin), averaged over
+    the other units.
 
-    Mao et al., "SimpleX: a simple and strong baseline for collaborative filtering", CIKM 2021, equation 1, with every other
-    unit as a negative. Meant for "cosine" outputs of temperature 1 with a linear activation and without bias.
+    Mao et al., "SimpleX: a simple and strong baseline for collaborative filtering", CIKM 2021, equation 1,
+    with every other unit as a negative. Meant for "cosine" outputs of temperature 1 with a linear activation
+    and without bias.
     """
 
     kind: Literal["cosine_contrastive"]
@@ -89,7 +98,16 @@ class CosineContrastive(Spec):
     """Weight of the negatives' average."""
 
 
-Loss = CrossEntropy | ScaledMarginalCrossEntropy | DataScaledMarginalCrossEntropy | L1 | L2 | Hinge | L2Hinge | CosineContrastive
+Loss = (
+    CrossEntropy
+    | ScaledMarginalCrossEntropy
+    | DataScaledMarginalCrossEntropy
+    | L1
+    | L2
+    | Hinge
+    | L2Hinge
+    | CosineContrastive
+)
 LossField = named(
     Loss,
     "cross_entropy",
@@ -102,4 +120,6 @@ LossField = named(
     "cosine_contrastive",
 )
 CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
-"""The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or a softmax."""
+"""The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or
+a softmax.
+"""

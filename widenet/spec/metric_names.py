@@ -19,7 +19,12 @@ def check_metric(name: str) -> int:
     metric, at, k = name.partition("@")
     if metric not in MEANS + TOTALS:
         known = [f"{known}@{k or 10}" for known in MEANS + TOTALS]
-        raise OptionError(f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}')
+        raise OptionError(
+            f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}'
+        )
     if not re.fullmatch("[1-9][0-9]*", k):
-        raise OptionError(f'metric "{name}" must end with "@" and a whole number of at least 1. Write "{metric}@10", for instance.')
+        raise OptionError(
+            f'metric "{name}" must end with "@" and a whole number of at least 1. Write "{metric}@10", for'
+            " instance."
+        )
     return int(k)

@@ -28,7 +28,9 @@ _RULES = {
 
 
 def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Sequence[Any]) -> str:
-    """The sentence that says the first of pydantic's errors about some values of a document. where: begins it."""
+    """The sentence that says the first of pydantic's errors about some values of a document. where: begins
+    it.
+    """
     error = _most_telling(model, values, errors)
     location, kind = error["loc"], error["type"]
     if kind == "json_invalid":
@@ -36,7 +38,10 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
     path = _path(values, location, ends_named=kind != "value_error")
     place = f"{where}: {path}" if path else where
     if kind == "extra_forbidden":
-        return f"{place} is not a known field.{did_you_mean(str(location[-1]), _known_fields(model, values, location))}"
+        return (
+            f"{place} is not a known"
+            f" field.{did_you_mean(str(location[-1]), _known_fields(model, values, location))}"
+        )
     if kind == "missing":
         return f'{place} is missing. Add "{location[-1]}".'
     if kind == "value_error":
@@ -45,12 +50,17 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
         return _unknown_kind(place, _at(values, location), str(error.get("ctx", {}).get("expected_tags", "")))
     if kind == "literal_error":
         known = [name.strip(" '") for name in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"{place} must be one of {', '.join(known)}; got {shown(error['input'])}.{_nearest(error['input'], known)}"
+        return (
+            f"{place} must be one of {', '.join(known)}; got"
+            f" {shown(error['input'])}.{_nearest(error['input'], known)}"
+        )
     return f"{place} must be {_rule(error)}{_choices(errors)}; got {shown(error['input'])}."
 
 
 def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) -> Any:
-    """The first error; where a field is missing, the one of an unknown field beside it whose name is nearly a known one."""
+    """The first error; where a field is missing, the one of an unknown field beside it whose name is
+    nearly a known one.
+    """
     first = errors[0]
     if first["type"] == "missing":
         for other in errors:
@@ -62,12 +72,17 @@ def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) ->
 
 def _choices(errors: Sequence[Any]) -> str:
     """The names that the place of the first error would also take, such as "auto" beside a number."""
-    others = [error for error in errors[1:] if error["loc"][:-1] == errors[0]["loc"][:-1] and error["type"] == "literal_error"]
+    others = [
+        error
+        for error in errors[1:]
+        if error["loc"][:-1] == errors[0]["loc"][:-1] and error["type"] == "literal_error"
+    ]
     return "".join(f", or {error['ctx']['expected']}" for error in others).replace("'", '"')
 
 
 def _path(values: Any, location: tuple[int | str, ...], ends_named: bool = True) -> str:
-    """The JSON path of a pydantic location, which also names union members, and places of lists of one, that the document does not have.
+    """The JSON path of a pydantic location, which also names union members, and places of lists of one, that
+    the document does not have.
 
     ends_named: the last part is a field of the document, though it may not have it.
     """
@@ -103,7 +118,9 @@ def _unknown_kind(place: str, got: Any, expected: str) -> str:
         if near is None:
             return f'{place}.kind is missing. Add "kind".'
         return f"{place}.{near} is not a known field.{_nearest(near, ['kind'])}"
-    return f"{place}.kind must be a known name; got {shown(got['kind'])}.{did_you_mean(str(got['kind']), known)}"
+    return (
+        f"{place}.kind must be a known name; got {shown(got['kind'])}.{did_you_mean(str(got['kind']), known)}"
+    )
 
 
 def _nearest(value: Any, known: list[str]) -> str:
@@ -143,7 +160,10 @@ def _known_fields(model: type[BaseModel], values: Any, location: tuple[int | str
     for part in location[:-1]:
         if isinstance(part, str):
             inner = [
-                found for owner in candidates if part in owner.model_fields for found in _models_in(owner.model_fields[part].annotation)
+                found
+                for owner in candidates
+                if part in owner.model_fields
+                for found in _models_in(owner.model_fields[part].annotation)
             ]
             candidates = inner or candidates
         here = _at(here, (part,))

@@ -13,7 +13,9 @@ class _NamesInSchema:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         return {"anyOf": [{"enum": list(self.names), "type": "string"}, handler(core)]}
 
 
@@ -27,6 +29,8 @@ def _shortened(value: Any, handler: Any) -> Any:
 
 
 def named(union: Any, *names: str) -> Any:
-    """The field type of a union of specs told apart by `kind`; `names` are all its kinds, in documentation order."""
+    """The field type of a union of specs told apart by `kind`; `names` are all its kinds, in documentation
+    order.
+    """
     choice = Annotated[union, Discriminator("kind")]
     return Annotated[choice, BeforeValidator(_expanded), WrapSerializer(_shortened), _NamesInSchema(names)]

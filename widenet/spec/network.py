@@ -26,7 +26,9 @@ class NetworkSpec(Document):
     name: str = ""
     """A name for people."""
     dialect: Dialect = "widenet"
-    """dsstne: dropout and the way back through it, sparseness, shared weights and optimizers as DSSTNE does them."""
+    """dsstne: dropout and the way back through it, sparseness, shared weights and optimizers as DSSTNE
+    does them.
+    """
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
     """The layers. A layer without `source` takes the layer before it."""
 
@@ -71,7 +73,9 @@ class NetworkSpec(Document):
     @property
     def hidden(self) -> tuple[Trunk, ...]:
         """The layers between inputs and outputs, of every kind, each after those that feed it."""
-        return tuple(layer for layer in in_order(self.layers) if not isinstance(layer, InputLayer | OutputLayer))
+        return tuple(
+            layer for layer in in_order(self.layers) if not isinstance(layer, InputLayer | OutputLayer)
+        )
 
     @property
     def outputs(self) -> tuple[OutputLayer, ...]:
@@ -81,13 +85,22 @@ class NetworkSpec(Document):
     @property
     def fields(self) -> tuple[str, ...]:
         """The dataset fields that the network reads, without repeats, in document order."""
-        return tuple(dict.fromkeys([*(layer.field for layer in self.inputs), *(layer.field for layer in self.outputs)]))
+        return tuple(
+            dict.fromkeys([*(layer.field for layer in self.inputs), *(layer.field for layer in self.outputs)])
+        )
 
     @property
     def counted_fields(self) -> tuple[str, ...]:
         """The fields of which a training must know how often each feature occurs."""
         damped = [layer.field for layer in self.inputs if layer.popularity_damping]
-        return tuple(dict.fromkeys([*damped, *(layer.field for layer in self.outputs if isinstance(layer.sample, PopularitySample))]))
+        return tuple(
+            dict.fromkeys(
+                [
+                    *damped,
+                    *(layer.field for layer in self.outputs if isinstance(layer.sample, PopularitySample)),
+                ]
+            )
+        )
 
     def layer(self, name: str) -> Layer:
         """The layer of that name."""

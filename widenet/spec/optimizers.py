@@ -92,7 +92,10 @@ class Rmsprop(Spec, OfOptimizers):
 
 
 class Adadelta(Spec, OfOptimizers):
-    """Steps in the ratio of the mean squares of past steps and gradients. Zeiler, arXiv 1212.5701, algorithm 1."""
+    """Steps in the ratio of the mean squares of past steps and gradients.
+
+    Zeiler, arXiv 1212.5701, algorithm 1.
+    """
 
     state: ClassVar[tuple[str, ...]] = ("square", "step_square")
     idles: ClassVar[bool] = True
@@ -108,7 +111,10 @@ class Adadelta(Spec, OfOptimizers):
 
 
 class Adam(Spec, OfOptimizers):
-    """Adam. Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move."""
+    """Adam.
+
+    Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move.
+    """
 
     state: ClassVar[tuple[str, ...]] = ("mean", "square")
 
@@ -125,7 +131,10 @@ class Adam(Spec, OfOptimizers):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay does not pass through the moments. Loshchilov and Hutter, ICLR 2019, algorithm 2."""
+    """Adam whose weight decay does not pass through the moments.
+
+    Loshchilov and Hutter, ICLR 2019, algorithm 2.
+    """
 
     kind: Literal["adamw"]  # type: ignore[assignment]
     """Its name."""
@@ -134,7 +143,9 @@ class AdamW(Adam):
 
 
 Optimizer = Sgd | Momentum | Nesterov | Adagrad | Rmsprop | Adadelta | Adam | AdamW
-OptimizerField = named(Optimizer, "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
+OptimizerField = named(
+    Optimizer, "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"
+)
 
 
 class ConstantSchedule(Spec):
@@ -174,7 +185,10 @@ class InverseSchedule(Spec):
 
 
 class CosineSchedule(Spec):
-    """From rate down to rate * floor along half a cosine over the whole training. Loshchilov and Hutter, ICLR 2017, equation 5."""
+    """From rate down to rate * floor along half a cosine over the whole training.
+
+    Loshchilov and Hutter, ICLR 2017, equation 5.
+    """
 
     kind: Literal["cosine"]
     """Its name."""

@@ -1,4 +1,6 @@
-"""What several specs are made of: names and counts, sources, shared weights, a penalty, batch normalization."""
+"""What several specs are made of: names and counts, sources, shared weights, a penalty, batch
+normalization.
+"""
 
 from typing import Annotated
 
@@ -19,10 +21,14 @@ def _several(value: object) -> object:
 
 
 _AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
-Sources = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)]
+Sources = Annotated[
+    tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)
+]
 
 _AsWrittenOrNone = Name | list[Name]
-SourcesOrNone = Annotated[tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWrittenOrNone)]
+SourcesOrNone = Annotated[
+    tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWrittenOrNone)
+]
 
 
 class Share(Spec):
@@ -51,7 +57,9 @@ Shares = Annotated[
 
 
 class Sparseness(Spec):
-    """A penalty that keeps the mean activation of each unit near a target: the Kullback-Leibler divergence of the two."""
+    """A penalty that keeps the mean activation of each unit near a target: the Kullback-Leibler divergence
+    of the two.
+    """
 
     target: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """The mean activation wanted over a batch."""
@@ -60,11 +68,12 @@ class Sparseness(Spec):
 
 
 class BatchNormalization(Spec):
-    """Bring every unit to mean 0 and variance 1 over a batch, then multiply by a learned scale and add a learned shift.
+    """Bring every unit to mean 0 and variance 1 over a batch, then multiply by a learned scale and add a
+    learned shift.
 
-    A convolution does so by channel, over examples and positions. Scales start with 1, shifts with 0; "l1" and "l2" leave both alone.
-    Outside training, running means of the batches' means and variances take the place of a batch's own. A batch of one example, without
-    positions, has no variance and leaves them alone.
+    A convolution does so by channel, over examples and positions. Scales start with 1, shifts with 0; "l1"
+    and "l2" leave both alone. Outside training, running means of the batches' means and variances take the
+    place of a batch's own. A batch of one example, without positions, has no variance and leaves them alone.
     """
 
     epsilon: Limit = 1e-5
@@ -77,4 +86,7 @@ def _switched(value: object) -> object:
     return {} if value is True else None if value is False else value
 
 
-Normalization = Annotated[BatchNormalization | None, BeforeValidator(_switched, json_schema_input_type=bool | BatchNormalization | None)]
+Normalization = Annotated[
+    BatchNormalization | None,
+    BeforeValidator(_switched, json_schema_input_type=bool | BatchNormalization | None),
+]

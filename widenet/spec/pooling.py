@@ -13,9 +13,10 @@ _Plain = Literal["max", "average", "maxout", "dot_product", "cosine"]
 class PlainPooling(Spec):
     """A pooling function without numbers of its own.
 
-    max and average look at the window of a kernel at each place of each channel; an average counts no padding. The others need no kernel:
-    maxout gives the largest of all sources, unit by unit. With sources x0, x1 to xn, dot_product gives n units <x0, xi>,
-    and cosine n units <x0, xi> / ((|x0| + 1e-8) (|xi| + 1e-8)).
+    max and average look at the window of a kernel at each place of each channel; an average counts no
+    padding. The others need no kernel: maxout gives the largest of all sources, unit by unit. With sources
+    x0, x1 to xn, dot_product gives n units <x0, xi>, and cosine n units <x0, xi> / ((|x0| + 1e-8) (|xi| +
+    1e-8)).
     """
 
     kind: _Plain

@@ -8,11 +8,13 @@ from widenet.spec.parts import Count, Name, Probability, Sources
 
 
 class RecurrentLayer(Spec):
-    """A layer that goes along a sequence: at every position it makes a state of the state before and of what stands there.
+    """A layer that goes along a sequence: at every position it makes a state of the state before and of what
+    stands there.
 
-    gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine translation", EMNLP 2014, with
-    the reset gate behind the product, as cuDNN and torch have it. lstm: Hochreiter and Schmidhuber, "Long short-term memory",
-    Neural Computation 9(8), 1997, with forget gates, whose biases start with 1.
+    gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine
+    translation", EMNLP 2014, with the reset gate behind the product, as cuDNN and torch have it. lstm:
+    Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997, with forget gates,
+    whose biases start with 1.
     """
 
     kind: Literal["recurrent"]
@@ -20,7 +22,9 @@ class RecurrentLayer(Spec):
     name: Name
     """The layer's name."""
     source: Sources | None = None
-    """The layer or layers it takes its input from, all along one sequence; unset: the layer before it in the document."""
+    """The layer or layers it takes its input from, all along one sequence; unset: the layer before it in
+    the document.
+    """
     cell: Literal["gru", "lstm"] = "gru"
     """How a state follows from the one before. Its activations are sigmoid and tanh."""
     units: Count
@@ -30,7 +34,9 @@ class RecurrentLayer(Spec):
     initializer: InitializerField = Xavier(kind="xavier")
     """Weights to start with, of the sources and of the state before; `out` counts the units."""
     dropout: Probability = 0.0
-    """Share of the state's numbers that go on as zero in each training step, the others rescaled; the next state sees all."""
+    """Share of the state's numbers that go on as zero in each training step, the others rescaled; the next
+    state sees all.
+    """
     skip: Sources | None = None
     """Layers of as many units that are added to what goes on."""
 

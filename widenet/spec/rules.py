@@ -14,34 +14,62 @@ from widenet.spec.wiring import feeding, sources_of
 
 
 def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
-    """Raise ValueError, with a JSON path, for the first broken rule. any_sparseness: the penalty goes with every activation."""
+    """Raise ValueError, with a JSON path, for the first broken rule. any_sparseness: the penalty goes with
+    every activation.
+    """
     for index, layer in enumerate(layers):
         place = f"layers[{index}]"
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
-        penalized = isinstance(layer, HiddenLayer | ConvolutionLayer) and layer.sparseness is not None and not any_sparseness
-        if isinstance(layer, HiddenLayer | ConvolutionLayer) and penalized and layer.activation.kind not in ("sigmoid", "softmax"):
-            raise ValueError(f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use "sigmoid".')
+        penalized = (
+            isinstance(layer, HiddenLayer | ConvolutionLayer)
+            and layer.sparseness is not None
+            and not any_sparseness
+        )
+        if (
+            isinstance(layer, HiddenLayer | ConvolutionLayer)
+            and penalized
+            and layer.activation.kind not in ("sigmoid", "softmax")
+        ):
+            raise ValueError(
+                f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use'
+                ' "sigmoid".'
+            )
         if isinstance(layer, ConvolutionLayer | PoolingLayer):
             check_spatial(place, layer, layers)
         if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
             for number, share in enumerate(layer.weights):
-                _check_share(place, f"weights[{number}]" if len(layer.weights) > 1 else "weights", layer, share, layers)
+                _check_share(
+                    place, f"weights[{number}]" if len(layer.weights) > 1 else "weights", layer, share, layers
+                )
             _check_served(place, layer, layer.weights, sources_of(layers, layer))
 
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
     activation, loss = layer.activation.kind, layer.loss.kind
     if loss in CROSS_ENTROPIES and activation not in ("sigmoid", "softmax"):
-        raise ValueError(f'{place}.loss "{loss}" needs the activation "sigmoid" or "softmax"; got "{activation}".')
+        raise ValueError(
+            f'{place}.loss "{loss}" needs the activation "sigmoid" or "softmax"; got "{activation}".'
+        )
     if loss in ("hinge", "l2_hinge", "cosine_contrastive") and activation in ROW_WISE:
-        raise ValueError(f'{place}.loss "{loss}" needs an activation of single units, such as "linear"; got "{activation}".')
+        raise ValueError(
+            f'{place}.loss "{loss}" needs an activation of single units, such as "linear"; got'
+            f' "{activation}".'
+        )
     if loss == "cosine_contrastive" and layer.cosine is not None and layer.cosine.temperature != 1:
-        raise ValueError(f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine": {{"temperature": 1}}.')
+        raise ValueError(
+            f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine":'
+            ' {"temperature": 1}.'
+        )
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum" and activation != "softmax":
-        raise ValueError(f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.')
+        raise ValueError(
+            f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.'
+        )
     if layer.others == "ignore" and activation in ROW_WISE:
-        raise ValueError(f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got "{activation}".')
+        raise ValueError(
+            f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got'
+            f' "{activation}".'
+        )
     if layer.sample is not None:
         _check_sample(place, layer)
     if layer.weightless:
@@ -52,7 +80,10 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
 
 def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) -> None:
     if len(sources) != 1:
-        raise ValueError(f"{place}.source of a weightless output must be one layer; got {', '.join(sources)}. Pool them, or remove it.")
+        raise ValueError(
+            f"{place}.source of a weightless output must be one layer; got {', '.join(sources)}. Pool them,"
+            " or remove it."
+        )
     if layer.bias:
         raise ValueError(f'{place}.bias of a weightless output must be false; got true. Add "bias": false.')
     given = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
@@ -65,11 +96,17 @@ def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
     of_field = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field]
     hiding = [other for other in of_field if other.denoise > 0]
     if len(hiding) != 1:
-        raise ValueError(f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise" above 0.')
+        raise ValueError(
+            f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise"'
+            " above 0."
+        )
     behind = _all_behind(layers, layer)
     telling = next((other for other in of_field if other in behind and other not in hiding), None)
     if telling is not None:
-        rule = f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got "{telling.name}"'
+        rule = (
+            f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got'
+            f' "{telling.name}"'
+        )
         raise ValueError(f'{rule}. Take it from the sources, or set "predict": "all".')
 
 
@@ -77,12 +114,16 @@ def _check_sample(place: str, layer: OutputLayer) -> None:
     activation = layer.activation.kind
     if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in CROSS_ENTROPIES):
         rule = "needs a cross-entropy, or an activation of single units"
-        raise ValueError(f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample" or change one.')
+        raise ValueError(
+            f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample"'
+            " or change one."
+        )
     if layer.others == "ignore":
         raise ValueError(f'{place}.others "ignore" leaves nothing to "sample". Remove one.')
     if layer.weight_norm is not None:
         raise ValueError(
-            f'{place}.weight_norm must be unset beside "sample", which leaves most rows alone; got {layer.weight_norm:g}. Remove one.'
+            f'{place}.weight_norm must be unset beside "sample", which leaves most rows alone; got'
+            f" {layer.weight_norm:g}. Remove one."
         )
 
 
@@ -102,11 +143,18 @@ def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Se
     served = [share.source or sources[0] for share in shares]
     twice = next((source for source in served if served.count(source) > 1), None)
     if twice is not None:
-        raise ValueError(f'{place}.weights must serve each source of "{layer.name}" once; got two for "{twice}". Remove one.')
+        raise ValueError(
+            f'{place}.weights must serve each source of "{layer.name}" once; got two for "{twice}". Remove'
+            " one."
+        )
 
 
 def _check_share(
-    place: str, key_of_share: str, layer: HiddenLayer | ConvolutionLayer | OutputLayer, share: Share, layers: Sequence[Layer]
+    place: str,
+    key_of_share: str,
+    layer: HiddenLayer | ConvolutionLayer | OutputLayer,
+    share: Share,
+    layers: Sequence[Layer],
 ) -> None:
     here, is_convolution = f"{place}.{key_of_share}", isinstance(layer, ConvolutionLayer)
     kinds = (ConvolutionLayer,) if is_convolution else (HiddenLayer, OutputLayer)
@@ -115,21 +163,41 @@ def _check_share(
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
         rule = "name another convolution" if is_convolution else "name another hidden or output layer"
-        is_recurrent = any(isinstance(other, RecurrentLayer) and other.name == share.layer for other in layers)
-        got = f'"{share.layer}", a recurrent layer, whose gates share their weights with nobody' if is_recurrent else f'"{share.layer}"'
+        is_recurrent = any(
+            isinstance(other, RecurrentLayer) and other.name == share.layer for other in layers
+        )
+        got = (
+            f'"{share.layer}", a recurrent layer, whose gates share their weights with nobody'
+            if is_recurrent
+            else f'"{share.layer}"'
+        )
         raise ValueError(f"{here}.layer must {rule}; got {got}.{did_you_mean(share.layer, known)}")
     if is_convolution and share.transposed:
         raise ValueError(f"{here}.transposed must be false for a convolution; got true. Remove it.")
     if owner.weights is not None:
-        raise ValueError(f'{here}.layer must own its weights; "{share.layer}" shares its own. Name "{owner.weights[0].layer}".')
+        raise ValueError(
+            f'{here}.layer must own its weights; "{share.layer}" shares its own. Name'
+            f' "{owner.weights[0].layer}".'
+        )
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
         sources = sources_of(layers, other)
         if value is not None and value not in sources:
-            raise ValueError(f'{here}.{key} must be a source of "{other.name}"; got "{value}".{did_you_mean(value, sources)}')
+            raise ValueError(
+                f'{here}.{key} must be a source of "{other.name}"; got'
+                f' "{value}".{did_you_mean(value, sources)}'
+            )
         if value is None and len(sources) > 1:
-            raise ValueError(f'{here}.{key} is missing: "{other.name}" has several sources. Name one of {", ".join(sources)}.')
+            raise ValueError(
+                f'{here}.{key} is missing: "{other.name}" has several sources. Name one of'
+                f" {', '.join(sources)}."
+            )
     for other in (layer, owner):
         if isinstance(other, OutputLayer) and len(sources_of(layers, other)) > 1:
-            raise ValueError(f'{here}: an output layer that shares weights must have one source; "{other.name}" has several.')
+            raise ValueError(
+                f'{here}: an output layer that shares weights must have one source; "{other.name}" has'
+                " several."
+            )
     if layer.weight_norm is not None:
-        raise ValueError(f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".')
+        raise ValueError(
+            f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".'
+        )

@@ -19,7 +19,10 @@ class UniformSample(Spec):
 
 
 class PopularitySample(Spec):
-    """A unit's chance is in proportion to (its training count + 1)^power. Mikolov et al., NeurIPS 2013, draw words with power 0.75."""
+    """A unit's chance is in proportion to (its training count + 1)^power.
+
+    Mikolov et al., NeurIPS 2013, draw words with power 0.75.
+    """
 
     kind: Literal["popularity"]
     """Its name."""

@@ -12,7 +12,9 @@ from widenet.spec.pooling import PoolingField
 
 
 def _form(value: object) -> str:
-    return next((name for kind, name in ((list | tuple, "list"), (str, "word")) if isinstance(value, kind)), "number")
+    return next(
+        (name for kind, name in ((list | tuple, "list"), (str, "word")) if isinstance(value, kind)), "number"
+    )
 
 
 _Size = Annotated[int, Field(ge=1, le=2**20)]
@@ -20,16 +22,24 @@ _Room = Annotated[int, Field(ge=0, le=2**20)]
 _Sizes = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=3)]
 _Rooms = Annotated[tuple[_Room, ...], Field(min_length=1, max_length=3)]
 _Word = Literal["same", "valid", "dsstne"]
-PerAxis = Annotated[Annotated[_Size, Tag("number")] | Annotated[_Sizes, Tag("list")] | Annotated[_Size, Tag("word")], Discriminator(_form)]
-Padding = Annotated[Annotated[_Room, Tag("number")] | Annotated[_Rooms, Tag("list")] | Annotated[_Word, Tag("word")], Discriminator(_form)]
+PerAxis = Annotated[
+    Annotated[_Size, Tag("number")] | Annotated[_Sizes, Tag("list")] | Annotated[_Size, Tag("word")],
+    Discriminator(_form),
+]
+Padding = Annotated[
+    Annotated[_Room, Tag("number")] | Annotated[_Rooms, Tag("list")] | Annotated[_Word, Tag("word")],
+    Discriminator(_form),
+]
 
 
 class ConvolutionLayer(Spec):
-    """Filters that are moved over the places of a source: activation(sum over sources of x * w, plus a bias), without turning w round.
+    """Filters that are moved over the places of a source: activation(sum over sources of x * w, plus a bias),
+    without turning w round.
 
-    Its units are the filters, each at every position: all positions of the first filter, then those of the second. The source has channels
-    and one, two or three axes of places: it is an input layer with a `shape`, a convolution or a pooling layer. A flat source counts as one
-    channel of as many places where `kernel` is a list of one, and is refused elsewhere.
+    Its units are the filters, each at every position: all positions of the first filter, then those of the
+    second. The source has channels and one, two or three axes of places: it is an input layer with a `shape`,
+    a convolution or a pooling layer. A flat source counts as one channel of as many places where `kernel` is
+    a list of one, and is refused elsewhere.
     """
 
     kind: Literal["convolution"]
@@ -45,7 +55,8 @@ class ConvolutionLayer(Spec):
     stride: PerAxis = 1
     """Places from one position of a filter to the next, along each axis or along all."""
     padding: Padding = "same"
-    """Zeros around the places. same: so many that every stride-th place has a position; valid: none; or how many on each side of each axis.
+    """Zeros around the places. same: so many that every stride-th place has a position; valid: none; or how
+    many on each side of each axis.
 
     dsstne: along an axis no longer than the kernel one position, at stride 1 as of same, else none.
     """
@@ -66,7 +77,9 @@ class ConvolutionLayer(Spec):
     weight_norm: Limit | None = None
     """Largest Euclidean length of a filter, per source; longer ones are shortened after each step."""
     delta_norm: Limit | None = None
-    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is shortened."""
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one
+    is shortened.
+    """
     batch_normalization: Normalization = None
     """Normalization of the sums, by filter, before the activation; true: with its defaults."""
     skip: Sources | None = None
@@ -74,7 +87,9 @@ class ConvolutionLayer(Spec):
 
 
 class PoolingLayer(Spec):
-    """A layer without weights: the largest or the mean of a window, a normalization across channels, or a comparison of sources."""
+    """A layer without weights: the largest or the mean of a window, a normalization across channels, or a
+    comparison of sources.
+    """
 
     kind: Literal["pooling"]
     """Its kind."""
@@ -85,10 +100,16 @@ class PoolingLayer(Spec):
     function: PoolingField
     """What it makes of them."""
     kernel: PerAxis | None = None
-    """Size of the window along each axis, slowest first; one number: along all axes of the source (max and average only)."""
+    """Size of the window along each axis, slowest first; one number: along all axes of the source (max and
+    average only).
+    """
     stride: PerAxis | None = None
-    """Places from one window to the next, along each axis or along all; unset: the kernel, so that windows lie side by side."""
+    """Places from one window to the next, along each axis or along all; unset: the kernel, so that windows
+    lie side by side.
+    """
     padding: Padding = "same"
-    """What windows may cover beyond the places, and never count; as of a [convolution](#convolution-layers)."""
+    """What windows may cover beyond the places, and never count; as of a
+    [convolution](#convolution-layers).
+    """
     skip: Sources | None = None
     """Layers of as many units that are added to what it gives."""

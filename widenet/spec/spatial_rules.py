@@ -19,14 +19,22 @@ def check_spatial(place: str, layer: ConvolutionLayer | PoolingLayer, layers: Se
 def _check_pooling(place: str, layer: PoolingLayer, num_sources: int) -> None:
     function = layer.function.kind
     if function in COMPARING and num_sources < 2:
-        raise ValueError(f'{place}.source must name at least two layers for the function "{function}"; got {num_sources}.')
+        raise ValueError(
+            f'{place}.source must name at least two layers for the function "{function}"; got {num_sources}.'
+        )
     if function not in COMPARING and num_sources > 1:
-        raise ValueError(f'{place}.source must name one layer for the function "{function}"; got {num_sources}. Pool each by itself.')
+        raise ValueError(
+            f'{place}.source must name one layer for the function "{function}"; got {num_sources}. Pool each'
+            " by itself."
+        )
     if function in WINDOWED and layer.kernel is None:
         raise ValueError(f'{place}.kernel is missing: the function "{function}" needs it. Add "kernel".')
     given = [key for key, value, usual in _windows(layer) if value != usual]
     if function not in WINDOWED and given:
-        raise ValueError(f'{place}.{given[0]} belongs to the functions "max" and "average"; got it for "{function}". Remove it.')
+        raise ValueError(
+            f'{place}.{given[0]} belongs to the functions "max" and "average"; got it for "{function}".'
+            " Remove it."
+        )
 
 
 def _windows(layer: PoolingLayer) -> tuple[tuple[str, object, object], ...]:
@@ -40,7 +48,9 @@ def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
     for key, length in listed.items():
         first = next(iter(listed))
         if length != listed[first]:
-            raise ValueError(f'{place}.{key} must have one number an axis, {listed[first]} as "{first}"; got {length}.')
+            raise ValueError(
+                f'{place}.{key} must have one number an axis, {listed[first]} as "{first}"; got {length}.'
+            )
     if isinstance(layer.padding, str):
         return
     kernel = layer.kernel if isinstance(layer.kernel, tuple) else (layer.kernel,)
@@ -48,4 +58,6 @@ def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
     num = max(len(kernel), len(padding))
     for size, room in zip(kernel * (num // len(kernel)), padding * (num // len(padding)), strict=True):
         if size is not None and room >= size:
-            raise ValueError(f'{place}.padding must be less than the kernel, {size}; got {room}. Lower it, or use "same".')
+            raise ValueError(
+                f'{place}.padding must be less than the kernel, {size}; got {room}. Lower it, or use "same".'
+            )

@@ -39,7 +39,9 @@ class Checkpoints(Spec):
     every_minutes: Annotated[float, Field(gt=0)] | None = None
     """Also save when the newest checkpoint is this old, within epochs; unset: no clock counts."""
     keep_last: Count = 2
-    """How many of the newest checkpoints stay. With two, a training whose newest checkpoint is damaged resumes from the one before it."""
+    """How many of the newest checkpoints stay. With two, a training whose newest checkpoint is damaged
+    resumes from the one before it.
+    """
 
     @property
     def within_epochs(self) -> bool:
@@ -67,22 +69,36 @@ class TrainingSpec(Document):
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     """Steps over which the learning rate rises linearly to its schedule."""
     l1: Strength = 0.0
-    """Weight of the sum of |w| in what is made small; biases are left alone, and the reported loss leaves it out."""
+    """Weight of the sum of |w| in what is made small; biases are left alone, and the reported loss leaves
+    it out.
+    """
     l2: Strength = 0.0
-    """Weight of half the sum of w^2 in what is made small; biases are left alone, and the reported loss leaves it out."""
+    """Weight of half the sum of w^2 in what is made small; biases are left alone, and the reported loss
+    leaves it out.
+    """
     gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
-    """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over wide outputs."""
+    """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over
+    wide outputs.
+    """
     brake: bool = False
-    """Leave out a step whose loss is above twice its moving average, and make the next 24 at a tenth of the learning rate.
+    """Leave out a step whose loss is above twice its moving average, and make the next 24 at a tenth of the
+    learning rate.
 
-    m = 0.9 m + 0.1 loss after every step; the first 100 steps are never braked. Costs another pass over wide outputs.
+    m = 0.9 m + 0.1 loss after every step; the first 100 steps are never braked. Costs another pass over wide
+    outputs.
     """
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the operands of a step's matrix products. Under bfloat16 they are rounded; products, sums and results are float32."""
+    """Precision of the operands of a step's matrix products. Under bfloat16 they are rounded; products,
+    sums and results are float32.
+    """
     bits: Literal["native", "portable"] = "native"
-    """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable, all x86-64 with AVX2, slower."""
+    """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable,
+    all x86-64 with AVX2, slower.
+    """
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
-    """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number gives other last bits."""
+    """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number
+    gives other last bits.
+    """
     evaluation: Evaluation | None = None
     """Metrics while training; unset: none."""
     keep: Literal["last", "best"] = "last"
@@ -102,7 +118,9 @@ class TrainingSpec(Document):
 
     @property
     def idles(self) -> bool:
-        """Whether a weight, or the optimizer's state of it, still moves in steps where its gradient is zero."""
+        """Whether a weight, or the optimizer's state of it, still moves in steps where its gradient is
+        zero.
+        """
         return self.optimizer.idles or (self.optimizer.kind == "sgd" and self.l2 > 0)
 
     @property
@@ -116,6 +134,7 @@ class TrainingSpec(Document):
             raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
         if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
             raise ValueError(
-                f"optimizer.learning_rate times l2 must be less than 1; got {self.optimizer.learning_rate * self.l2:g}. Lower one."
+                "optimizer.learning_rate times l2 must be less than 1; got"
+                f" {self.optimizer.learning_rate * self.l2:g}. Lower one."
             )
         return self

@@ -11,12 +11,19 @@ _FEWEST_STEPS, _FEWEST_EXAMPLES = 16, 8
 
 
 def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
-    """What asks a field for what was hidden of it, with one vector for each feature; of a sequence, for the next at every position.
+    """What asks a field for what was hidden of it, with one vector for each feature; of a sequence, for the
+    next at every position.
 
-    Further fields are not read: of who has no history, what was learned beside histories tells less than what is popular.
+    Further fields are not read: of who has no history, what was learned beside histories tells less than what
+    is popular.
     """
     known = {"name": "history", "kind": "input", "field": field}
-    asked = {"name": "next", "kind": "output", "field": field, "weights": {"layer": "taste", "transposed": True}}
+    asked = {
+        "name": "next",
+        "kind": "output",
+        "field": field,
+        "weights": {"layer": "taste", "transposed": True},
+    }
     taste = {"name": "taste", "activation": "linear", "bias": False}
     if is_sequence:
         layers = [
@@ -35,12 +42,20 @@ def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
 
 
 def usual_training(has_validation: bool, num_examples: int) -> TrainingSpec:
-    """Ten epochs of Adam, ever slower; where there is a validation part, evaluated on it, the best weights kept.
+    """Ten epochs of Adam, ever slower; where there is a validation part, evaluated on it, the best weights
+    kept.
 
-    Of few examples the batches are smaller than as a rule, so that an epoch has at least 16 of them, down to 8 examples each.
+    Of few examples the batches are smaller than as a rule, so that an epoch has at least 16 of them, down to
+    8 examples each.
     """
-    usual: dict[str, Any] = {"epochs": 10, "optimizer": {"kind": "adam", "learning_rate": 0.01}, "schedule": "cosine"}
+    usual: dict[str, Any] = {
+        "epochs": 10,
+        "optimizer": {"kind": "adam", "learning_rate": 0.01},
+        "schedule": "cosine",
+    }
     batch_size = max(_FEWEST_EXAMPLES, 1 << (num_examples // _FEWEST_STEPS).bit_length() >> 1)
     if batch_size < TrainingSpec.model_fields["batch_size"].default:
         usual["batch_size"] = batch_size
-    return TrainingSpec.of({**usual, "evaluation": {}, "keep": "best"} if has_validation else usual, "training.json")
+    return TrainingSpec.of(
+        {**usual, "evaluation": {}, "keep": "best"} if has_validation else usual, "training.json"
+    )

@@ -31,20 +31,30 @@ def feeding(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
 
 
 def in_order(layers: Sequence[Layer]) -> list[Layer]:
-    """The layers, each after all that feed it; ties in document order. Raises ValueError where they form a cycle."""
+    """The layers, each after all that feed it; ties in document order.
+
+    Raises ValueError where they form a cycle.
+    """
     placed: dict[str, Layer] = {}
     pending = list(layers)
     while pending:
-        ready = next((layer for layer in pending if all(source in placed for source in feeding(layers, layer))), None)
+        ready = next(
+            (layer for layer in pending if all(source in placed for source in feeding(layers, layer))), None
+        )
         if ready is None:
-            raise ValueError(f"layers must not feed themselves; got {' -> '.join(_circle(pending, layers))}. Remove one source.")
+            raise ValueError(
+                f"layers must not feed themselves; got {' -> '.join(_circle(pending, layers))}. Remove one"
+                " source."
+            )
         placed[ready.name] = ready
         pending.remove(ready)
     return list(placed.values())
 
 
 def _circle(pending: Sequence[Layer], layers: Sequence[Layer]) -> list[str]:
-    """The names along a cycle among layers of which each waits for another, in the direction of flow, ending where it begins."""
+    """The names along a cycle among layers of which each waits for another, in the direction of flow,
+    ending where it begins.
+    """
     waiting = {layer.name: layer for layer in pending}
     path = [pending[0].name]
     while path[-1] not in path[:-1]:
@@ -57,7 +67,10 @@ def check_wiring(layers: Sequence[Layer]) -> None:
     names = [layer.name for layer in layers]
     for index, layer in enumerate(layers):
         if names.index(layer.name) < index:
-            raise ValueError(f'layers[{index}].name must be unique; "{layer.name}" is also layers[{names.index(layer.name)}]. Rename one.')
+            raise ValueError(
+                f'layers[{index}].name must be unique; "{layer.name}" is also'
+                f" layers[{names.index(layer.name)}]. Rename one."
+            )
         for suffix, numbers in _OWN_NUMBERS.items():
             owner = layer.name.removesuffix(f" {suffix}")
             if owner != layer.name and owner in names:
@@ -82,14 +95,25 @@ def _check_sources(layers: Sequence[Layer], index: int, names: list[str]) -> Non
             rule = 'may be empty only beside "skip", without "weights" and "weight_norm"'
             raise ValueError(f"layers[{index}].source {rule}. Name a layer, or remove the key.")
     elif not sources:
-        raise ValueError(f'layers[{index}] ("{layer.name}") has no layer before it. Put an input layer first, or name its "source".')
+        raise ValueError(
+            f'layers[{index}] ("{layer.name}") has no layer before it. Put an input layer first, or name its'
+            ' "source".'
+        )
     for key, named in (("source", sources), ("skip", getattr(layer, "skip", None) or ())):
         for source in named:
             if source not in names:
-                raise ValueError(f'layers[{index}].{key} must name a layer; got "{source}".{did_you_mean(source, names)}')
+                raise ValueError(
+                    f'layers[{index}].{key} must name a layer; got "{source}".{did_you_mean(source, names)}'
+                )
             if isinstance(layers[names.index(source)], OutputLayer):
-                remedy = 'Name the layer\'s "source".' if getattr(layer, "source", None) is None else "Take its source instead."
-                raise ValueError(f'layers[{index}].{key} must not be an output layer; got "{source}". {remedy}')
+                remedy = (
+                    'Name the layer\'s "source".'
+                    if getattr(layer, "source", None) is None
+                    else "Take its source instead."
+                )
+                raise ValueError(
+                    f'layers[{index}].{key} must not be an output layer; got "{source}". {remedy}'
+                )
         if len(set(named)) < len(named):
             raise ValueError(f"layers[{index}].{key} must name each layer once; got {', '.join(named)}.")
 
@@ -98,4 +122,6 @@ def _check_all_used(layers: Sequence[Layer]) -> None:
     used = {source for layer in layers for source in feeding(layers, layer)}
     for index, layer in enumerate(layers):
         if not isinstance(layer, OutputLayer) and layer.name not in used:
-            raise ValueError(f'layers[{index}] ("{layer.name}") feeds no other layer. Name it as a "source", or remove it.')
+            raise ValueError(
+                f'layers[{index}] ("{layer.name}") feeds no other layer. Name it as a "source", or remove it.'
+            )

@@ -1,4 +1,6 @@
-"""A project to begin with: documents, a Makefile, a README that explains them, and a little generated data."""
+"""A project to begin with: documents, a Makefile, a README that explains them, and a little generated
+data.
+"""
 
 from pathlib import Path
 
@@ -24,6 +26,8 @@ def start(folder: Path) -> list[Path]:
     written = []
     for source in sorted(_PROJECT.iterdir()):
         path = folder / _NAMES.get(source.name, source.name)
-        path.write_text(source.read_text(encoding="utf-8").replace("PROJECT", folder.resolve().name), encoding="utf-8")
+        path.write_text(
+            source.read_text(encoding="utf-8").replace("PROJECT", folder.resolve().name), encoding="utf-8"
+        )
         written.append(path)
     return [*written, *write_catalogue_csv(folder, num_users=500, num_items=200)]

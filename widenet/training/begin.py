@@ -26,14 +26,20 @@ def begun(
     exchange: Exchange,
     stack: ExitStack,
 ) -> RunDirectory:
-    """The directory of a training, new or begun before, which stays locked until the stack is left; it notes the launch of torchrun.
+    """The directory of a training, new or begun before, which stays locked until the stack is left; it notes
+    the launch of torchrun.
 
-    start: a run with whose weights a new one begins. Every process of the exchange must ask. Raises CheckpointError, FitError.
+    start: a run with whose weights a new one begins. Every process of the exchange must ask. Raises
+    CheckpointError, FitError.
     """
     opened: list[RunDirectory] = []
 
     def begin() -> None:
-        stack.enter_context(RunDirectory.open(path).locked() if resume else RunDirectory.begin(path, network, training, dataset, start))
+        stack.enter_context(
+            RunDirectory.open(path).locked()
+            if resume
+            else RunDirectory.begin(path, network, training, dataset, start)
+        )
 
     def check() -> None:
         run = RunDirectory.open(path)
@@ -43,7 +49,9 @@ def begun(
         opened.append(run)
 
     by_leader(exchange, begin, "run directory")
-    by_all(exchange, check, "run directory")  # a process that does not see the leader's files must not leave the others waiting
+    by_all(
+        exchange, check, "run directory"
+    )  # a process that does not see the leader's files must not leave the others waiting
     (run,) = opened
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
@@ -52,14 +60,21 @@ def begun(
 
 
 def started_again(path: Path, exchange: Exchange) -> bool:
-    """Whether torchrun has started this group in place of an earlier one of the same launch, which trained this run.
+    """Whether torchrun has started this group in place of an earlier one of the same launch, which trained
+    this run.
 
-    torchrun counts restarts after a failure, but not those where a machine joins. Then its agents that were there before tell:
-    they are known by the run, while the processes are new.
+    torchrun counts restarts after a failure, but not those where a machine joins. Then its agents that were
+    there before tell: they are known by the run, while the processes are new.
     """
     agents, processes = _agents_and_processes(exchange)
-    noted = (path / LAUNCH).read_text(encoding="utf-8").splitlines() if exchange.leads and (path / LAUNCH).is_file() else []
-    known = noted[:1] == [launch_id()] and not set(agents).isdisjoint(noted) and set(processes).isdisjoint(noted)
+    noted = (
+        (path / LAUNCH).read_text(encoding="utf-8").splitlines()
+        if exchange.leads and (path / LAUNCH).is_file()
+        else []
+    )
+    known = (
+        noted[:1] == [launch_id()] and not set(agents).isdisjoint(noted) and set(processes).isdisjoint(noted)
+    )
     return exchange.start_any([lambda: known or restarted()], "restart").result()[0]
 
 
@@ -75,15 +90,27 @@ def _check_documents(run: RunDirectory, network: NetworkSpec, training: Training
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
         changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
         if changed:
-            differ = f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"
-            other = (
-                f"; {training.shards} shards for {run.training.shards} make other sums, and so another run" if "shards" in changed else ""
+            differ = (
+                f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"
             )
-            raise CheckpointError(f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with {run.path / name}.json.")
+            other = (
+                f"; {training.shards} shards for {run.training.shards} make other sums, and so another run"
+                if "shards" in changed
+                else ""
+            )
+            raise CheckpointError(
+                f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with"
+                f" {run.path / name}.json."
+            )
 
 
 def _check_start(run: RunDirectory, start: Path | None) -> None:
-    """Raise where a run that goes on is asked to begin with other weights than it did; nobody need name them again."""
+    """Raise where a run that goes on is asked to begin with other weights than it did; nobody need name
+    them again.
+    """
     if start is not None and start.resolve() != run.start:
         before = "its initializers' weights" if run.start is None else f"those of {run.start}"
-        raise CheckpointError(f"{run.path} was begun with {before}, not of {start}. Resume it without --from, or choose another --out.")
+        raise CheckpointError(
+            f"{run.path} was begun with {before}, not of {start}. Resume it without --from, or choose another"
+            " --out."
+        )

@@ -14,13 +14,17 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 class Board:
-    """A file of TensorBoard's events, written in the thread that calls, so that a refusal of the system is seen where it happens.
+    """A file of TensorBoard's events, written in the thread that calls, so that a refusal of the system is
+    seen where it happens.
 
-    A training does without its board: after the first refusal, such as a full disk, `say` is told and nothing more is written.
+    A training does without its board: after the first refusal, such as a full disk, `say` is told and nothing
+    more is written.
     """
 
     def __init__(self, folder: Path, epoch: int, say: Callable[[str], None]) -> None:
-        """Begin a file in a folder. epoch: the first that follows; what earlier files hold of it and later ones, TensorBoard drops."""
+        """Begin a file in a folder. epoch: the first that follows; what earlier files hold of it and later
+        ones, TensorBoard drops.
+        """
         self.folder, self.say = folder, say
         self.file: BinaryIO | None = None
         name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
@@ -34,8 +38,15 @@ class Board:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """The numbers of an epoch, by name; "epoch" is its own."""
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in record.items() if name != "epoch"]
-        self._write(*(Event(wall_time=time.time(), step=record["epoch"], summary=Summary(value=[value])) for value in values))
+        values = [
+            Summary.Value(tag=name, simple_value=value) for name, value in record.items() if name != "epoch"
+        ]
+        self._write(
+            *(
+                Event(wall_time=time.time(), step=record["epoch"], summary=Summary(value=[value]))
+                for value in values
+            )
+        )
 
     def close(self) -> None:
         """End the file."""
@@ -55,6 +66,9 @@ class Board:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        self.say(f"{self.folder} cannot be written: {error.strerror or error}. The training goes on without TensorBoard.")
+        self.say(
+            f"{self.folder} cannot be written: {error.strerror or error}. The training goes on without"
+            " TensorBoard."
+        )
         self.close()
         self.file = None

@@ -34,7 +34,8 @@ class Brake:
         return True
 
     def shorten(self, number: int, rates: np.ndarray) -> None:
-        """Lower the rate of step `number` where it is to be short; to be called once for every step that is made.
+        """Lower the rate of step `number` where it is to be short; to be called once for every step that is
+        made.
 
         rates: of all steps, float64 [steps + 1].
         """

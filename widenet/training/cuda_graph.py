@@ -1,4 +1,6 @@
-"""Training steps as a CUDA graph: recorded once over memory that stays, and replayed for each batch, which is put there."""
+"""Training steps as a CUDA graph: recorded once over memory that stays, and replayed for each batch, which
+is put there.
+"""
 
 import torch
 from torch import Tensor
@@ -25,10 +27,11 @@ def check_recordable_here(job: Job) -> None:
 
 
 class GraphSteps:
-    """The steps of a training whose batches have `num_examples` examples; `check_recordable_here` has been asked.
+    """The steps of a training whose batches have `num_examples` examples; `check_recordable_here` has been
+    asked.
 
-    The first batch of some capacities makes its step eagerly, so that nothing is compiled or loaded while the graph is recorded; the second
-    records it. The bits are those of eager steps.
+    The first batch of some capacities makes its step eagerly, so that nothing is compiled or loaded while the
+    graph is recorded; the second records it. The bits are those of eager steps.
     """
 
     def __init__(self, network: Network, rule: Optimizer, num_examples: int) -> None:
@@ -43,13 +46,24 @@ class GraphSteps:
         """A batch as `step` takes it, made ahead in the order of steps; None of one that trains eagerly."""
         return self.packer.pack(prepared, weights_E) if num_examples == self.num_examples else None
 
-    def step(self, packed: Packed, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers) -> float:
-        """The loss of a batch before the step; the network has made the step. Arguments as of `train_step`."""
+    def step(
+        self, packed: Packed, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers
+    ) -> float:
+        """The loss of a batch before the step; the network has made the step.
+
+        Arguments as of `train_step`.
+        """
         if self.memory is None or self.memory.capacities != packed.capacities:
             self.graph = self.launched = None  # their memory is free before others take as much
             self.memory = Packed(packed.whole.clone(), packed.real.clone(), packed.capacities)
             self.loaded = sent(self.rule.table(numbers), self.network.device)
-            return train_step(self.network, *self.memory.unpacked(prepared, weights_E), draws, self.rule, self._standing(numbers))
+            return train_step(
+                self.network,
+                *self.memory.unpacked(prepared, weights_E),
+                draws,
+                self.rule,
+                self._standing(numbers),
+            )
         self.memory.whole.copy_(packed.whole)
         self.memory.real.copy_(packed.real)
         self.loaded.copy_(self.rule.table(numbers).pin_memory(), non_blocking=True)
@@ -66,8 +80,12 @@ class GraphSteps:
         """The numbers of a step, loaded from where those of all steps are put."""
         return StepNumbers(numbers.number, numbers.rates, loaded=self.loaded)
 
-    def _record(self, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers) -> None:
+    def _record(
+        self, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers
+    ) -> None:
         self.graph = torch.cuda.CUDAGraph()
         # Another thread may copy batches meanwhile, which only a recording of this thread's calls allows.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.launched = launched_step(self.network, prepared, weights_E, draws, self.rule, self._standing(numbers))
+            self.launched = launched_step(
+                self.network, prepared, weights_E, draws, self.rule, self._standing(numbers)
+            )

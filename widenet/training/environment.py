@@ -1,4 +1,6 @@
-"""What decides how numbers round in this process: versions of libraries, instruction sets, and who compiles."""
+"""What decides how numbers round in this process: versions of libraries, instruction sets, and who
+compiles.
+"""
 
 import re
 from collections.abc import Mapping
@@ -49,9 +51,15 @@ def environment(device: torch.device) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
-    """How the libraries and processors differ here from those of an earlier environment, as in "torch 2.11.0, before 2.8.0"."""
+    """How the libraries and processors differ here from those of an earlier environment, as in "torch
+    2.11.0, before 2.8.0".
+    """
     now = {**versions(device), **processors(device)}
-    return [f"{name} {value}, before {before[name]}" for name, value in now.items() if before.get(name, value) != value]
+    return [
+        f"{name} {value}, before {before[name]}"
+        for name, value in now.items()
+        if before.get(name, value) != value
+    ]
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:

@@ -21,7 +21,8 @@ class FieldRecord:
     """What a run remembers of a field of its dataset; raises ValueError where that can be no field.
 
     vocabulary_digest: SHA-256 over the ids of its features in order; None where it had none.
-    vocabulary_sha256: of the file that names them, as the run keeps it; None where an earlier widenet recorded none.
+    vocabulary_sha256: of the file that names them, as the run keeps it; None where an earlier widenet
+    recorded none.
     """
 
     kind: str
@@ -44,7 +45,9 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
     if field.vocabulary is None:
         return FieldRecord(field.kind, field.width, field.min_value, field.max_value, None)
     names = dataset.vocabulary(name)
-    return FieldRecord(field.kind, field.width, field.min_value, field.max_value, digest_of(names), sha256_of(names.path))
+    return FieldRecord(
+        field.kind, field.width, field.min_value, field.max_value, digest_of(names), sha256_of(names.path)
+    )
 
 
 def digest_of(vocabulary: Vocabulary) -> str:
@@ -71,9 +74,14 @@ def read_records(path: Path) -> dict[str, FieldRecord]:
 
 
 def open_vocabulary(path: Path, record: FieldRecord) -> Vocabulary:
-    """A vocabulary that a run keeps, compared with what the run remembers of it; raises DataError, CheckpointError."""
+    """A vocabulary that a run keeps, compared with what the run remembers of it; raises DataError,
+    CheckpointError.
+    """
     names = Vocabulary.open(path, record.vocabulary_sha256)
     known = record.vocabulary_digest
     if record.vocabulary_sha256 is None and known is not None and digest_of(names) != known:
-        raise CheckpointError(f"{path} is damaged: its ids are not those that the run was begun with. Copy it from the dataset again.")
+        raise CheckpointError(
+            f"{path} is damaged: its ids are not those that the run was begun with. Copy it from the dataset"
+            " again."
+        )
     return names

@@ -1,4 +1,6 @@
-"""What idle steps add up to: tables over all steps of a training that follow when the rate of a step turns out lower."""
+"""What idle steps add up to: tables over all steps of a training that follow when the rate of a step turns
+out lower.
+"""
 
 from threading import Lock
 
@@ -17,8 +19,9 @@ class Roads:
     def ahead(self, rates: np.ndarray, until: int) -> np.ndarray:
         """For every step n the sum over all later ones of rate[n + j] * momentum^j, float64 [steps + 1].
 
-        The part of it up to step m is ahead[n] - momentum^(m - n) * ahead[m]. until: the steps up to it have their last rates; what was
-        lowered since the call before is followed backward for as long as it changes a bit, so that nothing depends on when it was asked.
+        The part of it up to step m is ahead[n] - momentum^(m - n) * ahead[m]. until: the steps up to it have
+        their last rates; what was lowered since the call before is followed backward for as long as it
+        changes a bit, so that nothing depends on when it was asked.
         """
         with self._lock:
             if self._rates is not rates:
@@ -53,12 +56,16 @@ class Shrinkage:
         self._logs, self._seen = np.zeros(0), 0
 
     def logs(self, rates: np.ndarray, until: int) -> np.ndarray:
-        """The logarithm of what is left of a weight after n steps, for every n up to `until`, float64 [steps + 1]."""
+        """The logarithm of what is left of a weight after n steps, for every n up to `until`, float64
+        [steps + 1].
+        """
         with self._lock:
             if self._rates is not rates:
                 self._rates, self._logs, self._seen = rates, np.zeros(len(rates)), 0
             if until > self._seen:
                 steps = np.log1p(-rates[self._seen + 1 : until + 1] * self.l2)
-                self._logs[self._seen + 1 : until + 1] = np.cumsum(np.concatenate([self._logs[self._seen : self._seen + 1], steps]))[1:]
+                self._logs[self._seen + 1 : until + 1] = np.cumsum(
+                    np.concatenate([self._logs[self._seen : self._seen + 1], steps])
+                )[1:]
                 self._seen = until
             return self._logs

@@ -19,15 +19,19 @@ from widenet.training.environment import environment
 
 SAME_FILES = "Let every process read the same files, then start again."
 SAME_MACHINES = (
-    "Start every process with the same data, documents and options, and on machines with the same software and processors. "
-    'Trainings with "bits": "portable" take processors that differ.'
+    "Start every process with the same data, documents and options, and on machines with the same software"
+    ' and processors. Trainings with "bits": "portable" take processors that differ.'
 )
 
 
-def check_in_common(device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts) -> None:
-    """Raise DisagreementError in every process of the group if they were given different work, or round in different ways.
+def check_in_common(
+    device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts
+) -> None:
+    """Raise DisagreementError in every process of the group if they were given different work, or round in
+    different ways.
 
-    Every process must ask, after it has joined the group and before anything else travels: not even the number of shards is certain yet.
+    Every process must ask, after it has joined the group and before anything else travels: not even the
+    number of shards is certain yet.
 
     Args:
         device: The device of this process.
@@ -66,7 +70,9 @@ def facts_of_checkpoint(checkpoint: Checkpoint | None) -> dict[str, str]:
 
 
 def facts_of_options(resume: bool, start: Path | None, cuda_graph: bool) -> dict[str, str]:
-    """The options of a training that every process must be given. start: a run with whose weights it begins, told by their digest."""
+    """The options of a training that every process must be given. start: a run with whose weights it
+    begins, told by their digest.
+    """
     begins = "none"
     if start is not None:
         manifest = start / "model" / "manifest.json"

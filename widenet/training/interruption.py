@@ -9,7 +9,10 @@ from types import FrameType
 
 @contextmanager
 def interruption(interrupted: Callable[[], bool] | None) -> Iterator[Callable[[], bool]]:
-    """What tells whether to stop: the caller's function, or Ctrl-C and SIGTERM. A second signal stops at once."""
+    """What tells whether to stop: the caller's function, or Ctrl-C and SIGTERM.
+
+    A second signal stops at once.
+    """
     if interrupted is not None or threading.current_thread() is not threading.main_thread():
         yield interrupted or (lambda: False)
         return

@@ -22,12 +22,16 @@ BESIDE_METRICS = (
 
 
 def log_curves(records: Sequence[Mapping[str, Any]]) -> Html:
-    """Figures side by side: the loss, then each metric, a line a k; one that has a single k is called by it."""
+    """Figures side by side: the loss, then each metric, a line a k; one that has a single k is called by
+    it.
+    """
     lines: dict[str, list[str]] = {"loss": ["loss"]}
     for name in metric_names(records):
         lines.setdefault(name.partition("@")[0], []).append(name)
     titles = {title if len(names) > 1 else names[0]: names for title, names in lines.items()}
-    return grid([curves(title, {name: points(records, name) for name in names}) for title, names in titles.items()])
+    return grid(
+        [curves(title, {name: points(records, name) for name in names}) for title, names in titles.items()]
+    )
 
 
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -37,7 +41,9 @@ def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
     """(epoch, value) of the lines that have a number of that name."""
-    return [(record["epoch"], record[name]) for record in records if isinstance(record.get(name), int | float)]
+    return [
+        (record["epoch"], record[name]) for record in records if isinstance(record.get(name), int | float)
+    ]
 
 
 def grid(figures: Sequence[Html]) -> Html:

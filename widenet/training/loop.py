@@ -41,10 +41,12 @@ _START_EXAMPLES = 256
 class LoopState:
     """Where a training stands: all that a resumed one needs besides the weights and the optimizer's state.
 
-    epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those steps, reading_seconds
-    what of these they waited for batches. start_loss: the mean loss of the first start_examples examples of all.
+    epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those
+    steps, reading_seconds what of these they waited for batches. start_loss: the mean loss of the first
+    start_examples examples of all.
     best: the best value of the metric so far, reached after best_epoch epochs; waited: evaluations since.
-    brake: what it remembers, where the training has one. arithmetic: the versions of it that made steps, the current one last.
+    brake: what it remembers, where the training has one. arithmetic: the versions of it that made steps, the
+    current one last.
     """
 
     epoch: int = 0
@@ -71,7 +73,9 @@ class LoopState:
         return self.epoch * steps_per_epoch + self.step - self.brake.left_out
 
     def has_ended(self, training: TrainingSpec) -> bool:
-        """Whether no step is left: all epochs are finished, or evaluations have not been better for long enough."""
+        """Whether no step is left: all epochs are finished, or evaluations have not been better for long
+        enough.
+        """
         stop_after = None if training.evaluation is None else training.evaluation.stop_after
         return self.epoch >= training.epochs or (stop_after is not None and self.waited >= stop_after)
 
@@ -119,7 +123,9 @@ class Silence:
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], None]
-"""Called in every process with the network and the number of finished epochs, before a checkpoint says that they are."""
+"""Called in every process with the network and the number of finished epochs, before a checkpoint says
+that they are.
+"""
 
 
 class Training:
@@ -138,22 +144,31 @@ class Training:
         cuda_graph: bool = False,
         in_background: bool = False,
     ) -> None:
-        """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`. in_background: as of `Saving`."""
+        """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`. in_background: as of
+        `Saving`.
+        """
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
         self.spec = run.training
         self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
         self.saving = Saving(run, network, in_background)
-        self.recorded = GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
+        self.recorded = (
+            GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
+        )
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
-        """Train to the end; False where `interrupted` became true first. Either way the newest checkpoint is of the last step."""
+        """Train to the end; False where `interrupted` became true first.
+
+        Either way the newest checkpoint is of the last step.
+        """
         self.report.start(self.state, self.spec.epochs, self.stream.num_examples)
         with ExitStack() as stack:
             stack.callback(self.saving.close)
             board = None
             if self.network.exchange.leads:
-                board = stack.enter_context(closing(Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say)))
+                board = stack.enter_context(
+                    closing(Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say))
+                )
             return self._run_epochs(board, interrupted)
 
     def _run_epochs(self, board: Board | None, interrupted: Callable[[], bool]) -> bool:
@@ -175,7 +190,9 @@ class Training:
             for batch, prepared, packed in map(beside.take, batches):
                 state.reading_seconds += time.monotonic() - asked
                 exchange.at(self._place(batch.step + 1))
-                answers = exchange.start_any([interrupted, self.saving.is_late, self.saving.is_writing], "interruption")
+                answers = exchange.start_any(
+                    [interrupted, self.saving.is_late, self.saving.is_writing], "interruption"
+                )
                 loss = self._step(batch, prepared, packed)
                 state.step = batch.step + 1
                 state.add(loss, batch.num_examples)
@@ -188,16 +205,24 @@ class Training:
                 if self.saving.falls_due(self._number(state.step), is_late) and state.step < steps.stop:
                     paused = time.monotonic()
                     self._checkpoint()
-                    started += time.monotonic() - paused  # which counts as seconds of checkpoints, not of steps
+                    started += (
+                        time.monotonic() - paused
+                    )  # which counts as seconds of checkpoints, not of steps
                 asked = time.monotonic()
         return True
 
     def _prepared(self, step: int) -> tuple[Batch, Prepared, Packed | None]:
-        """Batch `step` of the current epoch, what the network takes of it, and the same packed where steps are recorded."""
+        """Batch `step` of the current epoch, what the network takes of it, and the same packed where steps
+        are recorded.
+        """
         with torch.no_grad():
             batch = self.stream.batch(self.state.epoch, step, self.network.device)
             prepared = self.network.prepare(batch.fields, Draws(self.spec.seed, batch.epoch, batch.step))
-            packed = None if self.recorded is None else self.recorded.pack(prepared, batch.weights, batch.num_examples)
+            packed = (
+                None
+                if self.recorded is None
+                else self.recorded.pack(prepared, batch.weights, batch.num_examples)
+            )
             return batch, prepared, packed
 
     def _step(self, batch: Batch, prepared: Prepared, packed: Packed | None) -> float:
@@ -224,7 +249,9 @@ class Training:
         self._settle()
         self._check_weights()
         record = self._begin_record()
-        if self.evaluate is not None and self._is_due(self.spec.evaluation.every_epochs if self.spec.evaluation else 1):
+        if self.evaluate is not None and self._is_due(
+            self.spec.evaluation.every_epochs if self.spec.evaluation else 1
+        ):
             started = time.monotonic()
             metrics = self.evaluate(self.network)
             record["evaluation_seconds"] = round(time.monotonic() - started, 3)
@@ -284,7 +311,11 @@ class Training:
         self._save(at_once)
 
     def _save(self, at_once: bool) -> None:
-        facts = {"state": asdict(self.state), "examples": self.stream.dataset.digest, "steps_per_epoch": self.stream.steps_per_epoch}
+        facts = {
+            "state": asdict(self.state),
+            "examples": self.stream.dataset.digest,
+            "steps_per_epoch": self.stream.steps_per_epoch,
+        }
         facts[RECORDED] = self.run.digests
         facts["device"], facts["compiled"] = self.network.device.type, is_compiled(self.network.device.type)
         facts["environment"] = environment(self.network.device)
@@ -306,17 +337,33 @@ class Training:
         settle(self.network, self.rule, self.rates, self.state.steps_made(self.stream.steps_per_epoch))
 
     def _check_weights(self) -> None:
-        """Raise where a step has broken a weight, or a process has computed other weights, so that neither is ever saved."""
+        """Raise where a step has broken a weight, or a process has computed other weights, so that neither
+        is ever saved.
+        """
         broken = self.network.first_non_finite()
         if broken is not None:
-            raise NumericsError(f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are not. {REMEDY}')
+            raise NumericsError(
+                f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are'
+                f" not. {REMEDY}"
+            )
         state = self.state
-        progress = [state.epoch, state.step, state.loss_sum, state.start_loss, state.best, state.best_epoch, state.waited, state.brake]
+        progress = [
+            state.epoch,
+            state.step,
+            state.loss_sum,
+            state.start_loss,
+            state.best,
+            state.best_epoch,
+            state.waited,
+            state.brake,
+        ]
         check_replicas(self.network, repr(progress), self._place(state.step))
 
 
 def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:
-    """Bring rows that no batch touched lately to where their optimizer leads them in `num_steps` steps, before somebody looks at them."""
+    """Bring rows that no batch touched lately to where their optimizer leads them in `num_steps` steps,
+    before somebody looks at them.
+    """
     for weight in network.wide.values():
         weight.wake_all(rule, StepNumbers(num_steps + 1, rates))
     for output in network.outputs.values():

@@ -30,5 +30,9 @@ def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
 
 
 def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    found = _PROCESSOR.search(cpuinfo.read_text(encoding="utf-8", errors="replace")) if cpuinfo.is_file() else None
+    found = (
+        _PROCESSOR.search(cpuinfo.read_text(encoding="utf-8", errors="replace"))
+        if cpuinfo.is_file()
+        else None
+    )
     return found[1] if found else platform.machine()

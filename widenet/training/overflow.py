@@ -20,8 +20,9 @@ _LARGE = 1e3
 class Launched:
     """A step on which a device may still be at work.
 
-    loss: float64 []. values: of the inputs and hidden layers [E, units], in the order in which they were computed. losses: the outputs'
-    own, float64 []. All are of the forward pass, so that it does not matter what the step then did to the weights.
+    loss: float64 []. values: of the inputs and hidden layers [E, units], in the order in which they were
+    computed. losses: the outputs' own, float64 []. All are of the forward pass, so that it does not matter
+    what the step then did to the weights.
     """
 
     loss: Tensor
@@ -29,17 +30,29 @@ class Launched:
     losses: Mapping[str, Tensor]
 
     def check(self, loss: float) -> None:
-        """Raise NumericsError if the loss, now known to the host, is not finite; the message names the layer that overflowed first."""
+        """Raise NumericsError if the loss, now known to the host, is not finite; the message names the
+        layer that overflowed first.
+        """
         if math.isfinite(loss):
             return
-        layers = [name for name, values in {**self.values, **self.losses}.items() if not bool(torch.isfinite(values).all())]
+        layers = [
+            name
+            for name, values in {**self.values, **self.losses}.items()
+            if not bool(torch.isfinite(values).all())
+        ]
         where = f'layer "{layers[0]}"' if layers else "a penalty on sparseness"
-        raise NumericsError(f"the loss must be a finite number; got {loss}. The first number that is not finite arose in {where}.")
+        raise NumericsError(
+            f"the loss must be a finite number; got {loss}. The first number that is not finite arose in"
+            f" {where}."
+        )
 
 
 def remedy(fields: Mapping[str, Values]) -> str:
     """What to do about an overflow in a batch of these fields."""
-    largest = {name: _largest(field.values if isinstance(field, SparseBatch) else field) for name, field in fields.items()}
+    largest = {
+        name: _largest(field.values if isinstance(field, SparseBatch) else field)
+        for name, field in fields.items()
+    }
     name = max(largest, key=lambda name: largest[name])
     if largest[name] <= _LARGE:
         return REMEDY

@@ -23,7 +23,9 @@ def check_replicas(network: Network, progress: str, place: str) -> None:
     if num_processes() == 1:
         return
     digests = {name: digest_of(tensor) for name, tensor in replicas_of(network).items()}
-    found = network.exchange.collect((socket.gethostname(), {**digests, "progress": progress}), "equal copies")
+    found = network.exchange.collect(
+        (socket.gethostname(), {**digests, "progress": progress}), "equal copies"
+    )
     if any(each != found[0][1] for _, each in found):
         raise DisagreementError(f"{place}: {_told([host for host, _ in found], [each for _, each in found])}")
 
@@ -35,12 +37,23 @@ def _told(hosts: Sequence[str], everyone: Sequence[Digests]) -> str:
     odd = outvoted(["".join(digests.values()) for digests in everyone])
     if odd:
         where = ", ".join(sorted({hosts[rank] for rank in odd}))
-        who = f"{ranks(odd)} ({where}) computed other numbers than most, first seen in {_named(name)} ({values})"
-        remedy = f"Resume from the newest checkpoint without {where}, or after a test of its processor and memory."
+        who = (
+            f"{ranks(odd)} ({where}) computed other numbers than most, first seen in {_named(name)}"
+            f" ({values})"
+        )
+        remedy = (
+            f"Resume from the newest checkpoint without {where}, or after a test of its processor and memory."
+        )
     else:
         who = f"the processes computed different numbers, first seen in {_named(name)} ({values})"
-        remedy = "Test the processors and memory of their machines; three or more processes can tell which one is wrong. Then resume."
-    return f"the processes must hold equal copies of the hidden layers; {who}. No checkpoint was written. {remedy}"
+        remedy = (
+            "Test the processors and memory of their machines; three or more processes can tell which one is"
+            " wrong. Then resume."
+        )
+    return (
+        f"the processes must hold equal copies of the hidden layers; {who}. No checkpoint was written."
+        f" {remedy}"
+    )
 
 
 def _named(name: str) -> str:

@@ -25,8 +25,23 @@ from widenet.publication import publish
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.field_records import FieldRecord, open_vocabulary, read_records, record_of, write_records
-from widenet.training.run_path import LAUNCH, START, busy, check_finished, check_free, drop_unfinished, locked, put
+from widenet.training.field_records import (
+    FieldRecord,
+    open_vocabulary,
+    read_records,
+    record_of,
+    write_records,
+)
+from widenet.training.run_path import (
+    LAUNCH,
+    START,
+    busy,
+    check_finished,
+    check_free,
+    drop_unfinished,
+    locked,
+    put,
+)
 
 RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
@@ -66,15 +81,22 @@ class RunDirectory:
     @classmethod
     @contextmanager
     def begin(
-        cls, path: Path, network: NetworkSpec, training: TrainingSpec, dataset: Dataset, start_from: Path | None = None
+        cls,
+        path: Path,
+        network: NetworkSpec,
+        training: TrainingSpec,
+        dataset: Dataset,
+        start_from: Path | None = None,
     ) -> "Iterator[RunDirectory]":
         """A new directory with the documents and the vocabularies, which other trainings are kept out of.
 
-        start_from: a run with whose finished weights this one begins.
-        Raises CheckpointError where the path is taken. A run that ended before its first checkpoint is replaced.
+        start_from: a run with whose finished weights this one begins. Raises CheckpointError where the path
+        is taken. A run that ended before its first checkpoint is replaced.
         """
         if not path.name:
-            raise CheckpointError(f"{path} must be a directory to make; got the current one. Choose another --out.")
+            raise CheckpointError(
+                f"{path} must be a directory to make; got the current one. Choose another --out."
+            )
         check_free(path)
         if start_from is not None:
             check_finished(start_from)
@@ -91,14 +113,18 @@ class RunDirectory:
                     (beside / START).write_text(str(start_from.resolve()), encoding="utf-8")
                 for name, record in fields.items():
                     if record.vocabulary_digest is not None:
-                        shutil.copyfile(dataset.path / str(dataset.field(name).vocabulary), run_vocabulary(beside, name))
+                        shutil.copyfile(
+                            dataset.path / str(dataset.field(name).vocabulary), run_vocabulary(beside, name)
+                        )
                 force_all_to_disk(beside)
                 put(beside, path)
             except OSError as error:
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                     check_free(path)
                     raise busy(path) from None
-                raise CheckpointError(f"{path} cannot be written: {error.strerror or error}. Choose another --out.") from None
+                raise CheckpointError(
+                    f"{path} cannot be written: {error.strerror or error}. Choose another --out."
+                ) from None
             finally:
                 shutil.rmtree(beside, ignore_errors=True)
             with writing(path):
@@ -109,17 +135,23 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run; raises CheckpointError where there is none."""
         if not (path / "network.json").is_file():
-            raise CheckpointError(f'{path} is not a run: it has no network.json. Make one with "widenet train".')
+            raise CheckpointError(
+                f'{path} is not a run: it has no network.json. Make one with "widenet train".'
+            )
         network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")
         fields = read_records(path / RUN_FIELDS)
         for name in network.fields:
             if name not in fields:
-                raise CheckpointError(f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.')
+                raise CheckpointError(
+                    f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.'
+                )
         return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however it ends."""
+        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however
+        it ends.
+        """
         with locked(self.path):
             with writing(self.path):
                 recover(self.path)
@@ -134,26 +166,37 @@ class RunDirectory:
                 rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
                 raise FitError(f"{rule}. Ingest it with {_OPTIONS[record.kind].format(name)}.")
             found = record_of(dataset, name)
-            if (found.kind, found.width, found.vocabulary_digest) != (record.kind, record.width, record.vocabulary_digest):
+            if (found.kind, found.width, found.vocabulary_digest) != (
+                record.kind,
+                record.width,
+                record.vocabulary_digest,
+            ):
                 reason = (
                     f"{found.width:,} features for {record.width:,}"
                     if found.width != record.width
                     else "other features, or in another order"
                 )
                 remedy = f"Use a split of the same dataset, or ingest with --vocabulary {self.path}."
-                raise FitError(f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. {remedy}')
+                raise FitError(
+                    f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. {remedy}'
+                )
 
     def vocabulary(self, field: str) -> Vocabulary:
         """The names of a field's features; raises FitError where the dataset had none."""
         path = run_vocabulary(self.path, field)
         if not path.exists():
-            raise FitError(f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.')
+            raise FitError(
+                f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.'
+            )
         if field not in self._vocabularies:
             self._vocabularies[field] = open_vocabulary(path, self.fields[field])
         return self._vocabularies[field]
 
-    def save_checkpoint(self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]) -> Checkpoint:
-        """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the oldest.
+    def save_checkpoint(
+        self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]
+    ) -> Checkpoint:
+        """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the
+        oldest.
 
         Later ones, left by a training that went on from an earlier one since, are dropped too.
         """
@@ -183,24 +226,40 @@ class RunDirectory:
             return None
         names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
         if name not in names:  # a path to elsewhere is none of them
-            remedy = f"Write the name of another one into that file (there: {', '.join(names) or 'none'}), or train again."
-            raise CheckpointError(f"{pointer} must name a checkpoint beside it; got {shown(name)}, which does not exist. {remedy}")
+            remedy = (
+                f"Write the name of another one into that file (there: {', '.join(names) or 'none'}), or"
+                " train again."
+            )
+            raise CheckpointError(
+                f"{pointer} must name a checkpoint beside it; got {shown(name)}, which does not exist."
+                f" {remedy}"
+            )
         return self._opened(pointer.parent / name)
 
     def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
-        """A checkpoint of this run; raises CheckpointError where it was written beside other documents or fields than the run has now."""
+        """A checkpoint of this run; raises CheckpointError where it was written beside other documents or
+        fields than the run has now.
+        """
         checkpoint = Checkpoint.open(path)
         recorded = checkpoint.facts.get(RECORDED, {})
         for name in documents:
             if recorded.get(name, self.digests[name]) != self.digests[name]:
                 remedy = "Undo the change, or train again with another --out."
-                raise CheckpointError(f"{self.path / name} is not the file with which {path} was trained: it has changed since. {remedy}")
+                raise CheckpointError(
+                    f"{self.path / name} is not the file with which {path} was trained: it has changed since."
+                    f" {remedy}"
+                )
         return checkpoint
 
     def candidates(self) -> list[Callable[[], Checkpoint | None]]:
-        """What to try in turn, to go on from: the newest checkpoint, then the others, the later ones first."""
+        """What to try in turn, to go on from: the newest checkpoint, then the others, the later ones
+        first.
+        """
         pointed = self._pointed()
-        others = sorted((path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed), reverse=True)
+        others = sorted(
+            (path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed),
+            reverse=True,
+        )
         return [self.latest, *(partial(self._opened, path) for path in others)]
 
     def listing(self) -> dict[str, str]:
@@ -218,14 +277,19 @@ class RunDirectory:
         return publish(self.path / name, network, {**facts, RECORDED: self.digests}, with_state=False)
 
     def best(self, state_epoch: int, best_epoch: int) -> Checkpoint:
-        """The weights of the best evaluation, which a state after `state_epoch` epochs says was that of `best_epoch`.
+        """The weights of the best evaluation, which a state after `state_epoch` epochs says was that of
+        `best_epoch`.
 
-        Weights of a later epoch serve too: the training has not come to it yet, and will replace them. Raises CheckpointError.
+        Weights of a later epoch serve too: the training has not come to it yet, and will replace them. Raises
+        CheckpointError.
         """
         path = self.path / "best"
         remedy = "Restore it, or train again with another --out."
         if not path.is_dir():
-            raise CheckpointError(f"{path} is missing: it must hold the weights of epoch {best_epoch}, the best so far. {remedy}")
+            raise CheckpointError(
+                f"{path} is missing: it must hold the weights of epoch {best_epoch}, the best so far."
+                f" {remedy}"
+            )
         best = self._opened(path)
         epoch = best.facts.get("epoch")
         if epoch != best_epoch and not (isinstance(epoch, int) and epoch > state_epoch):
@@ -234,19 +298,25 @@ class RunDirectory:
         return best
 
     def model(self) -> Checkpoint:
-        """The finished model; of a run that was cut short, the newest checkpoint. Raises CheckpointError where there is neither.
+        """The finished model; of a run that was cut short, the newest checkpoint.
 
-        A finished model needs the network and the fields that it was trained with; a checkpoint within a training its training.json too.
+        Raises CheckpointError where there is neither.
+
+        A finished model needs the network and the fields that it was trained with; a checkpoint within a
+        training its training.json too.
         """
         if (self.path / "model").exists():
             return self._opened(self.path / "model", FOR_PREDICTIONS)
         latest = self.latest()
         if latest is None:
-            raise CheckpointError(f'{self.path} holds no weights yet. Finish it with "widenet train ... --resume".')
+            raise CheckpointError(
+                f'{self.path} holds no weights yet. Finish it with "widenet train ... --resume".'
+            )
         return latest
 
     def belongs_to(self, launch: str) -> None:
-        """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows the run as its own.
+        """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows
+        the run as its own.
 
         launch: its name, then a line for each agent and each process.
         """
@@ -265,7 +335,9 @@ class RunDirectory:
             file.write(json.dumps(record) + "\n")
 
     def log_more(self, facts: Mapping[str, Any]) -> None:
-        """Add to the last line of log.jsonl what is known only after it was written; who reads along sees the file grow."""
+        """Add to the last line of log.jsonl what is known only after it was written; who reads along sees
+        the file grow.
+        """
         path = self.path / "log.jsonl"
         with writing(path), path.open("r+b") as file:
             file.seek(-len(b"}\n"), io.SEEK_END)

@@ -19,9 +19,10 @@ from widenet.training.snapshot import Snapshot
 class Saving:
     """Saves a training into its run directory, in the background where it has room for a snapshot.
 
-    In the background, every process copies its weights and state between two steps; a thread of its own writes the copy while the steps
-    go on. When all have written their files, the leader's thread publishes the checkpoint. One is on its way at a time.
-    All processes call the methods in the same order; whatever depends on a clock or on a thread is agreed on first.
+    In the background, every process copies its weights and state between two steps; a thread of its own
+    writes the copy while the steps go on. When all have written their files, the leader's thread publishes
+    the checkpoint. One is on its way at a time. All processes call the methods in the same order; whatever
+    depends on a clock or on a thread is agreed on first.
 
     seconds: how long the training has waited for checkpoints.
     """
@@ -29,7 +30,9 @@ class Saving:
     def __init__(self, run: RunDirectory, network: Network, in_background: bool) -> None:
         self.run, self.network, self.asked = run, network, run.training.checkpoints
         self.snapshot = Snapshot(network) if in_background else None
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=partial(torch.set_num_threads, 1))
+        self.thread = ThreadPoolExecutor(
+            1, thread_name_prefix="checkpoint", initializer=partial(torch.set_num_threads, 1)
+        )
         self.pending: Publication | None = None
         self.work: Future[Any] | None = None
         self.is_placing = self.is_owed = self.is_closed = False
@@ -38,7 +41,9 @@ class Saving:
     def is_late(self) -> bool:
         """Whether the last checkpoint is `every_minutes` old, by the clock of the leader."""
         minutes = self.asked.every_minutes
-        return minutes is not None and self.network.exchange.leads and monotonic() - self.newest >= 60 * minutes
+        return (
+            minutes is not None and self.network.exchange.leads and monotonic() - self.newest >= 60 * minutes
+        )
 
     def is_writing(self) -> bool:
         """Whether this process is writing in the background."""
@@ -75,7 +80,10 @@ class Saving:
         self.seconds += monotonic() - started
 
     def go_on(self, is_writing: bool) -> None:
-        """Take the next stage of the checkpoint on its way, if no process is writing any more. Raises CheckpointError in all."""
+        """Take the next stage of the checkpoint on its way, if no process is writing any more.
+
+        Raises CheckpointError in all.
+        """
         if self.pending is None or is_writing:
             return
         if self.is_placing:
@@ -97,14 +105,18 @@ class Saving:
         self.seconds += monotonic() - started
 
     def close(self) -> None:
-        """End the thread, and drop a checkpoint that is still on its way; what is being put in place is completed."""
+        """End the thread, and drop a checkpoint that is still on its way; what is being put in place is
+        completed.
+        """
         self.is_closed = True
         self.thread.shutdown()
         if self.pending is not None:
             self.pending.drop()
             self.pending = None
 
-    def _files(self, copies: Mapping[str, Mapping[str, Tensor]]) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
+    def _files(
+        self, copies: Mapping[str, Mapping[str, Tensor]]
+    ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
         """The copies, up to the moment at which nobody needs them any more."""
         for name, tensors in copies.items():
             if self.is_closed:

@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from widenet.spec.optimizers import CosineSchedule, ExponentialSchedule, InverseSchedule, Schedule, StepSchedule
+from widenet.spec.optimizers import (
+    CosineSchedule,
+    ExponentialSchedule,
+    InverseSchedule,
+    Schedule,
+    StepSchedule,
+)
 from widenet.spec.training import TrainingSpec
 
 

@@ -1,4 +1,6 @@
-"""A copy of a network's weights and optimizer state in the memory of the machine, from which a checkpoint is written while they change."""
+"""A copy of a network's weights and optimizer state in the memory of the machine, from which a checkpoint
+is written while they change.
+"""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,6 @@
-"""The weights that a training begins with, where they are those of another run: units keep theirs by the ids of their features."""
+"""The weights that a training begins with, where they are those of another run: units keep theirs by the
+ids of their features.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,9 +25,11 @@ _MOVED = "moved"
 
 
 def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) -> None:
-    """Fill a network with what its run begins with, where that is another run: its weights, and what it kept of the same optimizer.
+    """Fill a network with what its run begins with, where that is another run: its weights, and what it kept
+    of the same optimizer.
 
-    Units keep theirs by the ids of their features, whatever shards they are in; new ones keep what they were initialized with.
+    Units keep theirs by the ids of their features, whatever shards they are in; new ones keep what they were
+    initialized with.
     say: is told how many features are known, where not all are. Raises CheckpointError, FitError.
     """
     if run.start is None:
@@ -41,9 +45,15 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     for name, origin in known.items():
         num_known = int((origin >= 0).sum())
         if num_known < len(origin) or before.fields[name].width > num_known:
-            counts = {"are new": len(origin) - num_known, "of its features are gone": before.fields[name].width - num_known}
+            counts = {
+                "are new": len(origin) - num_known,
+                "of its features are gone": before.fields[name].width - num_known,
+            }
             rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
-            say(f'{run.start}: {num_known:,} features of field "{name}" begin with what they had there; {rest}.')
+            say(
+                f'{run.start}: {num_known:,} features of field "{name}" begin with what they had there;'
+                f" {rest}."
+            )
 
 
 def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
@@ -51,13 +61,20 @@ def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
     old, new = (dict(_sizes(each)) for each in (before, run))
     for name in [*new, *old]:
         if old.get(name) != new.get(name):
-            there, here = ("missing" if sizes is None else " x ".join(map(str, sizes)) for sizes in (old.get(name), new.get(name)))
+            there, here = (
+                "missing" if sizes is None else " x ".join(map(str, sizes))
+                for sizes in (old.get(name), new.get(name))
+            )
             remedy = "Name a run of the same layers."
-            raise CheckpointError(f'{before.path}: weight "{name}" is {there}, here {here}: it is of another network. {remedy}')
+            raise CheckpointError(
+                f'{before.path}: weight "{name}" is {there}, here {here}: it is of another network. {remedy}'
+            )
 
 
 def _check_columns(before: RunDirectory, run: RunDirectory, known: Mapping[str, np.ndarray]) -> None:
-    """Raise where an output stands on a sparse input whose features are not the same in both runs: its columns stay where they are."""
+    """Raise where an output stands on a sparse input whose features are not the same in both runs: its
+    columns stay where they are.
+    """
     old = weights_of(before.network, before.fields).weights
     for name, weight in weights_of(run.network, run.fields).weights.items():
         if not weight.by_columns:
@@ -65,7 +82,10 @@ def _check_columns(before: RunDirectory, run: RunDirectory, known: Mapping[str, 
         field = _input_field(run.network, weight)
         same = np.arange(before.fields[field].width)
         if old[name].columns != weight.columns or not np.array_equal(known[field], same):
-            rule = f'output "{weight.layer}" stands on field "{field}", whose features must be the same in the same order'
+            rule = (
+                f'output "{weight.layer}" stands on field "{field}", whose features must be the same in the'
+                " same order"
+            )
             remedy = "Train without --from, or put a hidden layer between them."
             raise CheckpointError(f"{before.path}: {rule}, with as much room; they differ. {remedy}")
 
@@ -97,35 +117,52 @@ def _input_field(spec: NetworkSpec, weight: Weight) -> str:
 def _known(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
     """Which feature of an earlier run each feature of a field was, int64 [features]; -1 for new ones.
 
-    by_index: features of an equal number are the same whatever they are called, as in a network whose file named none.
+    by_index: features of an equal number are the same whatever they are called, as in a network whose file
+    named none.
     """
     if field not in before.fields:
-        raise FitError(f'{before.path} has no field "{field}". Name a run that was trained on the same fields.')
+        raise FitError(
+            f'{before.path} has no field "{field}". Name a run that was trained on the same fields.'
+        )
     old, new = before.fields[field], run.fields[field]
     digests = old.vocabulary_digest, new.vocabulary_digest
     if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
         return np.arange(new.width)
     if None in digests:
-        rule = f'field "{field}" has {old.width:,} features in {before.path}, here {new.width:,}, and without a vocabulary in both'
-        raise FitError(f"{rule} nobody knows which are the same. Train on features of the same number, or with names.")
+        rule = (
+            f'field "{field}" has {old.width:,} features in {before.path}, here {new.width:,}, and without a'
+            " vocabulary in both"
+        )
+        raise FitError(
+            f"{rule} nobody knows which are the same. Train on features of the same number, or with names."
+        )
     found = before.vocabulary(field).indices_of(run.vocabulary(field))
     if (found < 0).all():
-        raise FitError(f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on such features.')
+        raise FitError(
+            f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on such'
+            " features."
+        )
     return found
 
 
 def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint) -> Checkpoint | None:
-    """The checkpoint with the optimizer's state that belongs to a finished model, if the run has it and its kind is this run's."""
+    """The checkpoint with the optimizer's state that belongs to a finished model, if the run has it and
+    its kind is this run's.
+    """
     if before.training.optimizer.kind != run.training.optimizer.kind:
         return None
     last, epochs = before.latest(), model.facts.get("epochs")
-    if last is None or (before.training.keep == "best" and model.facts.get("best_epoch") not in (None, epochs)):
+    if last is None or (
+        before.training.keep == "best" and model.facts.get("best_epoch") not in (None, epochs)
+    ):
         return None
     return last if last.facts["state"]["epoch"] == epochs else None
 
 
 class _Copy:
-    """Rows that go from an earlier tensor [R, ...] into one of the network. origin: the row that each row was, int64; -1 for new ones."""
+    """Rows that go from an earlier tensor [R, ...] into one of the network. origin: the row that each row
+    was, int64; -1 for new ones.
+    """
 
     def __init__(self, target: Tensor, origin: np.ndarray) -> None:
         known_U = np.flatnonzero(origin >= 0)
@@ -157,17 +194,34 @@ class _Start:
 
     def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
         """Fill the shards at hand and the trunk; memory holds a block of an earlier tensor at a time."""
-        old, new = weights_of(self.before.network, self.before.fields), weights_of(self.run.network, self.run.fields)
+        old, new = (
+            weights_of(self.before.network, self.before.fields),
+            weights_of(self.run.network, self.run.fields),
+        )
         for number, (name, wide) in enumerate(self.network.wide.items()):
-            origin = self._origin(_field_of(self.run.network, new.weights[name]), old.weights[name].rows, wide.shards.width)
+            origin = self._origin(
+                _field_of(self.run.network, new.weights[name]), old.weights[name].rows, wide.shards.width
+            )
             shards = Shards(old.weights[name].rows, self.before.training.shards)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
             cuts = {shard: origin[wide.shards.start(shard) : wide.shards.stop(shard)] for shard in targets}
-            states = [key for key in next(iter(targets.values())) if key.startswith("state.") and not key.endswith(_MOVED)]
+            states = [
+                key
+                for key in next(iter(targets.values()))
+                if key.startswith("state.") and not key.endswith(_MOVED)
+            ]
             for checkpoint, keys in [(model, ["weight"]), *([] if last is None else [(last, states)])]:
-                copies = {key: [_Copy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys}
+                copies = {
+                    key: [_Copy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys
+                }
                 for shard in range(shards.count):
-                    _copy(checkpoint, wide_file(number, shard, shards.count), copies, shards.start(shard), shards.stop(shard))
+                    _copy(
+                        checkpoint,
+                        wide_file(number, shard, shards.count),
+                        copies,
+                        shards.start(shard),
+                        shards.stop(shard),
+                    )
         self._load_trunk(model, last)
         for name, factors in self.network.damping.items():
             layer = self.run.network.layer(name)
@@ -177,7 +231,9 @@ class _Start:
             _copy(model, TRUNK, copies, 0, rows)
 
     def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
-        """Which unit each unit was, int64 [units]; those beyond the features have no names, and stay where they are."""
+        """Which unit each unit was, int64 [units]; those beyond the features have no names, and stay where
+        they are.
+        """
         found = np.full(units, -1)
         named = self.known[field][:units]
         found[: len(named)] = named
@@ -189,11 +245,22 @@ class _Start:
         trunk = self.network.trunk
         model.fill(TRUNK, {f"weight.{name}": weight.tensor for name, weight in trunk.items()})
         if last is not None:
-            last.fill(TRUNK, {f"state.{name}.{key}": state for name, weight in trunk.items() for key, state in weight.state.items()})
+            last.fill(
+                TRUNK,
+                {
+                    f"state.{name}.{key}": state
+                    for name, weight in trunk.items()
+                    for key, state in weight.state.items()
+                },
+            )
 
 
-def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], start: int, stop: int) -> None:
-    """Copy what is asked for of the tensors of a file, by their names there; they hold the rows [start, stop)."""
+def _copy(
+    checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], start: int, stop: int
+) -> None:
+    """Copy what is asked for of the tensors of a file, by their names there; they hold the rows [start,
+    stop).
+    """
     if not any(copy.needs(start, stop) for each in copies.values() for copy in each):
         return
     for key, first, block in checkpoint.blocks(file, copies):

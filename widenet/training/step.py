@@ -33,9 +33,11 @@ def train_step(
     norm_limit: float | None = None,
     judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None,
 ) -> float:
-    """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has made the step.
+    """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has
+    made the step.
 
-    Arguments as of `launched_step`. Raises NumericsError if the loss is not finite; the message names the layer that overflowed first.
+    Arguments as of `launched_step`. Raises NumericsError if the loss is not finite; the message names the
+    layer that overflowed first.
     """
     launched = launched_step(network, prepared, weights_E, draws, rule, numbers, norm_limit, judge)
     loss = float(launched.loss)  # only here the host waits for the device: nothing is left to launch
@@ -56,9 +58,9 @@ def launched_step(
     """The step of a batch, with its loss before it; a device may still be at work on both.
 
     prepared: the batch, by `network.prepare` with the same draws.
-    weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over the examples,
-    divided by their number. norm_limit: largest length of the whole gradient. judge: is told the loss before anything moves, and gives
-    the numbers of the step, or None to leave it out.
+    weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over
+    the examples, divided by their number. norm_limit: largest length of the whole gradient. judge: is told
+    the loss before anything moves, and gives the numbers of the step, or None to leave it out.
     """
     numbers = rule.on_device(numbers, network.device) if judge is None else numbers
     with torch.no_grad():
@@ -111,9 +113,13 @@ def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Lau
 
 
 def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
-    """The largest number of vectors of those outputs that share an output's weight; along a sequence there are more of them."""
+    """The largest number of vectors of those outputs that share an output's weight; along a sequence there
+    are more of them.
+    """
     weight = network.links[output, ""].weight
-    return max(len(direct_EH) for name, direct_EH in directs.items() if network.links[name, ""].weight == weight)
+    return max(
+        len(direct_EH) for name, direct_EH in directs.items() if network.links[name, ""].weight == weight
+    )
 
 
 def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> Tensor:
@@ -138,7 +144,9 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> Takers:
 
 
 class _Seed(torch.autograd.Function):
-    """A scalar whose way back hands a gradient to an end: given the gradient itself, autograd would first load a library of symbols."""
+    """A scalar whose way back hands a gradient to an end: given the gradient itself, autograd would first
+    load a library of symbols.
+    """
 
     @staticmethod
     def forward(ctx: Any, end: Tensor, gradient: Tensor) -> Tensor:
@@ -151,27 +159,36 @@ class _Seed(torch.autograd.Function):
 
 
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
-    """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the gathered sums."""
+    """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the
+    gathered sums.
+    """
     given = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
     with torch.enable_grad():
-        # The way back begins with the seed made last; an end that several outputs share adds up their gradients in their order.
+        # The way back begins with the seed made last; an end that several outputs share adds up their
+        # gradients in their order.
         seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
     live = [*seeds[::-1], *(penalty for penalty in ends[len(gradients) :] if penalty.requires_grad)]
     if live:
         torch.autograd.backward(live)
 
 
-def _wake(network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers) -> None:
+def _wake(
+    network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers
+) -> None:
     """Bring the rows that this batch reads up to date, where those without a gradient move."""
     if rule.idle_weights_move:
         for name, by_shard in touched.items():
             network.exchange.each(_waking(by_shard, network.wide[name], rule, numbers))
 
 
-def _waking(touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
+def _waking(
+    touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numbers: StepNumbers
+) -> Callable[[int], None]:
     return lambda shard: weight.wake(shard, touched[shard].features_U, rule, numbers)
 
 
 def _gathered(network: Network, prepared: Prepared, activity: Activity) -> dict[str, list[Tensor]]:
     """Of every weight of sparse inputs, the sums that were gathered from it."""
-    return {weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()}
+    return {
+        weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()
+    }

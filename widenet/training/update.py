@@ -1,4 +1,6 @@
-"""What a step still has to move once every gradient is known: rows of inputs, outputs whose weights wait, and the trunk."""
+"""What a step still has to move once every gradient is known: rows of inputs, outputs whose weights wait,
+and the trunk.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -55,8 +57,15 @@ class Update:
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
-        grown = {name: trunk.tensor.grad for name, trunk in self.network.trunk.items() if trunk.tensor.grad is not None}
-        squares += [gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2 for name, gradient in grown.items()]
+        grown = {
+            name: trunk.tensor.grad
+            for name, trunk in self.network.trunk.items()
+            if trunk.tensor.grad is not None
+        }
+        squares += [
+            gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2
+            for name, gradient in grown.items()
+        ]
         return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
@@ -75,7 +84,9 @@ class Update:
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
         others = self.rows.get(weight)
-        self.rows[weight] = dict(rows) if others is None else {shard: others[shard].plus(rows[shard]) for shard in rows}
+        self.rows[weight] = (
+            dict(rows) if others is None else {shard: others[shard].plus(rows[shard]) for shard in rows}
+        )
 
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of(shard: int) -> Tensor:
@@ -117,8 +128,12 @@ class Update:
         """The biases of the outputs that use a weight; some have none."""
         return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
 
-    def _tile_gradients(self, name: str, shard: int) -> Iterator[tuple[int, int, Tensor | RowGradient, list[Tensor]]]:
-        """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias gradients."""
+    def _tile_gradients(
+        self, name: str, shard: int
+    ) -> Iterator[tuple[int, int, Tensor | RowGradient, list[Tensor]]]:
+        """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias
+        gradients.
+        """
         users = self.stepped.get(name, [])
         if not users:
             return
@@ -126,7 +141,12 @@ class Update:
         for index, (start, stop) in enumerate(users[0].tiles[shard]):
             found = [user.gradient(shard, index) for user in users]
             gradient = _summed([gradient for gradient, _ in found], touched, start, stop)
-            yield start, stop, gradient, [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None]
+            yield (
+                start,
+                stop,
+                gradient,
+                [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None],
+            )
 
     def _limit_columns(self) -> None:
         """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""
@@ -138,8 +158,12 @@ class Update:
                     _limit_columns(self.network, weight, limit, f'layer "{layer.name}"')
 
 
-def _summed(gradients: list[Tensor | RowGradient], touched: RowGradient | None, start: int, stop: int) -> Tensor | RowGradient:
-    """The gradient of the rows [start, stop) of a shard from all uses of a weight; one by columns has one use."""
+def _summed(
+    gradients: list[Tensor | RowGradient], touched: RowGradient | None, start: int, stop: int
+) -> Tensor | RowGradient:
+    """The gradient of the rows [start, stop) of a shard from all uses of a weight; one by columns has one
+    use.
+    """
     total_TH = gradients[0]
     if isinstance(total_TH, RowGradient):
         return total_TH
@@ -148,7 +172,9 @@ def _summed(gradients: list[Tensor | RowGradient], touched: RowGradient | None, 
         total_TH += other_TH
     if touched is not None:
         features_U = touched.features_U
-        low, high = torch.searchsorted(features_U, sent(torch.tensor([start, stop]), features_U.device)).tolist()
+        low, high = torch.searchsorted(
+            features_U, sent(torch.tensor([start, stop]), features_U.device)
+        ).tolist()
         total_TH.index_add_(0, features_U[low:high] - start, touched.rows(low, high))
     return total_TH
 
@@ -167,7 +193,9 @@ def _column_squares(weight_RH: Tensor) -> Tensor:
 
 
 def _limit_columns(network: Network, weight: WideWeight, limit: float, where: str) -> None:
-    squares_H = network.exchange.sum(network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where)
+    squares_H = network.exchange.sum(
+        network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where
+    )
     factor_H = shortening(squares_H.sqrt(), limit).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))

@@ -31,23 +31,48 @@ def test_ingest_knows_netcdf_by_suffix_and_by_content(written, capsys):
     assert "reading x as netcdf" in capsys.readouterr().err
     assert Dataset.open("a").digest == Dataset.open("b").digest == Dataset.open("whole").digest
     assert command("data", "ingest", "x", "--out", "c", "--min-value", "3") == 2
-    assert "--min-value is for files of interactions; a NetCDF file says by itself what it holds." in capsys.readouterr().err
+    assert (
+        "--min-value is for files of interactions; a NetCDF file says by itself what it holds."
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.usefixtures("written")
 def test_index_files_are_given_for_all_sets_or_by_name(capsys):
     assert (
-        command("dsstne", "import-data", "x.nc", "--out", "a", "--features", "items=names", "--features", "next=two", "--samples", "two")
+        command(
+            "dsstne",
+            "import-data",
+            "x.nc",
+            "--out",
+            "a",
+            "--features",
+            "items=names",
+            "--features",
+            "next=two",
+            "--samples",
+            "two",
+        )
         == 0
     )
     dataset = Dataset.open("a")
-    assert (dataset.vocabulary("items").ids([2]), dataset.vocabulary("next").ids([1]), dataset.ids(slice(0, 2))) == (
+    assert (
+        dataset.vocabulary("items").ids([2]),
+        dataset.vocabulary("next").ids([1]),
+        dataset.ids(slice(0, 2)),
+    ) == (
         ["c"],
         ["q"],
         ["p", "q"],
     )
-    assert command("dsstne", "import-data", "x.nc", "--out", "b", "--features", "names", "--features", "two") == 2
-    assert "--features must be one file for all data sets, or SET=FILE for each; got names, two." in capsys.readouterr().err
+    assert (
+        command("dsstne", "import-data", "x.nc", "--out", "b", "--features", "names", "--features", "two")
+        == 2
+    )
+    assert (
+        "--features must be one file for all data sets, or SET=FILE for each; got names, two."
+        in capsys.readouterr().err
+    )
     assert command("dsstne", "import-data", "x.nc", "--out", "b", "--features", "names") == 2
     assert "must name at most the 2 features" in capsys.readouterr().err
 

@@ -26,7 +26,11 @@ def test_a_network_goes_in_and_out(tmp_path, monkeypatch, capsys):
     assert "Input 5, Hidden 2, Output 5" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["recommend", "run", "a", "-k", "5"])
-    assert {line.split()[-1] for line in capsys.readouterr().out.splitlines() if line.split()[:1] in (["1"], ["2"])} == {"b", "c"}
+    assert {
+        line.split()[-1]
+        for line in capsys.readouterr().out.splitlines()
+        if line.split()[:1] in (["1"], ["2"])
+    } == {"b", "c"}
     assert command("dsstne", "export-model", "run", "y.nc") == 0
     assert capsys.readouterr().out == "y.nc: written.\n"
     assert command("import", "y.nc", "--out", "again", "--field", "items") == 2

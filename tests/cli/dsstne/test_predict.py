@@ -45,14 +45,22 @@ def without_times(lines):
     return re.sub(r"elapsed time [\d.]+s", "", lines)
 
 
-@pytest.mark.parametrize("how", [{"more": ["--processes", "2"]}, {"more": [], "before": TORCHRUN}], ids=["--processes", "torchrun"])
+@pytest.mark.parametrize(
+    "how", [{"more": ["--processes", "2"]}, {"more": [], "before": TORCHRUN}], ids=["--processes", "torchrun"]
+)
 def test_two_processes_train_and_predict_what_one_does(how, place):
     folder, alone = place
     before = how.get("before", ())
-    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, *FLAGS, *how["more"]], before=before))
+    status, out, err = ended(
+        started(folder, ["dsstne", "train", *TRAIN, *FLAGS, *how["more"]], before=before)
+    )
     assert (status, without_times(out)) == (0, without_times(alone.out)), err
     assert err.count("gl.nc: trained.") == 1
-    for found, expected in (("gl.nc", "alone.nc"), ("initial_network.nc", "alone_initial.nc"), ("gl.nc10.nc", "alone.nc10.nc")):
+    for found, expected in (
+        ("gl.nc", "alone.nc"),
+        ("initial_network.nc", "alone_initial.nc"),
+        ("gl.nc10.nc", "alone.nc10.nc"),
+    ):
         ours, theirs = numbers(found), numbers(expected)
         assert list(ours) == list(theirs)
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
@@ -80,15 +88,30 @@ def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
 
 
 def table(path):
-    return [[float(number) for number in re.findall(r"0\.\d+", line)] for line in Path(path).read_text("utf-8").splitlines()]
+    return [
+        [float(number) for number in re.findall(r"0\.\d+", line)]
+        for line in Path(path).read_text("utf-8").splitlines()
+    ]
 
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):
     folder, _ = place
-    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN[:-1], "alone.nc", "--processes", "2"]))
-    assert (status, out, err) == (2, "", "widenet: -n must be a new file; alone.nc exists. Name another, or move it away.\n")
-    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN[:-1], "absent/gl.nc", "--processes", "2"]))
-    assert (status, out, err) == (2, "", "widenet: -n must be in a folder that exists; got absent/gl.nc. Make absent first.\n")
+    status, out, err = ended(
+        started(folder, ["dsstne", "train", *TRAIN[:-1], "alone.nc", "--processes", "2"])
+    )
+    assert (status, out, err) == (
+        2,
+        "",
+        "widenet: -n must be a new file; alone.nc exists. Name another, or move it away.\n",
+    )
+    status, out, err = ended(
+        started(folder, ["dsstne", "train", *TRAIN[:-1], "absent/gl.nc", "--processes", "2"])
+    )
+    assert (status, out, err) == (
+        2,
+        "",
+        "widenet: -n must be in a folder that exists; got absent/gl.nc. Make absent first.\n",
+    )
     Path("in.nc").write_bytes(b"no data")
     status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, "--processes", "2"]))
     assert (status, out, err.count("\n")) == (2, "", 1), err

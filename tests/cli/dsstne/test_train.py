@@ -1,4 +1,6 @@
-"""`widenet dsstne generateNetCDF`, `train` and `predict` in a row, as DSSTNE's sample of MovieLens does it."""
+"""`widenet dsstne generateNetCDF`, `train` and `predict` in a row, as DSSTNE's sample of MovieLens does
+it.
+"""
 
 import json
 import os
@@ -15,7 +17,10 @@ from widenet.runs import Model
 
 ROOT = Path(__file__).parents[3]
 
-CONFIG = {**SAMPLE, "Layers": [{**layer, "N": 16} if layer["Name"] == "Hidden" else layer for layer in SAMPLE["Layers"]]}
+CONFIG = {
+    **SAMPLE,
+    "Layers": [{**layer, "N": 16} if layer["Name"] == "Hidden" else layer for layer in SAMPLE["Layers"]],
+}
 TRAIN = ["-c", "config.json", "-i", "in.nc", "-o", "out.nc", "-n", "gl.nc"]
 PREDICT = ["-d", "gl", "-i", "features_in", "-o", "features_out", "-n", "gl.nc", "-r", "text", "-s", "recs"]
 
@@ -31,7 +36,9 @@ def project(tmp_path, monkeypatch, widenet):
 def write_project(widenet):
     draw = np.random.default_rng(3)
     rows = [draw.choice(30, 6, replace=False) for _ in range(60)]
-    lines = [f"u{user}\t" + ":".join(f"m{movie},1100000000" for movie in row) for user, row in enumerate(rows)]
+    lines = [
+        f"u{user}\t" + ":".join(f"m{movie},1100000000" for movie in row) for user, row in enumerate(rows)
+    ]
     Path("text").write_text("\n".join(lines) + "\n", "utf-8")
     Path("config.json").write_text("// sample\n" + json.dumps(CONFIG), "utf-8")
     prepare(widenet, "text")
@@ -39,7 +46,19 @@ def write_project(widenet):
 
 def prepare(widenet, text):
     for name in ("in", "out"):
-        flags = ["-d", f"gl_{name}put", "-i", text, "-o", f"{name}.nc", "-f", f"features_{name}", "-s", "samples", "-c"]
+        flags = [
+            "-d",
+            f"gl_{name}put",
+            "-i",
+            text,
+            "-o",
+            f"{name}.nc",
+            "-f",
+            f"features_{name}",
+            "-s",
+            "samples",
+            "-c",
+        ]
         assert widenet("dsstne", "generateNetCDF", *flags).status == 0
 
 
@@ -49,18 +68,30 @@ def recommended(path="recs"):
     for line in Path(path).read_text("utf-8").splitlines():
         sample, rest = line.split("\t")
         assert rest.endswith(":")
-        found[sample] = [(item, float(score)) for item, score in (each.split(",") for each in rest[:-1].split(":"))]
+        found[sample] = [
+            (item, float(score)) for item, score in (each.split(",") for each in rest[:-1].split(":"))
+        ]
     return found
 
 
 def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project):
     ended = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 3, "-alpha", 0.5, "-lambda", 0, "-mu", 0.9)
     assert ended.status == 0
-    assert [line.split(",")[0] for line in ended.out.splitlines()] == [f"NNNetwork::Train: Epoch {epoch}" for epoch in (1, 2, 3)]
+    assert [line.split(",")[0] for line in ended.out.splitlines()] == [
+        f"NNNetwork::Train: Epoch {epoch}" for epoch in (1, 2, 3)
+    ]
     assert "-mu has no effect, in DSSTNE as here." in ended.err
-    assert all("average regularization error 0.000000, elapsed time" in line for line in ended.out.splitlines())
+    assert all(
+        "average regularization error 0.000000, elapsed time" in line for line in ended.out.splitlines()
+    )
     training = Model.load("gl.nc.run").run.training
-    assert (training.seed, training.brake, training.shuffle, training.l2, training.optimizer.learning_rate) == (12134, True, False, 0, 0.5)
+    assert (
+        training.seed,
+        training.brake,
+        training.shuffle,
+        training.l2,
+        training.optimizer.learning_rate,
+    ) == (12134, True, False, 0, 0.5)
     Path("none").write_text("", "utf-8")
     assert project("dsstne", "predict", *PREDICT, "-f", "none", "-k", 30, "-p", ".6f").status == 0
     found, model = recommended(), Model.load("gl.nc.run")
@@ -69,16 +100,27 @@ def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project)
     for line in Path("text").read_text("utf-8").splitlines()[:5]:
         sample, rest = line.split("\t")
         listed = [index_of[each.split(",")[0]] for each in rest.split(":")]
-        expected = [row for row in model.recommend(listed, 128, exclude_seen=False) if int(row.item) < len(items)]
+        expected = [
+            row for row in model.recommend(listed, 128, exclude_seen=False) if int(row.item) < len(items)
+        ]
         assert [index_of[item] for item, _ in found[sample]] == [row.item for row in expected]
-        assert [score for _, score in found[sample]] == pytest.approx([row.score for row in expected], abs=1e-6)
+        assert [score for _, score in found[sample]] == pytest.approx(
+            [row.score for row in expected], abs=1e-6
+        )
 
 
 def test_an_epoch_tells_what_its_weights_cost_beside_the_training_error(project):
     ended = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1, "-lambda", 0.01, "-lambda1", 0.003)
     network = Model.load("gl.nc.run").network
-    matrices = [part.weight.double() for weight in network.wide.values() for part in weight.parts.values() if not weight.is_bias]
-    cost = sum(0.005 * float(weight.square().sum()) + 0.003 * float(weight.abs().sum()) for weight in matrices)
+    matrices = [
+        part.weight.double()
+        for weight in network.wide.values()
+        for part in weight.parts.values()
+        if not weight.is_bias
+    ]
+    cost = sum(
+        0.005 * float(weight.square().sum()) + 0.003 * float(weight.abs().sum()) for weight in matrices
+    )
     found = {name: float(value) for name, value in re.findall(r"average (\w* ?)error ([\d.]+)", ended.out)}
     assert found["regularization "] == pytest.approx(cost, abs=1e-6)
     assert found[""] == pytest.approx(found["training "] + cost, abs=2e-6)
@@ -100,7 +142,11 @@ def test_the_network_that_a_training_begins_with_is_left_beside(project):
 def test_the_network_is_left_every_ten_epochs(project):
     assert project("dsstne", "train", *TRAIN, "-b", 30, "-e", 20).status == 0
     assert sorted(path.name for path in Path().glob("gl.nc?*")) == ["gl.nc.run", "gl.nc10.nc", "gl.nc20.nc"]
-    with netCDF4.Dataset("gl.nc10.nc") as tenth, netCDF4.Dataset("gl.nc20.nc") as last, netCDF4.Dataset("gl.nc") as found:
+    with (
+        netCDF4.Dataset("gl.nc10.nc") as tenth,
+        netCDF4.Dataset("gl.nc20.nc") as last,
+        netCDF4.Dataset("gl.nc") as found,
+    ):
         assert all(np.array_equal(last[name][:], found[name][:]) for name in found.variables)
         assert not any(np.array_equal(tenth[name][:], found[name][:]) for name in found.variables)
 
@@ -112,12 +158,18 @@ def test_a_finished_network_is_not_overwritten_and_a_training_cut_short_goes_on(
     whole = Path("gl.nc").read_bytes()
     Path("gl.nc").unlink()
     resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
-    assert (resumed.status, "gl.nc.run holds a training that has ended; gl.nc is written again." in resumed.err) == (0, True)
+    assert (
+        resumed.status,
+        "gl.nc.run holds a training that has ended; gl.nc is written again." in resumed.err,
+    ) == (0, True)
     assert len(Path("gl.nc").read_bytes()) == len(whole)
     Path("gl.nc").unlink()
     shutil.rmtree("gl.nc.run/model")
     resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
-    assert (resumed.status, "gl.nc.run holds a training that was cut short; going on." in resumed.err) == (0, True)
+    assert (resumed.status, "gl.nc.run holds a training that was cut short; going on." in resumed.err) == (
+        0,
+        True,
+    )
     assert not list(Path().glob(".gl.nc.*"))
 
 
@@ -161,7 +213,10 @@ def test_the_values_of_a_layer_can_be_asked_for(project):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["-d", "other"], "-d must begin the name of the data set of the only input, NAME_input; got 'other' for gl_input."),
+        (
+            ["-d", "other"],
+            "-d must begin the name of the data set of the only input, NAME_input; got 'other' for gl_input.",
+        ),
         (["-p", "s"], '-p must be a width, a point and digits, and one of e, f, g, as 4.3f; got "s".'),
         (["-r", "absent"], "absent: must be a file or a folder of text; it does not exist."),
         (["-r", "config.json"], "config.json: must hold at least one sample"),
@@ -182,7 +237,11 @@ def test_another_kind_of_document_is_refused(project):
 
 
 def test_the_sample_of_movielens_runs_from_text_to_recommendations(tmp_path, monkeypatch, widenet):
-    source = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "dsstne-movielens" / "movielens_input_1024.txt"
+    source = (
+        Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data"))
+        / "dsstne-movielens"
+        / "movielens_input_1024.txt"
+    )
     if not source.exists():
         pytest.skip(f"{source} is not there; WIDENET_DATA names the folder of the test data")
     monkeypatch.chdir(tmp_path)

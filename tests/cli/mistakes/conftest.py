@@ -20,7 +20,8 @@ def desk(world, tmp_path, monkeypatch):
 
 @pytest.fixture
 def refused(widenet, world, desk):
-    """Runs a command line that must end with status 2 and leave everything as it was; gives the sentence that it says last.
+    """Runs a command line that must end with status 2 and leave everything as it was; gives the sentence that
+    it says last.
 
     Before the sentence stand phases, each ending in "...", and nothing else.
     """

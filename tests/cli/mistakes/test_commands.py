@@ -1,5 +1,7 @@
 # ruff: noqa: E501 - a row of the table is a line
-"""Command lines about files that break a rule, of every command: one sentence, and everything stays as it was."""
+"""Command lines about files that break a rule, of every command: one sentence, and everything stays as it
+was.
+"""
 
 import pytest
 

@@ -1,5 +1,7 @@
 # ruff: noqa: E501 - a row of the table is a line
-"""Documents that break a rule: every command that reads one says the place, the rule and the value in one sentence."""
+"""Documents that break a rule: every command that reads one says the place, the rule and the value in one
+sentence.
+"""
 
 import pytest
 
@@ -107,7 +109,9 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "text", "said"), [(line, *table[wrong]) for line, table in TABLES for wrong in table])
+@pytest.mark.parametrize(
+    ("line", "text", "said"), [(line, *table[wrong]) for line, table in TABLES for wrong in table]
+)
 def test_a_bad_document_is_one_sentence(line, text, said, refused, desk):
     (desk / "bad" / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     assert refused(line) == f"widenet: bad/a.json{said}"

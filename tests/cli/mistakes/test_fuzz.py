@@ -1,4 +1,6 @@
-"""Whatever stands in a document or in a source: it is read, or it is a mistake of the user; nothing else comes out."""
+"""Whatever stands in a document or in a source: it is read, or it is a mistake of the user; nothing else
+comes out.
+"""
 
 import copy
 import json
@@ -21,16 +23,41 @@ from widenet.spec.training import TrainingSpec
 NETWORKS = [
     {
         "layers": [
-            {"name": "history", "kind": "input", "field": "items", "denoise": 0.2, "scale": "mean", "units": "auto"},
+            {
+                "name": "history",
+                "kind": "input",
+                "field": "items",
+                "denoise": 0.2,
+                "scale": "mean",
+                "units": "auto",
+            },
             {"name": "taste", "units": 4, "activation": "tanh", "dropout": 0.5, "source": ["history"]},
-            {"name": "mixed", "units": 3, "activation": {"kind": "leaky_relu", "slope": 0.1}, "source": ["taste", "history"]},
-            {"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"},
+            {
+                "name": "mixed",
+                "units": 3,
+                "activation": {"kind": "leaky_relu", "slope": 0.1},
+                "source": ["taste", "history"],
+            },
+            {
+                "name": "next",
+                "kind": "output",
+                "field": "items",
+                "activation": "softmax",
+                "loss": "cross_entropy",
+            },
         ]
     },
     {
         "layers": [
             {"name": "picture", "kind": "input", "field": "items", "shape": [8, 8, 1]},
-            {"name": "edges", "kind": "convolution", "kernel": [3, 3], "filters": 2, "stride": 2, "activation": "relu"},
+            {
+                "name": "edges",
+                "kind": "convolution",
+                "kernel": [3, 3],
+                "filters": 2,
+                "stride": 2,
+                "activation": "relu",
+            },
             {"name": "near", "kind": "pooling", "function": "max", "kernel": [2, 2]},
             {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"},
         ]
@@ -55,24 +82,60 @@ DSSTNE = {
     "ErrorFunction": "ScaledMarginalCrossEntropy",
     "Layers": [
         {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
-        {"Name": "H", "Kind": "Hidden", "Type": "FullyConnected", "N": 4, "Activation": "Sigmoid", "Source": "In", "pDropout": 0.5},
-        {"Name": "Out", "Kind": "Output", "DataSet": "gl_output", "N": "auto", "Activation": "Sigmoid", "Sparse": True},
+        {
+            "Name": "H",
+            "Kind": "Hidden",
+            "Type": "FullyConnected",
+            "N": 4,
+            "Activation": "Sigmoid",
+            "Source": "In",
+            "pDropout": 0.5,
+        },
+        {
+            "Name": "Out",
+            "Kind": "Output",
+            "DataSet": "gl_output",
+            "N": "auto",
+            "Activation": "Sigmoid",
+            "Sparse": True,
+        },
     ],
 }
-NAMES = ["history", "taste", "next", "items", "kind", "input", "output", "auto", "softmax", "relu", "l2", "sgd", "name", "units", "shape"]
+NAMES = [
+    "history",
+    "taste",
+    "next",
+    "items",
+    "kind",
+    "input",
+    "output",
+    "auto",
+    "softmax",
+    "relu",
+    "l2",
+    "sgd",
+    "name",
+    "units",
+    "shape",
+]
 NUMBERS = st.one_of(st.integers(-3, 9), st.sampled_from([0.5, -0.0, 1e-300, 1e300, 2**31, 2**63, 10**30]))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 """What `st.text` gives, which would try every character first."""
 LEAVES = st.one_of(st.none(), st.booleans(), NUMBERS, st.sampled_from(NAMES), TEXT)
 VALUES = st.recursive(
-    LEAVES, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3))
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
 )
 
 
 def places(value, path=()):
     """Where something stands within a document, the document itself first."""
     yield path
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         yield from places(inner, (*path, key))
 
 
@@ -109,7 +172,12 @@ def test_a_changed_network_is_planned_or_refused(document):
         network = NetworkSpec.parse(json.dumps(document), "network.json")
         assert NetworkSpec.parse(network.to_json()) == network
         fields = {
-            name: Width(64, kind="dense" if name in {layer.field for layer in network.inputs if layer.shape} else "sparse")
+            name: Width(
+                64,
+                kind=(
+                    "dense" if name in {layer.field for layer in network.inputs if layer.shape} else "sparse"
+                ),
+            )
             for name in network.fields
         }
         Job.of(network, TrainingSpec.of({"shards": 2}), fields, num_processes=1, device="cpu", num_threads=1)
@@ -140,7 +208,27 @@ def test_any_text_is_a_document_or_refused(text):
 
 
 CELLS = st.sampled_from(
-    ["u1", "7", "item", "user", "", " ", '"', '"a', "\0", "\ufffd", "\u00e9", "nan", "1e39", "[1,2]", "{}", "null", "NaN", "a:b", "a,1:b,x"]
+    [
+        "u1",
+        "7",
+        "item",
+        "user",
+        "",
+        " ",
+        '"',
+        '"a',
+        "\0",
+        "\ufffd",
+        "\u00e9",
+        "nan",
+        "1e39",
+        "[1,2]",
+        "{}",
+        "null",
+        "NaN",
+        "a:b",
+        "a,1:b,x",
+    ]
 )
 MARKS = st.sampled_from([",", "\t", "\n", "\r\n", ":", ";", " ", '{"user":', ',"item":', "}", "\n\n"])
 FORMATS = ["csv", "jsonl", "dsstne", "adjacency", "sessions", None]

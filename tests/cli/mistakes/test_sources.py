@@ -1,5 +1,7 @@
 # ruff: noqa: E501 - a row of the table is a line
-"""Sources of `widenet data ingest` that break a rule: the place, the rule and the remedy, and nothing is left behind."""
+"""Sources of `widenet data ingest` that break a rule: the place, the rule and the remedy, and nothing is
+left behind.
+"""
 
 import gzip
 import io
@@ -146,4 +148,7 @@ SOURCES = {
 def test_a_bad_source_is_one_sentence(wrong, refused, desk):
     name, content, options, said = SOURCES[wrong]
     (desk / "bad" / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert refused(" ".join(["data ingest", f"bad/{name}", "--out OUT", *options.split()])) == f"widenet: bad/{name}: {said}"
+    assert (
+        refused(" ".join(["data ingest", f"bad/{name}", "--out OUT", *options.split()]))
+        == f"widenet: bad/{name}: {said}"
+    )

@@ -33,7 +33,9 @@ TIMES = {
 def test_words_and_other_formats_are_no_times(cell):
     with duckdb.connect() as database:
         for time_format in (None, "%d/%m/%y"):
-            assert database.execute(f"SELECT {sql.seconds('cell', '.', time_format)} FROM (SELECT ? AS cell)", [cell]).fetchone() == (None,)
+            assert database.execute(
+                f"SELECT {sql.seconds('cell', '.', time_format)} FROM (SELECT ? AS cell)", [cell]
+            ).fetchone() == (None,)
 
 
 @pytest.mark.parametrize("cell", TIMES)
@@ -47,35 +49,61 @@ def test_a_time_is_seconds_of_utc(cell):
                 assert database.execute(f"SELECT {read} FROM (SELECT {stamp} AS cell)").fetchone() == (NOON,)
 
 
-@pytest.mark.parametrize("time_format", [None, "%d/%m/%Y", "%Y-%m-%d %H:%M:%S", "(%H:%M) %m.%Y", "%S%M%H%d%m%Y"])
+@pytest.mark.parametrize(
+    "time_format", [None, "%d/%m/%Y", "%Y-%m-%d %H:%M:%S", "(%H:%M) %m.%Y", "%S%M%H%d%m%Y"]
+)
 def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
     draw = random.Random(2)
-    written = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"] if time_format is None else [time_format]
+    written = (
+        ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"]
+        if time_format is None
+        else [time_format]
+    )
     moments = [datetime(1000, 1, 1) + draw.random() * timedelta(days=700_000) for _ in range(50)]
     cells = [moment.strftime(draw.choice(written)) for moment in moments]
-    changed = ["".join(draw.choice("0123456789") if draw.random() < 0.1 and sign.isdigit() else sign for sign in cell) for cell in cells]
+    changed = [
+        "".join(
+            draw.choice("0123456789") if draw.random() < 0.1 and sign.isdigit() else sign for sign in cell
+        )
+        for cell in cells
+    ]
     pattern = columns._ISO if time_format is None else columns._usual(time_format)
     surely = [cell for cell in [*cells, *changed] if columns._is_moment(pattern.fullmatch(cell))]
     assert surely[:50] == cells
     with duckdb.connect() as database:
         database.register("given", pa.table({"cell": surely}))
-        assert database.execute(f"SELECT cell FROM given WHERE {sql.seconds('cell', '.', time_format)} IS NULL").fetchall() == []
+        assert (
+            database.execute(
+                f"SELECT cell FROM given WHERE {sql.seconds('cell', '.', time_format)} IS NULL"
+            ).fetchall()
+            == []
+        )
 
 
 def test_a_bad_line_is_found_without_a_query_for_every_line_before(tmp_path, source, monkeypatch):
     queries = []
     database = columns._database()
     monkeypatch.setattr(columns, "_database", lambda: queries.append(1) or database)
-    for name, day, options in (("a.csv", "2024-05-29", {}), ("b.csv", "29/05/2024", {"time_format": "%d/%m/%Y"})):
+    for name, day, options in (
+        ("a.csv", "2024-05-29", {}),
+        ("b.csv", "29/05/2024", {"time_format": "%d/%m/%Y"}),
+    ):
         path = source(name, "user,item,at\n" + f"u,a,{day}\n" * 200 + "u,a,never\n")
         with pytest.raises(DataError, match='line 202: column "at" must be'):
             ingest(path, tmp_path / "ds", time="at", **options)
     assert len(queries) == 2
 
 
-@pytest.mark.parametrize(("cell", "formats"), [("5/1/24", "'%d/%m/%y' or '%m/%d/%y'"), ("5.1.24 10:00", "'%d.%m.%y %H:%M'")])
+@pytest.mark.parametrize(
+    ("cell", "formats"), [("5/1/24", "'%d/%m/%y' or '%m/%d/%y'"), ("5.1.24 10:00", "'%d.%m.%y %H:%M'")]
+)
 def test_a_year_of_two_digits_is_not_guessed(tmp_path, source, cell, formats):
-    with pytest.raises(DataError, match=f'line 2: column "at" must be a number or a timestamp; got "{cell}". Say --time-format {formats}'):
+    with pytest.raises(
+        DataError,
+        match=(
+            f'line 2: column "at" must be a number or a timestamp; got "{cell}". Say --time-format {formats}'
+        ),
+    ):
         ingest(source("a.csv", f"user,item,at\nu,a,{cell}\n"), tmp_path / "ds", time="at")
 
 
@@ -86,7 +114,9 @@ def test_digits_of_other_scripts_are_no_number(tmp_path, source):
 
 def test_the_last_of_times_with_offsets_counts(tmp_path, source):
     rows = "u,a,1,2024-05-01T12:00:00+02:00\nu,a,2,2024-05-01T11:00:00Z\n"
-    dataset = ingest(source("a.csv", f"user,item,rating,at\n{rows}"), tmp_path / "ds", value="rating", time="at")
+    dataset = ingest(
+        source("a.csv", f"user,item,rating,at\n{rows}"), tmp_path / "ds", value="rating", time="at"
+    )
     assert dataset.sparse("items", slice(None)).values.tolist() == [2.0]
 
 
@@ -100,13 +130,21 @@ def test_a_format_of_times_is_used_for_order(tmp_path, source):
 
 def test_lines_with_times_of_another_format_are_skipped(tmp_path, source):
     path = source("a.csv", "user,item,at\nu,a,31/12/2024\nv,a,2024-12-31\n")
-    assert ingest(path, tmp_path / "ds", time="at", time_format="%d/%m/%Y", skip_bad_lines=1).ids(slice(None)) == ["u"]
+    assert ingest(path, tmp_path / "ds", time="at", time_format="%d/%m/%Y", skip_bad_lines=1).ids(
+        slice(None)
+    ) == ["u"]
 
 
 @pytest.mark.parametrize(
     ("time_format", "said"),
     [
-        ("%q", "--time-format must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'; got '%q'."),
+        (
+            "%q",
+            (
+                "--time-format must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'; got"
+                " '%q'."
+            ),
+        ),
         ("dd/mm/yyyy", "--time-format must hold specifiers such as %d, %m and %Y; got 'dd/mm/yyyy'."),
     ],
 )
@@ -118,7 +156,9 @@ def test_a_format_that_is_none_is_refused(tmp_path, time_format, said):
         ingest("a.csv", tmp_path / "ds", time_format="%d/%m/%Y")
 
 
-@pytest.mark.parametrize("header", ["visitorid,sku", "customer_id,StockCode", "Client ID,product-id", "member_id,parent_asin"])
+@pytest.mark.parametrize(
+    "header", ["visitorid,sku", "customer_id,StockCode", "Client ID,product-id", "member_id,parent_asin"]
+)
 def test_usual_names_need_no_option(tmp_path, source, header):
     dataset = ingest(source("a.csv", f"price,{header}\n5,u,a\n6,v,b\n"), tmp_path / "ds")
     assert dataset.ids(slice(None)) == ["u", "v"]
@@ -126,5 +166,7 @@ def test_usual_names_need_no_option(tmp_path, source, header):
 
 
 def test_an_unusual_name_is_refused_with_its_option(tmp_path, source):
-    with pytest.raises(DataError, match=r"no column is obviously the user; it has who, item\. Name one with --user"):
+    with pytest.raises(
+        DataError, match=r"no column is obviously the user; it has who, item\. Name one with --user"
+    ):
         ingest(source("a.csv", "who,item\nu,a\n"), tmp_path / "ds")

@@ -1,4 +1,6 @@
-"""Numbers with decimal commas, in CSV: read where that is said, and refused with the remedy where it is not."""
+"""Numbers with decimal commas, in CSV: read where that is said, and refused with the remedy where it is
+not.
+"""
 
 import pytest
 
@@ -17,7 +19,11 @@ def digest(folder, header, decimal):
     folder.mkdir()
     for name, text in (("ratings.csv", RATINGS.format(header)), ("users.csv", USERS)):
         (folder / name).write_text(text if decimal == "," else text.replace(",", "."))
-    columns = {"user": "user", "item": "item", "value": "rating", "time": "at"} if header else {"value": "3", "time": "4"}
+    columns = (
+        {"user": "user", "item": "item", "value": "rating", "time": "at"}
+        if header
+        else {"value": "3", "time": "4"}
+    )
     said = {"decimal": decimal, "users_decimal": decimal}
     ingest(folder / "ratings.csv", folder / "data", users=folder / "users.csv", **columns, **OPTIONS, **said)
     return Dataset.open(folder / "data").digest
@@ -42,11 +48,19 @@ def test_a_users_number_with_the_other_sign_is_refused_with_the_remedy(tmp_path)
     ):
         (tmp_path / "users.csv").write_text(f"id;age\nu1;{cell}\n")
         with pytest.raises(DataError) as refused:
-            ingest(tmp_path / "likes.csv", tmp_path / "data", users=tmp_path / "users.csv", dense={"p": ["age"]}, users_decimal=decimal)
+            ingest(
+                tmp_path / "likes.csv",
+                tmp_path / "data",
+                users=tmp_path / "users.csv",
+                dense={"p": ["age"]},
+                users_decimal=decimal,
+            )
         assert str(refused.value).endswith(said.format(cell, *remedy))
 
 
 @pytest.mark.parametrize("option", ["decimal", "users_decimal"])
 def test_another_sign_is_refused(option, tmp_path):
-    with pytest.raises(OptionError, match=f"^--{option.replace('_', '-')} must be a point or a comma; got ';'."):
+    with pytest.raises(
+        OptionError, match=f"^--{option.replace('_', '-')} must be a point or a comma; got ';'."
+    ):
         ingest(tmp_path / "a.csv", tmp_path / "data", users=tmp_path / "users.csv", **{option: ";"})

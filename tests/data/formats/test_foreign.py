@@ -45,9 +45,15 @@ def tarred(sink):
 
 
 FOREIGN = {
-    "page": (b"\n<!DOCTYPE html>\n<html><body>Sign in, please</body></html>\n", "an HTML page. Fetch the file itself"),
+    "page": (
+        b"\n<!DOCTYPE html>\n<html><body>Sign in, please</body></html>\n",
+        "an HTML page. Fetch the file itself",
+    ),
     "plain page": (b"<HTML lang='en'>\n<body>404</body>\n", "an HTML page. Fetch the file itself"),
-    "XHTML": (b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- 1 -->\n<html>\n", "an HTML page. Fetch the file itself"),
+    "XHTML": (
+        b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- 1 -->\n<html>\n",
+        "an HTML page. Fetch the file itself",
+    ),
     "compressed page": (gzip.compress(b"<html>\n"), "an HTML page. Fetch the file itself"),
     "Arrow": (written(arrow), "an Arrow file. Write it as Parquet or CSV."),
     "zip": (written(zipped), "a zip archive or a spreadsheet. Unpack it"),
@@ -56,7 +62,10 @@ FOREIGN = {
     "twice compressed": (gzip.compress(gzip.compress(TEXT)), "text that gzip compressed twice. Unpack it"),
     "xz": (lzma.compress(TEXT), "a file of xz. Unpack it"),
     "bzip2": (bz2.compress(TEXT), "a file of bzip2. Unpack it"),
-    "NumPy": (written(lambda sink: np.save(sink, np.arange(300))), "an array of NumPy. Write it as Parquet or CSV."),
+    "NumPy": (
+        written(lambda sink: np.save(sink, np.arange(300))),
+        "an array of NumPy. Write it as Parquet or CSV.",
+    ),
     "binary": (b"\x01\0\xff\xfe" * 9, "a binary file. Write it as Parquet or CSV."),
 }
 

@@ -1,4 +1,6 @@
-"""Guesses from the first lines: the real files are read as they are meant, and what is unsure is not guessed."""
+"""Guesses from the first lines: the real files are read as they are meant, and what is unsure is not
+guessed.
+"""
 
 import os
 import random
@@ -34,7 +36,9 @@ def test_published_lists_of_users_need_no_option(name):
 
 def test_published_sessions_are_never_taken_as_users_with_items():
     for length in (2, 5, 20, 100):
-        assert not any(map(begins_with_users, windows(DATA / "diginetica" / "train_sessions.plain.txt", length)))
+        assert not any(
+            map(begins_with_users, windows(DATA / "diginetica" / "train_sessions.plain.txt", length))
+        )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,10 @@ def test_random_sessions_are_not_guessed():
     draw = random.Random(1)
     for num_items in (20, 500, 100_000):
         for _ in range(50):
-            rows = [" ".join(str(draw.randrange(num_items)) for _ in range(draw.randrange(1, 9))) for _ in range(100)]
+            rows = [
+                " ".join(str(draw.randrange(num_items)) for _ in range(draw.randrange(1, 9)))
+                for _ in range(100)
+            ]
             assert not begins_with_users(rows)
 
 

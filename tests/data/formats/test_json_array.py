@@ -1,4 +1,6 @@
-"""A JSON array gives what the same objects give as JSON lines, however it is laid out, in pieces, and compressed."""
+"""A JSON array gives what the same objects give as JSON lines, however it is laid out, in pieces, and
+compressed.
+"""
 
 import gzip
 import json
@@ -11,12 +13,19 @@ from widenet.data.formats.text import TextFile
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
 
-OBJECTS = [{"user": f"u{row % 5}", "item": 'é\n"[,]{}' if row == 3 else row, "rating": row / 2, "tags": [{"a": 1}]} for row in range(20)]
+OBJECTS = [
+    {"user": f"u{row % 5}", "item": 'é\n"[,]{}' if row == 3 else row, "rating": row / 2, "tags": [{"a": 1}]}
+    for row in range(20)
+]
 LAYOUTS = [{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False, "indent": 4}]
 
 
 def test_an_array_is_read_as_its_objects(tmp_path, source):
-    expected = ingest(source("a.jsonl", "".join(json.dumps(each) + "\n" for each in OBJECTS)), tmp_path / "lines", value="rating")
+    expected = ingest(
+        source("a.jsonl", "".join(json.dumps(each) + "\n" for each in OBJECTS)),
+        tmp_path / "lines",
+        value="rating",
+    )
     first, spread, close, plain = (json.dumps(OBJECTS, **layout).encode() for layout in LAYOUTS)
     contents = [
         first,
@@ -31,7 +40,9 @@ def test_an_array_is_read_as_its_objects(tmp_path, source):
 
 
 def test_lists_in_an_array_and_objects_that_are_skipped(tmp_path, source):
-    path = source("a.json", '[{"user": 1, "item": ["a", "b"]}, {"user": 2, "item": "c"}, {"user": 3, "item": []}]')
+    path = source(
+        "a.json", '[{"user": 1, "item": ["a", "b"]}, {"user": 2, "item": "c"}, {"user": 3, "item": []}]'
+    )
     assert ingest(path, tmp_path / "ds", skip_bad_lines=1).ids(slice(None)) == ["1", "3"]
 
 
@@ -46,7 +57,10 @@ def test_an_array_is_read_in_pieces(source, monkeypatch, characters):
     ("text", "said"),
     [
         ("[ ]", "must be a JSON array of objects; it is empty. Check the file."),
-        ('[["u", "i"], 7]', r'object 1: must be a JSON object with a user and an item; got \["u", "i"\]. Convert the file.'),
+        (
+            '[["u", "i"], 7]',
+            r'object 1: must be a JSON object with a user and an item; got \["u", "i"\]. Convert the file.',
+        ),
     ],
 )
 def test_an_array_without_objects_is_refused(tmp_path, source, text, said):

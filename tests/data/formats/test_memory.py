@@ -40,7 +40,12 @@ def test_ids_that_became_floats_are_whole_numbers(tmp_path, as_parquet):
     given = tmp_path / "a.parquet" if as_parquet else table
     titles = {"id": [2.0], "title": ["two"]}
     dataset = ingest(
-        given, tmp_path / "ds", sparse={"group": "group"}, titles=titles, users={"id": [20.0], "age": [3]}, dense={"a": ["age"]}
+        given,
+        tmp_path / "ds",
+        sparse={"group": "group"},
+        titles=titles,
+        users={"id": [20.0], "age": [3]},
+        dense={"a": ["age"]},
     )
     assert dataset.ids(slice(None)) == ["1", "20", "3000000000000000"]
     assert dataset.vocabulary("items").all_ids().to_pylist() == ["-7", "1.5", "2"]
@@ -58,7 +63,10 @@ def test_a_missing_id_is_named(tmp_path, missing):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([("u", "a"), ("v", "b", 2)], "tuples must be of one length; got 2 and 3. Give each (user, item), or also a value."),
+        (
+            [("u", "a"), ("v", "b", 2)],
+            "tuples must be of one length; got 2 and 3. Give each (user, item), or also a value.",
+        ),
         (
             [(7, 978300760, 11), (7, 978302109, 12)],
             f"{ORDER} seconds since 1970. Order them so, or give a dictionary of columns.",
@@ -67,15 +75,27 @@ def test_a_missing_id_is_named(tmp_path, missing):
             (np.array([7, 8]), np.array([978300760, 978302109])),
             f"{ORDER} seconds since 1970. Order them so, or give a dictionary of columns.",
         ),
-        (np.array([[7, 20240501], [8, 20240502]]), f"{ORDER} days. Order them so, or give a dictionary of columns."),
+        (
+            np.array([[7, 20240501], [8, 20240502]]),
+            f"{ORDER} days. Order them so, or give a dictionary of columns.",
+        ),
         (
             [(1, 10**20)],
-            "every column must be of one type that Arrow has; Python int too large to convert to C long. Convert the column.",
+            (
+                "every column must be of one type that Arrow has; Python int too large to convert to C long."
+                " Convert the column."
+            ),
         ),
-        ({"user": ["u"], "item": [["a", "b"]]}, "no column is obviously the item; it has user. Name one with --item."),
+        (
+            {"user": ["u"], "item": [["a", "b"]]},
+            "no column is obviously the item; it has user. Name one with --item.",
+        ),
         (
             [{"user": "alice", "items": [1, 2]}],
-            "every column must be of one type that Arrow has; column 'user' is str, and must be a list or an array. Convert the column.",
+            (
+                "every column must be of one type that Arrow has; column 'user' is str, and must be a list or"
+                " an array. Convert the column."
+            ),
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""Ends of lines: LF, CRLF and CR, mixed in every way, give the dataset of a file with one kind; in pieces, and compressed."""
+"""Ends of lines: LF, CRLF and CR, mixed in every way, give the dataset of a file with one kind; in pieces,
+and compressed.
+"""
 
 import gzip
 import random
@@ -60,7 +62,10 @@ def test_line_ends_within_quotes_stay_unless_lines_end_in_several_ways(tmp_path,
         [("\n", "\n", "a\nb"), ("\r\n", "\r\n", "a\r\nb"), ("\r\n", "\n", "a\nb"), ("\n", "\r\n", "a\nb")]
     ):
         ingest([source(f"{case}.csv", rows.format(end=end, inner=inner))], tmp_path / f"{case}")
-        assert sorted(Dataset.open(tmp_path / f"{case}").vocabulary("items").all_ids().to_pylist()) == [item, "c"]
+        assert sorted(Dataset.open(tmp_path / f"{case}").vocabulary("items").all_ids().to_pylist()) == [
+            item,
+            "c",
+        ]
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 5])
@@ -87,4 +92,6 @@ def test_an_endless_line_is_refused_after_its_first_part(tmp_path):
 def test_line_ends_that_were_converted_twice_end_one_line(tmp_path, monkeypatch, piece_bytes):
     (tmp_path / "a.sessions").write_bytes(b"1 2 3\r\r\n4 5\r\r\n6 1\r\r\n")
     monkeypatch.setattr(text, "_PIECE_BYTES", piece_bytes)
-    assert TextFile(tmp_path / "a.sessions").with_even_ends(tmp_path).path.read_bytes() == b"1 2 3\n4 5\n6 1\n"
+    assert (
+        TextFile(tmp_path / "a.sessions").with_even_ends(tmp_path).path.read_bytes() == b"1 2 3\n4 5\n6 1\n"
+    )

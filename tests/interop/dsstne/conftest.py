@@ -1,4 +1,6 @@
-"""What the tests of DSSTNE's files share: NetCDF files written value by value, and read by another library."""
+"""What the tests of DSSTNE's files share: NetCDF files written value by value, and read by another
+library.
+"""
 
 import os
 from pathlib import Path
@@ -14,7 +16,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def netcdf(tmp_path):
-    """Writes data sets to a file and gives its path; further attributes, dimensions and variables replace or join theirs."""
+    """Writes data sets to a file and gives its path; further attributes, dimensions and variables replace
+    or join theirs.
+    """
 
     def write(name, *sets, attributes=None, dimensions=None, variables=None, without=()):
         parts = [{"datasets": np.uint32(len(sets))}, {}, {}]
@@ -35,7 +39,10 @@ def hdf5():
 
     def read(path):
         with h5py.File(path) as file:
-            attributes = {name: value.decode() if isinstance(value, bytes) else np.ravel(value)[0] for name, value in file.attrs.items()}
+            attributes = {
+                name: value.decode() if isinstance(value, bytes) else np.ravel(value)[0]
+                for name, value in file.attrs.items()
+            }
             return attributes, {name: file[name][()] for name in file}
 
     return read

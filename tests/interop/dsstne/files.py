@@ -13,7 +13,18 @@ FLAGS = {
     "Indexed": 64,
     "Weighted": 128,
 }
-CODES = {"UInt": 0, "Int": 1, "LLInt": 2, "ULLInt": 3, "Float": 4, "Double": 5, "RGB8": 6, "RGB16": 7, "UChar": 8, "Char": 9}
+CODES = {
+    "UInt": 0,
+    "Int": 1,
+    "LLInt": 2,
+    "ULLInt": 3,
+    "Float": 4,
+    "Double": 5,
+    "RGB8": 6,
+    "RGB16": 7,
+    "UChar": 8,
+    "Char": 9,
+}
 LETTERS = {
     "UInt": "u4",
     "Int": "i4",
@@ -39,7 +50,9 @@ def write_netcdf(path, attributes, dimensions, variables):
             kind = str if letter == "text" else letter
             if kind == "S1" and not isinstance(values[0], bytes):
                 values = np.array(values, "i1").view("S1")
-            file.createVariable(name, kind, (dimension,))[:] = np.array(values, object if kind is str else kind)
+            file.createVariable(name, kind, (dimension,))[:] = np.array(
+                values, object if kind is str else kind
+            )
     return path
 
 
@@ -61,7 +74,11 @@ def sparse_set(number, name, rows, values=None, *, data_type=None, sides=(8,), f
     flags = ["Sparse", *([] if values is not None else ["Boolean"]), *flags]
     ends = np.cumsum([len(row) for row in rows])
     entries = [index for row in rows for index in row]
-    dimensions = {f"examplesDim{number}": len(rows), f"uniqueExamplesDim{number}": len(rows), f"sparseDataDim{number}": len(entries)}
+    dimensions = {
+        f"examplesDim{number}": len(rows),
+        f"uniqueExamplesDim{number}": len(rows),
+        f"sparseDataDim{number}": len(entries),
+    }
     variables = {
         f"sparseStart{number}": (starts, f"uniqueExamplesDim{number}", ends - [len(row) for row in rows]),
         f"sparseEnd{number}": (starts, f"uniqueExamplesDim{number}", ends),

@@ -10,7 +10,12 @@ ACTIVATIONS = {
     "Linear": (3, lambda x: x),
     "SoftPlus": (5, lambda x: x),
     "SoftSign": (6, lambda x: x),
-    "SoftMax": (7, lambda x: np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)),
+    "SoftMax": (
+        7,
+        lambda x: (
+            np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+        ),
+    ),
     "RELUMax": (8, lambda x: x),
     "LinearMax": (9, lambda x: x),
     "ExponentialLinear": (10, lambda x: np.where(x > 0, x, 0.7 * np.expm1(np.minimum(x, 0)))),
@@ -42,17 +47,42 @@ def fully(name, kind, units, source=(), *, activation="Sigmoid", data="", attrib
 
 
 def write_model(path, layers, connections, *, old=False, **changes):
-    """A network as DSSTNE writes it. connections: weights [in, out] and bias, or (owner, transposed) and bias, by source and layer."""
+    """A network as DSSTNE writes it. connections: weights [in, out] and bias, or (owner, transposed) and
+    bias, by source and layer.
+    """
     with netCDF4.Dataset(path, "w", format="NETCDF4") as file:
-        for name, value in (GLOBALS | {"layers": np.uint32(len(layers)), "weights": np.uint32(len(connections))} | changes).items():
+        for name, value in (
+            GLOBALS | {"layers": np.uint32(len(layers)), "weights": np.uint32(len(connections))} | changes
+        ).items():
             if value is not None:
                 file.setncattr(name, value)
         for number, layer in enumerate(layers):
-            values = {"name": layer["name"], "kind": np.uint32(["Input", "Hidden", "Output"].index(layer["kind"])), "type": np.uint32(0)}
-            values |= {"dataSet": layer["data"], "Nx": np.uint32(layer["units"]), "Ny": np.uint32(1), "Nz": np.uint32(1)}
-            values |= {"dimensions": np.uint32(1), "poolingfunction": np.uint32(0), "pDropout": np.float32(layer.get("dropout", 0))}
-            values |= {"weightInit": np.uint32(2), "weightInitScale": np.float32(0.01), "biasInit": np.float32(-1.5)}
-            values |= {"weightNorm": np.float32(0), "deltaNorm": np.float32(0), "attributes": np.uint32(layer["attributes"])}
+            values = {
+                "name": layer["name"],
+                "kind": np.uint32(["Input", "Hidden", "Output"].index(layer["kind"])),
+                "type": np.uint32(0),
+            }
+            values |= {
+                "dataSet": layer["data"],
+                "Nx": np.uint32(layer["units"]),
+                "Ny": np.uint32(1),
+                "Nz": np.uint32(1),
+            }
+            values |= {
+                "dimensions": np.uint32(1),
+                "poolingfunction": np.uint32(0),
+                "pDropout": np.float32(layer.get("dropout", 0)),
+            }
+            values |= {
+                "weightInit": np.uint32(2),
+                "weightInitScale": np.float32(0.01),
+                "biasInit": np.float32(-1.5),
+            }
+            values |= {
+                "weightNorm": np.float32(0),
+                "deltaNorm": np.float32(0),
+                "attributes": np.uint32(layer["attributes"]),
+            }
             values |= {
                 "activation": np.uint32(ACTIVATIONS[layer["activation"]][0]),
                 "sources": np.uint32(len(layer["source"])),
@@ -88,7 +118,11 @@ def write_model(path, layers, connections, *, old=False, **changes):
                 "norm": np.float32(0),
             }
             if shared:
-                values |= {"sourceInputLayer": weights[0][0], "sourceOutputLayer": weights[0][1], "bTransposed": np.uint32(weights[1])}
+                values |= {
+                    "sourceInputLayer": weights[0][0],
+                    "sourceOutputLayer": weights[0][1],
+                    "bTransposed": np.uint32(weights[1]),
+                }
             else:
                 values |= {"width": np.uint64(weights.shape[1]), "height": np.uint64(weights.shape[0])}
             for name, value in values.items():

@@ -1,4 +1,6 @@
-"""NetCDF files of the classic forms that are cut short are refused, whose missing numbers the library would read as zeros."""
+"""NetCDF files of the classic forms that are cut short are refused, whose missing numbers the library
+would read as zeros.
+"""
 
 import contextlib
 
@@ -14,10 +16,15 @@ FORMS = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 
 
 def write(path, form, num_records=0):
-    """A sparse set of 30 examples, its variables of several types; and variables along records, where some are asked for."""
+    """A sparse set of 30 examples, its variables of several types; and variables along records, where some
+    are asked for.
+    """
     with netCDF4.Dataset(path, "w", format=form) as file:
         whole = {"datasets": 1, "attributes0": 3, "kind0": 0, "dataType0": 0, "dimensions0": 1, "width0": 9}
-        file.setncatts({name: np.int32(value) for name, value in whole.items()} | {"name0": "items", "more": np.array([1.5, 2.5])})
+        file.setncatts(
+            {name: np.int32(value) for name, value in whole.items()}
+            | {"name0": "items", "more": np.array([1.5, 2.5])}
+        )
         for name, length in {"time": None, "odd": 3, "examplesDim0": 30, "sparseDataDim0": 60}.items():
             file.createDimension(name, length)
         for number, letter in enumerate(["i1", "f8"] if num_records else []):
@@ -40,7 +47,11 @@ def test_a_file_must_reach_to_its_last_number(form, num_records, tmp_path):
     for kept in (needed - 1, needed - 60, len(whole) // 2, 100, 9):
         path.write_bytes(whole[:kept])
         with pytest.raises(
-            DataError, match=r"x\.nc: must (have at least [\d,]+ bytes; it has|be a whole NetCDF file; it has a header that ends)"
+            DataError,
+            match=(
+                r"x\.nc: must (have at least [\d,]+ bytes; it has|be a whole NetCDF file; it has a header"
+                r" that ends)"
+            ),
         ):
             import_data([path], tmp_path / "cut")
     assert not (tmp_path / "cut").exists()

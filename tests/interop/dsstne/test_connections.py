@@ -12,7 +12,12 @@ from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
 
 SPARSE = 1
-ROWS = {"Input": (np.random.default_rng(1).random((5, 9)) < 0.4) * np.random.default_rng(2).normal(size=(5, 9)).astype("f4")}
+ROWS = {
+    "Input": (
+        (np.random.default_rng(1).random((5, 9)) < 0.4)
+        * np.random.default_rng(2).normal(size=(5, 9)).astype("f4")
+    )
+}
 L2 = {"errorFunction": np.uint32(1)}
 
 
@@ -28,7 +33,9 @@ def test_an_output_that_feeds_an_output_and_a_layer_that_feeds_nothing(tmp_path)
     connections["First", "Third"] = (("First", "Spare"), False), connections["First", "Third"][1]
     layers[2]["units"] = 6
     connections["First", "Spare"] = connected(4, layers)["First", "Spare"]
-    model = import_model(write_model(tmp_path / "x.nc", layers, connections, **L2), tmp_path / "run", say=notes.append)
+    model = import_model(
+        write_model(tmp_path / "x.nc", layers, connections, **L2), tmp_path / "run", say=notes.append
+    )
     truth = forward(layers, connections, ROWS)
     for name in ("First", "Second"):
         np.testing.assert_allclose(scores(model, ROWS, name), truth[name], rtol=2e-5, atol=2e-6)
@@ -45,7 +52,9 @@ def test_a_network_without_an_output_gives_the_units_of_its_last_layer(activatio
     ]
     connections = connected(3, layers)
     model = import_model(write_model(tmp_path / "x.nc", layers, connections), tmp_path / "run")
-    np.testing.assert_allclose(scores(model, ROWS, "Last units"), forward(layers, connections, ROWS)["Last"], rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(
+        scores(model, ROWS, "Last units"), forward(layers, connections, ROWS)["Last"], rtol=2e-5, atol=2e-6
+    )
 
 
 def test_a_layer_that_has_no_source_is_refused_both_ways(tmp_path):
@@ -61,7 +70,12 @@ def test_a_layer_that_has_no_source_is_refused_both_ways(tmp_path):
     bare = {"name": "bare", "units": 4, "source": [], "skip": "sums"}
     sums = {"name": "sums", "units": 4, "activation": "linear"}
     document = {
-        "layers": [{"name": "in", "kind": "input", "field": "items"}, sums, bare, {"name": "out", "kind": "output", "field": "items"}]
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            sums,
+            bare,
+            {"name": "out", "kind": "output", "field": "items"},
+        ]
     }
     train(document, {"epochs": 1}, dataset, tmp_path / "trained")
     with pytest.raises(FitError, match=r'an empty "source" of layer "bare"'):

@@ -50,7 +50,9 @@ def test_a_sparse_set_becomes_a_sparse_field(netcdf, tmp_path, values, starts):
     assert dataset.manifest.name == "x"
 
 
-@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"])
+@pytest.mark.parametrize(
+    "data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"]
+)
 def test_every_type_of_data_is_read(netcdf, tmp_path, data_type):
     values = [[100, 1], [], [7, 0, 9]]
     sets = (
@@ -58,13 +60,21 @@ def test_every_type_of_data_is_read(netcdf, tmp_path, data_type):
         dense_set(1, "marks", [[100, 1], [5, 7], [0, 3]], data_type=data_type, sides=(2,)),
     )
     dataset = imported(netcdf("x.nc", *sets), tmp_path)
-    divisor, shift = {"RGB8": (256, 0.5), "RGB16": (65536, 0.5), "UChar": (256, 0.5), "Char": (128, 0)}.get(data_type, (1, 0))
+    divisor, shift = {"RGB8": (256, 0.5), "RGB16": (65536, 0.5), "UChar": (256, 0.5), "Char": (128, 0)}.get(
+        data_type, (1, 0)
+    )
     assert np.array_equal(dense_of(dataset, "items"), one_hot(ROWS, values))
-    assert np.array_equal(dataset.dense("marks", slice(0, None)).numpy(), np.array([[100, 1], [5, 7], [0, 3]], "f4") / divisor - shift)
+    assert np.array_equal(
+        dataset.dense("marks", slice(0, None)).numpy(),
+        np.array([[100, 1], [5, 7], [0, 3]], "f4") / divisor - shift,
+    )
 
 
 def test_numbers_of_8_bits_mean_something_else_as_targets(netcdf, tmp_path):
-    sets = [dense_set(n, name, [[0, 128], [255, 1]], data_type="UChar", sides=(2,)) for n, name in enumerate(["pixels", "labels"])]
+    sets = [
+        dense_set(n, name, [[0, 128], [255, 1]], data_type="UChar", sides=(2,))
+        for n, name in enumerate(["pixels", "labels"])
+    ]
     dataset = imported(netcdf("x.nc", *sets), tmp_path, targets=["labels"])
     assert dataset.dense("pixels", slice(0, None)).tolist() == [[-0.5, 0.0], [255 / 256 - 0.5, 1 / 256 - 0.5]]
     assert dataset.dense("labels", slice(0, None)).tolist() == [[0.0, 0.5], [255 / 256, 1 / 256]]
@@ -74,7 +84,11 @@ def test_numbers_of_8_bits_mean_something_else_as_targets(netcdf, tmp_path):
     ("indices", "values", "rule"),
     [
         ([[1, 2], [5]], [[1.0, 1e300], [2.0]], "must hold finite numbers of float32; example 0 has 1e+300"),
-        ([[3], [5, 6, 5]], [[1.0], [3e38, 1.0, 3e38]], "must hold numbers whose sum is finite where an index repeats; example 1 has inf"),
+        (
+            [[3], [5, 6, 5]],
+            [[1.0], [3e38, 1.0, 3e38]],
+            "must hold numbers whose sum is finite where an index repeats; example 1 has inf",
+        ),
     ],
 )
 def test_numbers_too_large_for_float32_are_named(indices, values, rule, netcdf, tmp_path):
@@ -84,14 +98,21 @@ def test_numbers_too_large_for_float32_are_named(indices, values, rule, netcdf, 
 
 
 def test_a_dense_boolean_set_becomes_one_feature_an_example(netcdf, tmp_path):
-    dataset = imported(netcdf("x.nc", dense_set(0, "class", [2, 0, 9], data_type="UInt", sides=(10,), flags=["Boolean"])), tmp_path)
+    dataset = imported(
+        netcdf("x.nc", dense_set(0, "class", [2, 0, 9], data_type="UInt", sides=(10,), flags=["Boolean"])),
+        tmp_path,
+    )
     assert np.array_equal(dense_of(dataset, "class"), one_hot([[2], [0], [9]], width=10))
 
 
 @pytest.mark.parametrize("sides", [(24,), (6, 4), (4, 3, 2)])
 def test_sides_are_laid_flat_with_x_fastest(netcdf, tmp_path, sides):
     image = np.arange(48, dtype=np.float32).reshape(2, *sides[::-1])
-    path = netcdf("x.nc", dense_set(0, "image", image, sides=sides, kind=1), sparse_set(1, "lit", [[23], [1]], sides=sides))
+    path = netcdf(
+        "x.nc",
+        dense_set(0, "image", image, sides=sides, kind=1),
+        sparse_set(1, "lit", [[23], [1]], sides=sides),
+    )
     dataset = imported(path, tmp_path)
     assert np.array_equal(dataset.dense("image", slice(0, None)).numpy().reshape(image.shape), image)
     assert dataset.field("lit").width == 24
@@ -101,7 +122,13 @@ def test_sides_are_laid_flat_with_x_fastest(netcdf, tmp_path, sides):
 
 def test_indexed_examples_share_rows(netcdf, tmp_path):
     at = {"index0": ("u4", "allDim", [2, 0, 2, 1]), "index1": ("u4", "allDim", [1, 2, 0, 0])}
-    size = {"allDim": 4, "examplesDim0": 4, "uniqueExamplesDim0": 3, "examplesDim1": 4, "uniqueExamplesDim1": 3}
+    size = {
+        "allDim": 4,
+        "examplesDim0": 4,
+        "uniqueExamplesDim0": 3,
+        "examplesDim1": 4,
+        "uniqueExamplesDim1": 3,
+    }
     sets = (
         sparse_set(0, "items", ROWS, VALUES, flags=["Indexed"]),
         dense_set(1, "age", [[1], [2], [3]], sides=(1,), flags=["Indexed"]),
@@ -116,7 +143,10 @@ def test_rows_may_lie_anywhere_in_a_file_and_blocks_do_not_show(netcdf, tmp_path
     rows = [sorted(rng.choice(5000, size=rng.integers(0, 40), replace=False).tolist()) for _ in range(60)]
     attributes, dimensions, variables = sparse_set(0, "items", rows, sides=(5000,))
     order = rng.permutation(60)
-    shuffled, ends = sparse_set(0, "items", [rows[n] for n in order], sides=(5000,))[2], np.empty(60, np.int64)
+    shuffled, ends = (
+        sparse_set(0, "items", [rows[n] for n in order], sides=(5000,))[2],
+        np.empty(60, np.int64),
+    )
     starts = np.empty(60, np.int64)
     starts[order], ends[order] = shuffled["sparseStart0"][2], shuffled["sparseEnd0"][2]
     variables |= {
@@ -146,9 +176,15 @@ def test_repeated_indices_add_up_their_values_and_are_counted(netcdf, tmp_path):
 def test_example_weights_are_those_that_the_sets_agree_on(netcdf, tmp_path):
     weight = {f"dataWeight{n}": ("f4", f"examplesDim{n}", [1.0, 0.5, 2.0]) for n in (0, 1)}
     sets = [sparse_set(n, name, ROWS, flags=["Weighted"]) for n, name in enumerate(["input", "output"])]
-    assert imported(netcdf("x.nc", *sets, variables=weight), tmp_path).weights(slice(0, None)).tolist() == [1.0, 0.5, 2.0]
+    assert imported(netcdf("x.nc", *sets, variables=weight), tmp_path).weights(slice(0, None)).tolist() == [
+        1.0,
+        0.5,
+        2.0,
+    ]
     weight["dataWeight1"] = ("f4", "examplesDim1", [1.0, 0.5, 3.0])
-    with pytest.raises(DataError, match=r"data set 'output': must weigh every example as 'input' does, .* example 2 differs"):
+    with pytest.raises(
+        DataError, match=r"data set 'output': must weigh every example as 'input' does, .* example 2 differs"
+    ):
         import_data([netcdf("y.nc", *sets, variables=weight)], tmp_path / "other")
 
 
@@ -159,7 +195,11 @@ def test_sets_of_several_files_become_fields_of_one_dataset(netcdf, tmp_path):
     ]
     dataset = imported(paths, tmp_path)
     assert list(dataset.fields) == ["input", "output"]
-    assert [is_listed_only(dataset.manifest, name) for name in ("input", "output", "other")] == [False, True, False]
+    assert [is_listed_only(dataset.manifest, name) for name in ("input", "output", "other")] == [
+        False,
+        True,
+        False,
+    ]
     assert dataset.manifest.source["dsstne"]["output"]["attributes"] == ["SPARSE", "SPARSE_IGNORE_ZERO"]
 
 
@@ -174,8 +214,16 @@ def test_index_files_name_features_and_examples_and_take_the_padding_off(netcdf,
 
 
 def test_names_within_the_file_are_taken_too(netcdf, tmp_path):
-    names = {"indToFeature0": ("text", "namesDim", ["a", "b"]), "samples": ("text", "samplesDim", ["x", "y", "z"])}
-    path = netcdf("x.nc", sparse_set(0, "items", [[1], [], [0]]), dimensions={"namesDim": 2, "samplesDim": 3}, variables=names)
+    names = {
+        "indToFeature0": ("text", "namesDim", ["a", "b"]),
+        "samples": ("text", "samplesDim", ["x", "y", "z"]),
+    }
+    path = netcdf(
+        "x.nc",
+        sparse_set(0, "items", [[1], [], [0]]),
+        dimensions={"namesDim": 2, "samplesDim": 3},
+        variables=names,
+    )
     dataset = imported(path, tmp_path)
     assert dataset.vocabulary("items").ids([0, 1]) == ["a", "b"]
     assert dataset.ids(slice(0, None)) == ["x", "y", "z"]
@@ -241,7 +289,10 @@ def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf,
     huge = netcdf("huge.nc", sparse_set(0, "items", [[1, 2**32 - 2], [], [0]], sides=(2**32 - 1,)))
     monkeypatch.setattr("widenet.interop.dsstne.data.available_memory", lambda: 2**40)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
-    rule = r"data set 'items': a width of 4,294,967,295 takes 137\S* GB of disk, where .* are free. Give --features, an index file"
+    rule = (
+        r"data set 'items': a width of 4,294,967,295 takes 137\S* GB of disk, where .* are free. Give"
+        r" --features, an index file"
+    )
     with pytest.raises(CapacityError, match=rule):
         import_data([huge], tmp_path / "data")
     monkeypatch.setattr("widenet.interop.dsstne.data.available_memory", lambda: 2**30)
@@ -256,7 +307,10 @@ def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf,
 
 @pytest.mark.parametrize("way", ["bytes", "virtual", "link", "linked group"])
 def test_a_file_that_names_other_files_is_refused_and_those_are_not_read(netcdf, tmp_path, way):
-    secret, path = tmp_path / "secret", netcdf("x.nc", sparse_set(0, "items", ROWS, VALUES), without=["sparseData0"])
+    secret, path = (
+        tmp_path / "secret",
+        netcdf("x.nc", sparse_set(0, "items", ROWS, VALUES), without=["sparseData0"]),
+    )
     with h5py.File(secret, "w") as file:
         file["numbers"] = np.arange(5, dtype=np.float32)
     with h5py.File(path, "a") as file:
@@ -267,10 +321,15 @@ def test_a_file_that_names_other_files_is_refused_and_those_are_not_read(netcdf,
             layout[:] = h5py.VirtualSource(str(secret), "numbers", (5,))
             file.create_virtual_dataset("sparseData0", layout)
         else:
-            file["sparseData0" if way == "link" else "more"] = h5py.ExternalLink(str(secret), "numbers" if way == "link" else "/")
+            file["sparseData0" if way == "link" else "more"] = h5py.ExternalLink(
+                str(secret), "numbers" if way == "link" else "/"
+            )
     if way != "bytes":
         secret.unlink()  # so that whoever opens it fails otherwise
-    with pytest.raises(DataError, match=r"must hold all that it says; '(sparseData0|more)' lies in another file that it names"):
+    with pytest.raises(
+        DataError,
+        match=r"must hold all that it says; '(sparseData0|more)' lies in another file that it names",
+    ):
         import_data([path], tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
@@ -311,13 +370,17 @@ def test_what_is_no_whole_netcdf_file_is_refused(netcdf, tmp_path, content, mess
 def test_a_mistake_in_an_index_file_is_one_sentence(netcdf, tmp_path, text, message):
     (tmp_path / "features").write_text(text)
     with pytest.raises(DataError) as caught:
-        import_data([netcdf("x.nc", sparse_set(0, "items", ROWS))], tmp_path / "data", features=tmp_path / "features")
+        import_data(
+            [netcdf("x.nc", sparse_set(0, "items", ROWS))], tmp_path / "data", features=tmp_path / "features"
+        )
     assert message in str(caught.value)
 
 
 def test_options_must_name_what_is_there(netcdf, tmp_path):
     path = netcdf("x.nc", sparse_set(0, "items", ROWS))
-    with pytest.raises(OptionError, match=r'--targets must name data sets; got \'itms\'. Did you mean "items"\?'):
+    with pytest.raises(
+        OptionError, match=r'--targets must name data sets; got \'itms\'. Did you mean "items"\?'
+    ):
         import_data([path], tmp_path / "data", targets=["itms"])
     with pytest.raises(OptionError, match="--features must name data sets"):
         import_data([path], tmp_path / "data", features={"x": "y"})

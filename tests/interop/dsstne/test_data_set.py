@@ -11,7 +11,15 @@ from widenet.interop.dsstne.data import import_data
 from widenet.interop.dsstne.export import export_data
 
 SPARSE, BOOLEAN, INDEXED, WEIGHTED, UNSIGNED = 1, 2, 64, 128, 6
-LISTS = {"start": int, "end": int, "idx": int, "sdata": np.float32, "data": np.float32, "weight": np.float32, "index": int}
+LISTS = {
+    "start": int,
+    "end": int,
+    "idx": int,
+    "sdata": np.float32,
+    "data": np.float32,
+    "weight": np.float32,
+    "index": int,
+}
 
 
 def printed(path):
@@ -23,17 +31,25 @@ def printed(path):
             found[name][first[:-1]] = [LISTS[first[:-1]](value) for value in rest.split()]
         else:
             name, facts = first, dict(fact.partition("=")[::2] for fact in rest.split())
-            found[name] = {"type": int(facts["type"]), "attributes": int(facts["attr"]), "examples": int(facts["ex"])}
+            found[name] = {
+                "type": int(facts["type"]),
+                "attributes": int(facts["attr"]),
+                "examples": int(facts["ex"]),
+            }
             found[name]["sides"] = [int(side) for side in rest.split()[-1].split("x")][: int(facts["dim"])]
     return found
 
 
 def rows_of(said):
-    """The examples that it has, dense float64 [E, width]; numbers of an index that an example repeats are added up."""
+    """The examples that it has, dense float64 [E, width]; numbers of an index that an example repeats are
+    added up.
+    """
     width, places = int(np.prod(said["sides"])), said["index"] or range(said["examples"])
     if not said["attributes"] & SPARSE:
         data = np.reshape(said["data"], (-1, width)).astype(np.float64)
-        return (data / 256 - 0.5 if said["type"] == UNSIGNED and not said["attributes"] & BOOLEAN else data)[list(places)]
+        return (data / 256 - 0.5 if said["type"] == UNSIGNED and not said["attributes"] & BOOLEAN else data)[
+            list(places)
+        ]
     rows = np.zeros((said["examples"], width))
     for row, place in zip(rows, places, strict=True):
         for entry in range(said["start"][place], said["end"][place]):
@@ -63,7 +79,13 @@ def read(request, written, tmp_path_factory):
 
 
 def test_every_data_file_of_the_folder_is_here(written):
-    assert sorted(path.stem for path in (written / "datasets").glob("*.nc")) == ["bool", "char", "t0", "t4", "t6"]
+    assert sorted(path.stem for path in (written / "datasets").glob("*.nc")) == [
+        "bool",
+        "char",
+        "t0",
+        "t4",
+        "t6",
+    ]
 
 
 def test_examples_are_those_that_dsstne_reads(read):
@@ -75,7 +97,9 @@ def test_examples_are_those_that_dsstne_reads(read):
         assert (known["dimensions"], dataset.num_examples) == (facts["sides"], facts["examples"])
     weights = next((facts["weight"] for facts in said.values() if facts["attributes"] & WEIGHTED), None)
     if weights:
-        np.testing.assert_array_equal(dataset.weights(np.arange(dataset.num_examples)).numpy(), np.array(weights, "f4"))
+        np.testing.assert_array_equal(
+            dataset.weights(np.arange(dataset.num_examples)).numpy(), np.array(weights, "f4")
+        )
 
 
 def test_what_is_written_back_has_the_names_types_and_numbers_of_dsstnes_reader(read, tmp_path):
@@ -88,7 +112,12 @@ def test_what_is_written_back_has_the_names_types_and_numbers_of_dsstnes_reader(
         for name, variable in before.variables.items():
             if not name.startswith("index"):
                 assert after.variables[name].dtype == variable.dtype
-        assert {name.rstrip("0123456789") for name in after.dimensions} <= {"examplesDim", "uniqueExamplesDim", "sparseDataDim", "dataDim"}
+        assert {name.rstrip("0123456789") for name in after.dimensions} <= {
+            "examplesDim",
+            "uniqueExamplesDim",
+            "sparseDataDim",
+            "dataDim",
+        }
     import_data([tmp_path / "back.nc"], tmp_path / "again")
     again = Dataset.open(tmp_path / "again")
     for name in said:
@@ -112,7 +141,10 @@ def test_sparse_char_keeps_its_sign_and_zero(netcdf, tmp_path):
     with netCDF4.Dataset(tmp_path / "back.nc") as file:
         assert file.variables["sparseData0"].dtype == "S1"
     import_data([tmp_path / "back.nc"], tmp_path / "again")
-    np.testing.assert_array_equal(dense(Dataset.open(tmp_path / "again"), "items")[:, :4], [[-128, 0, 0, 127], [0, 0, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(
+        dense(Dataset.open(tmp_path / "again"), "items")[:, :4],
+        [[-128, 0, 0, 127], [0, 0, 0, 0], [0, 0, 0, 0]],
+    )
 
 
 def test_char_as_bytes_which_widenet_wrote_before_is_read(netcdf, tmp_path):
@@ -130,8 +162,14 @@ def test_characters_are_numbers_of_char_alone(netcdf, tmp_path):
 
 
 def test_a_dense_set_may_be_as_wide_as_arrows_lists(netcdf, tmp_path):
-    path = netcdf("x.nc", dense_set(0, "sound", [[1, 2]], sides=(2,)), attributes={"width0": np.uint32(2**32 - 1)})
+    path = netcdf(
+        "x.nc", dense_set(0, "sound", [[1, 2]], sides=(2,)), attributes={"width0": np.uint32(2**32 - 1)}
+    )
     with pytest.raises(
-        DataError, match=r"data set 'sound': must have at most 2,147,483,647 numbers an example; its sides are \[4294967295\]"
+        DataError,
+        match=(
+            r"data set 'sound': must have at most 2,147,483,647 numbers an example; its sides are"
+            r" \[4294967295\]"
+        ),
     ):
         import_data([path], tmp_path / "data")

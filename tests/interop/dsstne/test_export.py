@@ -43,14 +43,28 @@ def test_a_dataset_comes_back_to_the_bit(tmp_path):
 
 
 def test_another_library_reads_what_is_written(tmp_path, hdf5):
-    dataset_from_lists(tmp_path / "data", ROWS, values=VALUES, width=8, heldout=[[1], [], []], dense={"age": [[1.5], [2], [3]]})
+    dataset_from_lists(
+        tmp_path / "data",
+        ROWS,
+        values=VALUES,
+        width=8,
+        heldout=[[1], [], []],
+        dense={"age": [[1.5], [2], [3]]},
+    )
     export_data(tmp_path / "data", tmp_path / "x.nc")
     attributes, variables = hdf5(tmp_path / "x.nc")
     wanted = {"name": "items", "attributes": 1, "kind": 0, "dataType": 4, "dimensions": 1, "width": 8}
     assert {name: attributes[f"{name}0"] for name in wanted} == wanted
-    assert [attributes[f"name{n}"] for n in range(attributes["datasets"])] == ["items", "items.heldout", "age"]
+    assert [attributes[f"name{n}"] for n in range(attributes["datasets"])] == [
+        "items",
+        "items.heldout",
+        "age",
+    ]
     assert [attributes[f"attributes{n}"] for n in range(3)] == [1, 1, 0]
-    assert {name: variables[f"{name}0"].tolist() for name in ("sparseStart", "sparseEnd", "sparseIndex", "sparseData")} == {
+    assert {
+        name: variables[f"{name}0"].tolist()
+        for name in ("sparseStart", "sparseEnd", "sparseIndex", "sparseData")
+    } == {
         "sparseStart": [0, 2, 2],
         "sparseEnd": [2, 2, 5],
         "sparseIndex": [1, 3, 0, 2, 7],
@@ -58,7 +72,10 @@ def test_another_library_reads_what_is_written(tmp_path, hdf5):
     }
     assert variables["sparseStart0"].dtype == variables["sparseIndex0"].dtype == np.uint32
     assert variables["data2"].tolist() == [1.5, 2, 3]
-    assert {name: len(variables[name]) for name in ("examplesDim0", "uniqueExamplesDim0", "sparseDataDim0", "dataDim2")} == {
+    assert {
+        name: len(variables[name])
+        for name in ("examplesDim0", "uniqueExamplesDim0", "sparseDataDim0", "dataDim2")
+    } == {
         "examplesDim0": 3,
         "uniqueExamplesDim0": 3,
         "sparseDataDim0": 5,
@@ -66,11 +83,21 @@ def test_another_library_reads_what_is_written(tmp_path, hdf5):
     }
 
 
-@pytest.mark.parametrize("data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"])
+@pytest.mark.parametrize(
+    "data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"]
+)
 def test_a_set_keeps_its_type_and_its_numbers(netcdf, tmp_path, hdf5, data_type):
     marks = [[100, 1], [5, 7], [0, 3]]
     sets = (
-        sparse_set(0, "items", ROWS, VALUES, data_type=data_type, flags=["SparseIgnoreZero", "Compressed"], sides=(4, 2)),
+        sparse_set(
+            0,
+            "items",
+            ROWS,
+            VALUES,
+            data_type=data_type,
+            flags=["SparseIgnoreZero", "Compressed"],
+            sides=(4, 2),
+        ),
         dense_set(1, "marks", marks, data_type=data_type, sides=(1, 1, 2), kind=1),
         dense_set(2, "labels", marks, data_type=data_type, sides=(2,)),
     )
@@ -90,13 +117,20 @@ def test_boolean_sets_stay_what_they_were(netcdf, tmp_path, hdf5):
     imported(netcdf("before.nc", hot, sparse_set(1, "items", ROWS)), tmp_path / "data")
     export_data(tmp_path / "data", tmp_path / "after.nc")
     attributes, variables = hdf5(tmp_path / "after.nc")
-    assert (attributes["attributes0"], attributes["attributes1"], attributes["dataType0"], attributes["dataType1"]) == (2, 3, 1, 0)
+    assert (
+        attributes["attributes0"],
+        attributes["attributes1"],
+        attributes["dataType0"],
+        attributes["dataType1"],
+    ) == (2, 3, 1, 0)
     assert variables["data0"].tolist() == [2, 0, 9]
     assert "sparseData1" not in variables
 
 
 def test_sums_that_a_type_cannot_hold_are_written_as_float(netcdf, tmp_path, hdf5):
-    imported(netcdf("x.nc", sparse_set(0, "items", [[1, 1]], [[200, 200]], data_type="UChar")), tmp_path / "data")
+    imported(
+        netcdf("x.nc", sparse_set(0, "items", [[1, 1]], [[200, 200]], data_type="UChar")), tmp_path / "data"
+    )
     export_data(tmp_path / "data", tmp_path / "after.nc")
     attributes, variables = hdf5(tmp_path / "after.nc")
     assert (attributes["dataType0"], variables["sparseData0"].tolist()) == (4, [400.0])
@@ -114,9 +148,15 @@ def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
 
 def named(path):
     """A dataset of users a, b, c, whose items and countries have names."""
-    dataset_from_lists(path / "plain", ROWS, width=8, sparse={"country": [[1], [0], [1]]}, dense={"age": [[1.5], [2], [3]]})
+    dataset_from_lists(
+        path / "plain", ROWS, width=8, sparse={"country": [[1], [0], [1]]}, dense={"age": [[1.5], [2], [3]]}
+    )
     export_data(path / "plain", path / "plain.nc")
-    for name, texts in {"items": ["ø", *"wxyz", "5", "6", "ü"], "country": ["fr", "de"], "users": ["c", "a", "b"]}.items():
+    for name, texts in {
+        "items": ["ø", *"wxyz", "5", "6", "ü"],
+        "country": ["fr", "de"],
+        "users": ["c", "a", "b"],
+    }.items():
         (path / name).write_text("".join(f"{text}\t{index}\n" for index, text in enumerate(texts)), "utf-8")
     features = {"items": path / "items", "country": path / "country"}
     import_data([path / "plain.nc"], path / "data", features=features, samples=path / "users")
@@ -124,7 +164,10 @@ def named(path):
 
 
 def test_names_go_out_as_index_files_and_within_the_file(tmp_path, hdf5):
-    before, out = named(tmp_path), {name: tmp_path / f"{name}.index" for name in ("items", "country", "users")}
+    before, out = (
+        named(tmp_path),
+        {name: tmp_path / f"{name}.index" for name in ("items", "country", "users")},
+    )
     features = {"items": out["items"], "country": out["country"]}
     export_data(before, tmp_path / "x.nc", features=features, samples=out["users"])
     for name, path in out.items():
@@ -142,9 +185,15 @@ def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
     same = dataset_from_lists(tmp_path / "same", ROWS, width=8, sparse={"next": [[7], [1], [0]]})
     export_data(same, tmp_path / "x.nc", features=tmp_path / "index")
     assert (tmp_path / "index").read_text() == "".join(f"{index}\t{index}\n" for index in range(8))
-    with pytest.raises(OptionError, match="must be FIELD=FILE for each sparse field, whose features differ; there are items, country"):
+    with pytest.raises(
+        OptionError,
+        match="must be FIELD=FILE for each sparse field, whose features differ; there are items, country",
+    ):
         export_data(named(tmp_path), tmp_path / "y.nc", features=tmp_path / "z")
-    for features, message in (({"item": tmp_path / "z"}, 'Did you mean "items"'), ({"age": tmp_path / "z"}, "must name sparse fields")):
+    for features, message in (
+        ({"item": tmp_path / "z"}, 'Did you mean "items"'),
+        ({"age": tmp_path / "z"}, "must name sparse fields"),
+    ):
         with pytest.raises(OptionError, match=message):
             export_data(tmp_path / "data", tmp_path / "y.nc", features=features)
     with pytest.raises(OptionError, match="--samples and FILE must be two files"):
@@ -153,10 +202,15 @@ def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
 
 
 def test_a_name_that_an_index_file_cannot_hold_is_refused_and_nothing_written(tmp_path, netcdf):
-    extra = {"dimensions": {"samplesDim": 3}, "variables": {"samples": ("text", "samplesDim", ["a", "b\tc", "d"])}}
+    extra = {
+        "dimensions": {"samplesDim": 3},
+        "variables": {"samples": ("text", "samplesDim", ["a", "b\tc", "d"])},
+    }
     imported(netcdf("x.nc", sparse_set(0, "items", ROWS), **extra), tmp_path / "data")
     with pytest.raises(DataError, match=r"an index file cannot hold the name 'b\\tc'"):
-        export_data(tmp_path / "data", tmp_path / "y.nc", features=tmp_path / "items", samples=tmp_path / "users")
+        export_data(
+            tmp_path / "data", tmp_path / "y.nc", features=tmp_path / "items", samples=tmp_path / "users"
+        )
     assert {found.name for found in tmp_path.iterdir()} == {"x.nc", "data"}
 
 
@@ -180,7 +234,10 @@ def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_pat
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
-        with pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"), writing(tmp_path / "set.nc"):
+        with (
+            pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"),
+            writing(tmp_path / "set.nc"),
+        ):
             pytest.fail("there is no room")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

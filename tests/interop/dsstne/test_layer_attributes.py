@@ -1,4 +1,6 @@
-"""DSSTNE's outputs that pool, convolve or skip are two layers here: one that gives the units, and an output that takes them."""
+"""DSSTNE's outputs that pool, convolve or skip are two layers here: one that gives the units, and an
+output that takes them.
+"""
 
 import numpy as np
 import pytest
@@ -22,12 +24,19 @@ EDGES = fully("Edges", "Hidden", 8, ["Image"], activation="Tanh", more={"type": 
 
 def drawn(shapes):
     rng = np.random.default_rng(11)
-    return {key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4")) for key, (shape, units) in shapes.items()}
+    return {
+        key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4"))
+        for key, (shape, units) in shapes.items()
+    }
 
 
 def assert_same_and_written_back(tmp_path, layers, connections, inputs, truth, kinds):
-    """It gives the scores, and comes back from a file as it was; kinds: those of the layers that are made of it."""
-    before = import_model(write_model(tmp_path / "x.nc", layers, connections, errorFunction=np.uint32(1)), tmp_path / "run")
+    """It gives the scores, and comes back from a file as it was; kinds: those of the layers that are made
+    of it.
+    """
+    before = import_model(
+        write_model(tmp_path / "x.nc", layers, connections, errorFunction=np.uint32(1)), tmp_path / "run"
+    )
     assert [layer.kind for layer in before.run.network.layers] == kinds
     np.testing.assert_allclose(scores(before, inputs), truth, rtol=2e-5, atol=2e-6)
     export_model(before, tmp_path / "y.nc")
@@ -36,13 +45,20 @@ def assert_same_and_written_back(tmp_path, layers, connections, inputs, truth, k
     assert after.run.network.layers == before.run.network.layers
 
 
-@pytest.mark.parametrize(("function", "best"), [(1, lambda x: x.max((2, 4))), (2, lambda x: x.mean((2, 4)))], ids=["max", "average"])
+@pytest.mark.parametrize(
+    ("function", "best"),
+    [(1, lambda x: x.max((2, 4))), (2, lambda x: x.mean((2, 4)))],
+    ids=["max", "average"],
+)
 def test_an_output_that_pools(function, best, tmp_path):
     connections = drawn({("Image", "Edges"): ((4, 2, 3, 3), 4)})
     last = fully("Output", "Output", 4, ["Edges"], activation="Linear", data="class")
     last["more"] = {**POOL, "poolingfunction": function, "Ny": 3, "Nz": 4, "dimensions": 3}
     images = np.random.default_rng(1).normal(size=(3, 96)).astype("f4")
-    edges = [np.tanh(convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1)) for image in images.astype(float)]
+    edges = [
+        np.tanh(convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1))
+        for image in images.astype(float)
+    ]
     truth = [best(each.reshape(4, 3, 2, 4, 2)).ravel() for each in edges]
     kinds = ["input", "convolution", "pooling", "output"]
     assert_same_and_written_back(tmp_path, [IMAGE, EDGES, last], connections, {"Image": images}, truth, kinds)
@@ -90,7 +106,14 @@ def test_what_others_take_too_or_what_is_not_bare_is_refused(tmp_path):
     layers = [
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "same", "units": 4, "activation": "tanh"},
-        {"name": "out", "kind": "output", "field": "items", "activation": "sigmoid", "bias": False, "weightless": True},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "activation": "sigmoid",
+            "bias": False,
+            "weightless": True,
+        },
     ]
     bare = {**layers[1], "activation": "linear"}
     other = {"name": "more", "kind": "output", "field": "items", "source": "same"}
@@ -105,13 +128,21 @@ def test_what_others_take_too_or_what_is_not_bare_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("taken", "own", "written"), [(0.5, 2.0, 0.5), (2.0, 0.5, 0.5), (None, 2.0, 2.0), (0.5, None, 0.5), (None, None, 0)]
+    ("taken", "own", "written"),
+    [(0.5, 2.0, 0.5), (2.0, 0.5, 0.5), (None, 2.0, 2.0), (0.5, None, 0.5), (None, None, 0)],
 )
 def test_of_the_limits_of_both_the_smaller_is_written(taken, own, written):
     layers = [
         {"name": "in", "kind": "input", "field": "items"},
         {"name": "same", "units": 4, "activation": "linear", "delta_norm": taken},
-        {"name": "out", "kind": "output", "field": "items", "bias": False, "weightless": True, "delta_norm": own},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "bias": False,
+            "weightless": True,
+            "delta_norm": own,
+        },
     ]
     spec = NetworkSpec.of({"layers": layers})
     assert attributes_of_both(spec, spec.outputs[0], spec.layer("same"), (4,))["deltaNorm"] == written

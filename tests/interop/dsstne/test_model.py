@@ -32,7 +32,9 @@ def scores(model, inputs, output="Output"):
         rows = torch.from_numpy(np.asarray(inputs[layer.name], "f4"))
         if model.run.fields[layer.field].kind == "sparse":
             found = [torch.nonzero(row)[:, 0].tolist() for row in rows]
-            fields[layer.field] = SparseBatch.from_lists(found, [rows[n][row].tolist() for n, row in enumerate(found)])
+            fields[layer.field] = SparseBatch.from_lists(
+                found, [rows[n][row].tolist() for n, row in enumerate(found)]
+            )
         else:
             fields[layer.field] = rows
     width = model.network.outputs[output].width
@@ -60,12 +62,16 @@ def assert_same(path, out, layers, connections, inputs, **options):
 @pytest.mark.parametrize("activation", [name for name in ACTIVATIONS if name != "SoftMax"])
 def test_every_activation_gives_the_scores_of_its_formula(tmp_path, activation):
     layers = autoencoder(hidden=activation)
-    assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)})
+    assert_same(
+        tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)}
+    )
 
 
 def test_a_softmax_output_gives_the_scores_of_its_formula(tmp_path):
     layers = autoencoder(hidden="Tanh", output="SoftMax")
-    assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)})
+    assert_same(
+        tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)}
+    )
 
 
 @pytest.mark.parametrize("output", ["Sigmoid", "SoftMax"])
@@ -111,7 +117,9 @@ def shared(layers, seed, **links):
 def test_a_tied_decoder_stays_tied(tmp_path):
     layers = autoencoder()
     connections = shared(layers, 3, Hidden1_Output=(("Input", "Hidden1"), True))
-    model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
+    model = assert_same(
+        tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)}
+    )
     assert sorted(model.network.wide) == ["Hidden1/Input", "Output bias"]
 
 
@@ -126,17 +134,23 @@ def test_shared_weights_that_shards_cannot_share_are_copied(tmp_path):
     ]
     inner, turned = (("A", "B"), False), (("Input", "A"), True)
     connections = shared(layers, 4, B_C=inner, B_D=inner, C_D=inner, D_Output=turned, B_Output=turned)
-    model = assert_same(tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)})
+    model = assert_same(
+        tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)}
+    )
     assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias", "D bias"]
     assert sorted(model.network.wide) == ["Output", "Output bias"]
 
 
 def convolved(image, weights, bias, stride):
-    """Cross-correlation of [C, Y, X] as DSSTNE places it: at stride 1 with a margin of half the kernel, else without."""
+    """Cross-correlation of [C, Y, X] as DSSTNE places it: at stride 1 with a margin of half the kernel,
+    else without.
+    """
     filters, _, height, width = weights.shape
     if stride == 1:
         image = np.pad(image, ((0, 0), (height // 2, height // 2), (width // 2, width // 2)))
-    rows, columns = ((size - kernel) // stride + 1 for size, kernel in zip(image.shape[1:], (height, width), strict=True))
+    rows, columns = (
+        (size - kernel) // stride + 1 for size, kernel in zip(image.shape[1:], (height, width), strict=True)
+    )
     out = np.zeros((filters, rows, columns))
     for y in range(rows):
         for x in range(columns):
@@ -146,24 +160,56 @@ def convolved(image, weights, bias, stride):
 
 
 def spatial():
-    """Convolution with batch normalization, max pooling, a skip around a second convolution, and an output."""
+    """Convolution with batch normalization, max pooling, a skip around a second convolution, and an
+    output.
+    """
     window = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
-    pool = {"type": 2, "poolingfunction": 1, "kernelX": 2, "kernelY": 2, "kernelStrideX": 2, "kernelStrideY": 2, "kernelDimensions": 2}
+    pool = {
+        "type": 2,
+        "poolingfunction": 1,
+        "kernelX": 2,
+        "kernelY": 2,
+        "kernelStrideX": 2,
+        "kernelStrideY": 2,
+        "kernelDimensions": 2,
+    }
     volume = {"Ny": 6, "Nz": 4, "dimensions": 3}
     rng = np.random.default_rng(11)
-    normalization = {name: rng.uniform(0.5, 2, size=4).astype("f4") for name in ("scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN")}
+    normalization = {
+        name: rng.uniform(0.5, 2, size=4).astype("f4")
+        for name in ("scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN")
+    }
     layers = [
         fully("Image", "Input", 8, data="image", more={"Ny": 6, "Nz": 2, "dimensions": 3}),
         fully(
-            "Edges", "Hidden", 8, ["Image"], activation="RectifiedLinear", more={"type": 1, **window, **volume}, normalization=normalization
+            "Edges",
+            "Hidden",
+            8,
+            ["Image"],
+            activation="RectifiedLinear",
+            more={"type": 1, **window, **volume},
+            normalization=normalization,
         ),
-        fully("Again", "Hidden", 8, ["Edges"], activation="Tanh", skip=["Edges"], more={"type": 1, **window, **volume}),
+        fully(
+            "Again",
+            "Hidden",
+            8,
+            ["Edges"],
+            activation="Tanh",
+            skip=["Edges"],
+            more={"type": 1, **window, **volume},
+        ),
         fully("Small", "Hidden", 4, ["Again"], more={**pool, "Ny": 3, "Nz": 4, "dimensions": 3}),
         fully("Class", "Output", 5, ["Small"], data="class"),
     ]
-    shapes = {("Image", "Edges"): ((4, 2, 3, 3), 4), ("Edges", "Again"): ((4, 4, 3, 3), 4), ("Small", "Class"): ((48, 5), 5)}
+    shapes = {
+        ("Image", "Edges"): ((4, 2, 3, 3), 4),
+        ("Edges", "Again"): ((4, 4, 3, 3), 4),
+        ("Small", "Class"): ((48, 5), 5),
+    }
     connections = {
-        key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4")) for key, (shape, units) in shapes.items()
+        key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4"))
+        for key, (shape, units) in shapes.items()
     }
     return layers, connections, normalization
 
@@ -174,7 +220,9 @@ def test_convolutions_pooling_skips_and_batch_normalization(tmp_path):
     truth = []
     for image in images.astype(float):
         edges = convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1)
-        scale, shift, mean, variance = (numbers[:, None, None].astype(float) for numbers in normalization.values())
+        scale, shift, mean, variance = (
+            numbers[:, None, None].astype(float) for numbers in normalization.values()
+        )
         edges = np.maximum((edges - mean) / np.sqrt(variance + 1e-5) * scale + shift, 0)
         again = np.tanh(convolved(edges, *connections["Edges", "Again"], 1) + edges)
         small = again.reshape(4, 3, 2, 4, 2).max((2, 4)).ravel()
@@ -190,21 +238,48 @@ def test_convolutions_pooling_skips_and_batch_normalization(tmp_path):
 
 def test_files_of_older_versions_are_read(tmp_path):
     layers = autoencoder()
-    kept = {"version": np.float32(0.8)} | dict.fromkeys(("decay", "SMCE_oneScale", "checkpoint_name", "deltaBoost_one", "maxout_k"))
+    kept = {"version": np.float32(0.8)} | dict.fromkeys(
+        ("decay", "SMCE_oneScale", "checkpoint_name", "deltaBoost_one", "maxout_k")
+    )
     assert_same(
-        tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 3, 10)}, changes=kept | {"old": True}
+        tmp_path / "x.nc",
+        tmp_path / "run",
+        layers,
+        connected(1, layers),
+        {"Input": random_rows(2, 3, 10)},
+        changes=kept | {"old": True},
     )
 
 
 def test_what_the_file_says_of_training_stands_in_the_documents(tmp_path):
     layers = autoencoder()
-    changes = {"errorFunction": np.uint32(3), "SMCE_oneScale": np.float32(30), "SMCE_oneTarget": np.float32(0.8)}
-    model = import_model(write_model(tmp_path / "x.nc", layers, connected(1, layers), **changes), tmp_path / "run")
+    changes = {
+        "errorFunction": np.uint32(3),
+        "SMCE_oneScale": np.float32(30),
+        "SMCE_oneTarget": np.float32(0.8),
+    }
+    model = import_model(
+        write_model(tmp_path / "x.nc", layers, connected(1, layers), **changes), tmp_path / "run"
+    )
     network, training = model.run.network, model.run.training
-    assert (network.layer("Input").denoise, network.layer("Input").denoise_rescale, network.layer("Hidden1").dropout) == (0.2, True, 0.5)
+    assert (
+        network.layer("Input").denoise,
+        network.layer("Input").denoise_rescale,
+        network.layer("Hidden1").dropout,
+    ) == (0.2, True, 0.5)
     loss = network.layer("Output").loss
-    assert (loss.kind, loss.one_scale, loss.one_target, loss.zero_target) == ("scaled_marginal_cross_entropy", 30, 0.8, 0.1)
-    assert (training.shuffle, training.optimizer.kind, training.optimizer.learning_rate, training.l2) == (False, "sgd", 0.025, 0.0001)
+    assert (loss.kind, loss.one_scale, loss.one_target, loss.zero_target) == (
+        "scaled_marginal_cross_entropy",
+        30,
+        0.8,
+        0.1,
+    )
+    assert (training.shuffle, training.optimizer.kind, training.optimizer.learning_rate, training.l2) == (
+        False,
+        "sgd",
+        0.025,
+        0.0001,
+    )
 
 
 def test_index_files_name_features_and_padding_is_never_recommended(tmp_path):
@@ -228,7 +303,13 @@ def test_index_files_name_features_and_padding_is_never_recommended(tmp_path):
 
 
 def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
-    dataset_from_lists(tmp_path / "data", [[0, 2], [1], [3, 4]], width=10, heldout=[[1], [2], [0]], item_ids=list("abcdefghij"))
+    dataset_from_lists(
+        tmp_path / "data",
+        [[0, 2], [1], [3, 4]],
+        width=10,
+        heldout=[[1], [2], [0]],
+        item_ids=list("abcdefghij"),
+    )
     path = write_model(tmp_path / "x.nc", autoencoder(), connected(1, autoencoder()))
     names = {"gl_input": "items", "gl_output": "items"}
     model = import_model(path, tmp_path / "run", data=tmp_path / "data", fields=names)
@@ -237,7 +318,10 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     assert set(model.evaluate(tmp_path / "data", ks=[2])) >= {"ndcg@2"}
     with pytest.raises(OptionError, match="--data and --features cannot go together"):
         import_model(path, tmp_path / "other", data=tmp_path / "data", features="names")
-    assert import_network(path, tmp_path / "same", data=tmp_path / "data", fields=names).fingerprint() == model.fingerprint()
+    assert (
+        import_network(path, tmp_path / "same", data=tmp_path / "data", fields=names).fingerprint()
+        == model.fingerprint()
+    )
     with pytest.raises(FitError, match='the dataset has no field "gl_input"'):
         import_model(path, tmp_path / "other", data=Dataset.open(tmp_path / "data"))
     assert not (tmp_path / "other").exists()
@@ -247,9 +331,18 @@ def test_a_training_may_begin_with_the_weights(tmp_path):
     dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1], [3, 4]], width=10)
     names = {"gl_input": "items", "gl_output": "items"}
     begun = import_model(
-        write_model(tmp_path / "x.nc", autoencoder(), connected(1, autoencoder())), tmp_path / "run", data=dataset, fields=names
+        write_model(tmp_path / "x.nc", autoencoder(), connected(1, autoencoder())),
+        tmp_path / "run",
+        data=dataset,
+        fields=names,
     )
-    documents = tmp_path / "run" / "network.json", {"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 1e-30}}
+    documents = (
+        tmp_path / "run" / "network.json",
+        {
+            "epochs": 1,
+            "optimizer": {"kind": "sgd", "learning_rate": 1e-30},
+        },
+    )
     same = train(*documents, dataset, tmp_path / "further", start_from=tmp_path / "run")
     assert same.fingerprint() == begun.fingerprint()
     assert train(*documents, dataset, tmp_path / "anew").fingerprint() != begun.fingerprint()
@@ -271,7 +364,10 @@ def share(source, layer):
 
 def ends(source, layer):
     """Makes the weights of the decoder lie between other layers."""
-    return lambda file: [file.setncattr(f"weight1_{key}", value) for key, value in {"inputLayer": source, "outputLayer": layer}.items()]
+    return lambda file: [
+        file.setncattr(f"weight1_{key}", value)
+        for key, value in {"inputLayer": source, "outputLayer": layer}.items()
+    ]
 
 
 def broken(path, layers, change):
@@ -322,7 +418,10 @@ def test_weights_that_no_memory_holds_are_refused_before_they_are_read(tmp_path,
     monkeypatch.setattr(netcdf, "available_memory", lambda: 400)
     layers = autoencoder()
     write_model(tmp_path / "x.nc", layers, connected(1, layers))
-    with pytest.raises(DataError, match=r"variable 'weight0_weights' holds 60 values, for which 400 B of free memory are too few"):
+    with pytest.raises(
+        DataError,
+        match=r"variable 'weight0_weights' holds 60 values, for which 400 B of free memory are too few",
+    ):
         import_model(tmp_path / "x.nc", tmp_path / "run")
 
 

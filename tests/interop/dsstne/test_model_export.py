@@ -22,19 +22,22 @@ NAMES = {code: name for name, (code, _) in ACTIVATIONS.items()}
 
 
 OF_NETWORK = (
-    "version name kind errorFunction maxout_k LRN_k LRN_n LRN_alpha LRN_beta bSparsenessPenalty sparsenessPenalty_p sparsenessPenalty_beta "
-    "bDenoising denoising_p deltaBoost_one deltaBoost_zero SMCE_oneScale SMCE_zeroScale SMCE_oneTarget SMCE_zeroTarget ShuffleIndices "
-    "layers weights"
+    "version name kind errorFunction maxout_k LRN_k LRN_n LRN_alpha LRN_beta bSparsenessPenalty"
+    " sparsenessPenalty_p sparsenessPenalty_beta bDenoising denoising_p deltaBoost_one deltaBoost_zero"
+    " SMCE_oneScale SMCE_zeroScale SMCE_oneTarget SMCE_zeroTarget ShuffleIndices layers weights"
 )
 OF_LAYER = (
-    "name kind type poolingfunction dataSet Nx Ny Nz Nw dimensions kernelX kernelY kernelZ kernelStrideX kernelStrideY kernelStrideZ "
-    "kernelPaddingX kernelPaddingY kernelPaddingZ kernelDimensions weightInit weightInitScale biasInit weightNorm deltaNorm pDropout "
-    "activation RELUSlope ELUAlpha SELULambda attributes sources skips"
+    "name kind type poolingfunction dataSet Nx Ny Nz Nw dimensions kernelX kernelY kernelZ kernelStrideX"
+    " kernelStrideY kernelStrideZ kernelPaddingX kernelPaddingY kernelPaddingZ kernelDimensions weightInit"
+    " weightInitScale biasInit weightNorm deltaNorm pDropout activation RELUSlope ELUAlpha SELULambda"
+    " attributes sources skips"
 )
 OF_WEIGHT = "inputLayer outputLayer norm bShared bLocked width height length depth breadth"
 OF_SHARED = "sourceInputLayer sourceOutputLayer bTransposed"
 OF_NORMALIZATION = "scaleBN biasBN runningMeanBN runningVarianceBN"
-"""Attributes and variables that DSSTNE's reader asks for, by its source; dimensions are biasDim, weightDim and bnDim."""
+"""Attributes and variables that DSSTNE's reader asks for, by its source; dimensions are biasDim, weightDim
+and bnDim.
+"""
 
 
 def assert_readable_by_dsstne(path):
@@ -46,7 +49,11 @@ def assert_readable_by_dsstne(path):
         for number in range(attributes["layers"]):
             at = f"layer{number}_"
             wanted |= {at + name for name in OF_LAYER.split()}
-            wanted |= {f"{at}{kind}{place}" for kind in ("source", "skip") for place in range(attributes[f"{at}{kind}s"])}
+            wanted |= {
+                f"{at}{kind}{place}"
+                for kind in ("source", "skip")
+                for place in range(attributes[f"{at}{kind}s"])
+            }
             if attributes[f"{at}attributes"] & 4:
                 parts = [file.variables[at + name] for name in OF_NORMALIZATION.split()]
                 assert all(part.dimensions == (f"{at}bnDim",) and part.dtype == np.float32 for part in parts)
@@ -54,7 +61,10 @@ def assert_readable_by_dsstne(path):
             at = f"weight{number}_"
             shared = attributes[f"{at}bShared"]
             wanted |= {at + name for name in f"{OF_WEIGHT} {OF_SHARED if shared else ''}".split()}
-            for name, dimension in {"bias": "biasDim", **({} if shared else {"weights": "weightDim"})}.items():
+            for name, dimension in {
+                "bias": "biasDim",
+                **({} if shared else {"weights": "weightDim"}),
+            }.items():
                 assert file.variables[at + name].shape == (lengths[at + dimension],)
                 assert file.variables[at + name].dtype == np.float32
         assert wanted <= attributes.keys()
@@ -67,22 +77,35 @@ def assert_readable_by_dsstne(path):
 def read(path):
     """Layers and connections as another library finds them."""
     with h5py.File(path) as file:
-        attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in file.attrs.items()}
+        attributes = {
+            name: value.decode() if isinstance(value, bytes) else value for name, value in file.attrs.items()
+        }
         variables = {name: file[name][()] for name in file}
-    value = {name: found if isinstance(found, str) else np.ravel(found)[0] for name, found in attributes.items()}
+    value = {
+        name: found if isinstance(found, str) else np.ravel(found)[0] for name, found in attributes.items()
+    }
     layers = []
     for number in range(value["layers"]):
         at = f"layer{number}_"
         sources = [value[f"{at}source{place}"] for place in range(value[f"{at}sources"])]
         kind, activation = ["Input", "Hidden", "Output"][value[f"{at}kind"]], NAMES[value[f"{at}activation"]]
-        more = {"data": value[f"{at}dataSet"], "attributes": value[f"{at}attributes"], "dropout": value[f"{at}pDropout"]}
-        layers.append(fully(value[f"{at}name"], kind, int(value[f"{at}Nx"]), sources, activation=activation, **more))
+        more = {
+            "data": value[f"{at}dataSet"],
+            "attributes": value[f"{at}attributes"],
+            "dropout": value[f"{at}pDropout"],
+        }
+        layers.append(
+            fully(value[f"{at}name"], kind, int(value[f"{at}Nx"]), sources, activation=activation, **more)
+        )
     units, connections = {layer["name"]: layer["units"] for layer in layers}, {}
     for number in range(value["weights"]):
         at = f"weight{number}_"
         source, layer = value[f"{at}inputLayer"], value[f"{at}outputLayer"]
         if value[f"{at}bShared"]:
-            weights = (value[f"{at}sourceInputLayer"], value[f"{at}sourceOutputLayer"]), bool(value[f"{at}bTransposed"])
+            weights = (
+                (value[f"{at}sourceInputLayer"], value[f"{at}sourceOutputLayer"]),
+                bool(value[f"{at}bTransposed"]),
+            )
         else:
             weights = variables[f"{at}weights"].reshape(units[source], units[layer])
             assert (value[f"{at}width"], value[f"{at}height"]) == (units[layer], units[source])
@@ -107,7 +130,9 @@ def network(tied=False):
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_network_comes_back_to_the_bit_and_another_library_computes_the_same(tmp_path, tied):
     layers, between = network(tied)
-    before = import_model(write_model(tmp_path / "x.nc", layers, between, errorFunction=np.uint32(3)), tmp_path / "run")
+    before = import_model(
+        write_model(tmp_path / "x.nc", layers, between, errorFunction=np.uint32(3)), tmp_path / "run"
+    )
     export_model(tmp_path / "run", tmp_path / "y.nc")
     after = import_model(tmp_path / "y.nc", tmp_path / "again")
     assert after.fingerprint() == before.fingerprint()
@@ -139,7 +164,10 @@ def test_a_trained_run_is_written_whatever_its_shards(tmp_path):
             float(np.ravel(file.attrs[name])[0])
             for name in ("layer1_ELUAlpha", "layer1_SELULambda", "layer1_weightNorm", "layer2_biasInit")
         ]
-        weights = [file[f"weight{n}_weights"][()].reshape(shape).astype(float) for n, shape in enumerate([(7, 3), (3, 7)])]
+        weights = [
+            file[f"weight{n}_weights"][()].reshape(shape).astype(float)
+            for n, shape in enumerate([(7, 3), (3, 7)])
+        ]
         biases = [file[f"weight{n}_bias"][()].astype(float) for n in range(2)]
     assert floats == pytest.approx([1.67326324, 1.05070098, 2.0, -1.0])
     seen = {"u": [0, 2]}
@@ -158,18 +186,34 @@ def test_all_names_are_there_that_dsstnes_reader_asks_for(tmp_path):
     export_model(tmp_path / "tied", tmp_path / "tied.nc")
     found = assert_readable_by_dsstne(tmp_path / "tied.nc")
     assert [found[f"layer{number}_attributes"] for number in range(5)] == [3, 0, 0, 0, 0]
-    assert [int(found[f"weight3_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [12, 5, 1, 1, 1]
+    assert [int(found[f"weight3_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [
+        12,
+        5,
+        1,
+        1,
+        1,
+    ]
     assert found["weight3_bShared"] == 1
 
 
 def test_convolutions_have_their_sides_padding_and_norms(tmp_path, netcdf):
     sound = np.arange(48).reshape(2, 24) % 7
-    import_data([netcdf("x.nc", dense_set(0, "sound", sound, sides=(24,)), sparse_set(1, "class", [[0], [1]]))], tmp_path / "data")
+    import_data(
+        [netcdf("x.nc", dense_set(0, "sound", sound, sides=(24,)), sparse_set(1, "class", [[0], [1]]))],
+        tmp_path / "data",
+    )
     dataset = Dataset.open(tmp_path / "data")
     document = {
         "layers": [
             {"name": "in", "kind": "input", "field": "sound", "shape": [3, 8]},
-            {"name": "édges", "kind": "convolution", "filters": 4, "kernel": [5], "padding": "same", "batch_normalization": True},
+            {
+                "name": "édges",
+                "kind": "convolution",
+                "filters": 4,
+                "kernel": [5],
+                "padding": "same",
+                "batch_normalization": True,
+            },
             {"name": "best", "kind": "pooling", "function": "max", "kernel": [2], "padding": "valid"},
             {"name": "flat", "units": 3, "weight_norm": 1.5},
             {"name": "out", "kind": "output", "field": "class", "activation": "sigmoid"},
@@ -178,10 +222,19 @@ def test_convolutions_have_their_sides_padding_and_norms(tmp_path, netcdf):
     train(document, {"epochs": 1}, dataset, tmp_path / "run")
     export_model(tmp_path / "run", tmp_path / "x.nc")
     found = assert_readable_by_dsstne(tmp_path / "x.nc")
-    sides = [[int(found[f"layer{number}_{side}"]) for side in ("Nx", "Ny", "Nz", "dimensions", "type")] for number in range(4)]
+    sides = [
+        [int(found[f"layer{number}_{side}"]) for side in ("Nx", "Ny", "Nz", "dimensions", "type")]
+        for number in range(4)
+    ]
     assert sides == [[8, 3, 1, 2, 1], [8, 4, 1, 2, 1], [4, 4, 1, 2, 2], [3, 1, 1, 1, 0]]
     assert [int(found[f"layer{number}_kernelPaddingX"]) for number in range(4)] == [0, 2, 0, 0]
-    assert [int(found[f"weight0_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [4, 3, 5, 1, 1]
+    assert [int(found[f"weight0_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [
+        4,
+        3,
+        5,
+        1,
+        1,
+    ]
     assert [float(found[f"weight{number}_norm"]) for number in range(3)] == [0.0, 1.5, 0.0]
     assert found["layer1_name"] == "édges"
 
@@ -191,7 +244,9 @@ def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch)
     model = import_model(write_model(tmp_path / "x.nc", *network(tied)), tmp_path / "run")
     export_model(model, tmp_path / "whole.nc")
     fetched, fetch = [], LocalExchange.fetch
-    monkeypatch.setattr(LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given))
+    monkeypatch.setattr(
+        LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given)
+    )
     monkeypatch.setattr(connections, "_NUMBERS_A_BLOCK", 5)
     export_model(model, tmp_path / "small.nc")
     with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
@@ -212,6 +267,10 @@ def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):
     train(document, {"epochs": 1}, dataset, tmp_path / "run")
     with pytest.raises(FitError) as caught:
         export_model(tmp_path / "run", tmp_path / "x.nc")
-    for problem in ('"scale" of layer "in"', '"activation": "gelu" of layer "taste"', '"cosine" of layer "out"'):
+    for problem in (
+        '"scale" of layer "in"',
+        '"activation": "gelu" of layer "taste"',
+        '"cosine" of layer "out"',
+    ):
         assert problem in str(caught.value)
     assert not (tmp_path / "x.nc").exists()

@@ -14,7 +14,9 @@ from widenet.interop.dsstne.model_export import export_model
 from widenet.interop.dsstne.model_file import read_model
 
 CONVOLVED = "layer0_type"
-"""Only an input of type Convolutional has axes in DSSTNE; these networks came from documents without a Type."""
+"""Only an input of type Convolutional has axes in DSSTNE; these networks came from documents without a
+Type.
+"""
 CHANGED = {
     "act_params": r"layer\d_(RELUSlope|ELUAlpha|SELULambda)",
     "c3ok": CONVOLVED,
@@ -39,7 +41,9 @@ CHANGED = {
 }
 """Every network, and what of it is not written back as it was."""
 TOLERANCE = 2**-19
-"""32 roundings of float32, 2^-24 each, of numbers up to 1: the walk of a sum of 480 products is about 22, and that of the rest less."""
+"""32 roundings of float32, 2^-24 each, of numbers up to 1: the walk of a sum of 480 products is about 22,
+and that of the rest less.
+"""
 
 
 @pytest.fixture(scope="module", params=CHANGED)
@@ -52,7 +56,10 @@ def way(request, written, tmp_path_factory):
 def contents(path):
     """Attributes, dimensions and variables, of which each has its dimensions, type and numbers."""
     with netCDF4.Dataset(path) as file:
-        variables = {name: (found.dimensions, found.dtype, np.array(found[:])) for name, found in file.variables.items()}
+        variables = {
+            name: (found.dimensions, found.dtype, np.array(found[:]))
+            for name, found in file.variables.items()
+        }
         return (
             {name: file.getncattr(name) for name in file.ncattrs()},
             {name: len(found) for name, found in file.dimensions.items()},
@@ -82,7 +89,9 @@ def test_it_is_written_back_name_by_name(way, tmp_path):
         contents(path),
     )
     changed = {
-        found for found in attributes.keys() | their_attributes.keys() if not _same(attributes.get(found), their_attributes.get(found))
+        found
+        for found in attributes.keys() | their_attributes.keys()
+        if not _same(attributes.get(found), their_attributes.get(found))
     }
     changed |= {found for found, _ in dimensions.items() ^ their_dimensions.items()}
     for found in variables.keys() | their_variables.keys():
@@ -100,10 +109,15 @@ def _same(one, other):
 
 def test_biases_of_several_sources_keep_their_sum_and_copied_weights_those_of_their_owner(written, tmp_path):
     for name in ("multisrc", "shared_ok"):
-        export_model(import_model(written / "networks" / f"{name}.nc", tmp_path / name), tmp_path / f"{name}.nc")
+        export_model(
+            import_model(written / "networks" / f"{name}.nc", tmp_path / name), tmp_path / f"{name}.nc"
+        )
     one, other = contents(tmp_path / "multisrc.nc")[2], contents(written / "networks" / "multisrc.nc")[2]
     for numbers in ((0, 1), (2, 3), (4, 5, 6)):
-        sums = [np.sum([file[f"weight{number}_bias"][2] for number in numbers], axis=0, dtype=np.float64) for file in (one, other)]
+        sums = [
+            np.sum([file[f"weight{number}_bias"][2] for number in numbers], axis=0, dtype=np.float64)
+            for file in (one, other)
+        ]
         np.testing.assert_array_equal(sums[0].astype("f4"), sums[1].astype("f4"))
     shared = contents(tmp_path / "shared_ok.nc")[2]
     owner = shared["weight0_weights"][2].reshape(14, 6)
@@ -112,14 +126,35 @@ def test_biases_of_several_sources_keep_their_sum_and_copied_weights_those_of_th
 
 def test_sides_that_no_kernel_gives_are_refused(tmp_path):
     image = fully("Image", "Input", 8, data="image", more={"Ny": 6, "Nz": 2, "dimensions": 3})
-    window = {"type": 1, "kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2, "kernelPaddingX": 0}
+    window = {
+        "type": 1,
+        "kernelX": 3,
+        "kernelY": 3,
+        "kernelStrideX": 1,
+        "kernelStrideY": 1,
+        "kernelDimensions": 2,
+        "kernelPaddingX": 0,
+    }
     output = fully("Output", "Output", 6, ["Image"], activation="Linear", data="class")
     loss = {"errorFunction": np.uint32(1)}
     output["more"] = {**window, "kernelPaddingY": 1, "Ny": 4, "Nz": 1, "dimensions": 3}
-    path = write_model(tmp_path / "x.nc", [image, output], {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))}, **loss)
-    with pytest.raises(DataError, match=r"layer 'Output' must have as many places as its kernel has positions, \[6, 6\]; got \[6, 4\]"):
+    path = write_model(
+        tmp_path / "x.nc",
+        [image, output],
+        {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))},
+        **loss,
+    )
+    with pytest.raises(
+        DataError,
+        match=r"layer 'Output' must have as many places as its kernel has positions, \[6, 6\]; got \[6, 4\]",
+    ):
         read_model(path)
     output["more"]["Ny"] = 6
-    path = write_model(tmp_path / "y.nc", [image, output], {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))}, **loss)
+    path = write_model(
+        tmp_path / "y.nc",
+        [image, output],
+        {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))},
+        **loss,
+    )
     assert read_model(path).paddings == {"Output": (0, 1)}
     assert import_model(path, tmp_path / "run").run.network.layers[1].padding == (1, 0)

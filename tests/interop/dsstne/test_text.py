@@ -38,7 +38,15 @@ def made(lines, **options):
 def test_indicators_are_listed_in_the_order_of_samples(place, hdf5):
     said = made(["u1\tc:a", "", "u2\tb", "u1\tb:a:a"])
     attributes, variables = hdf5(place / "out.nc")
-    wanted = {"datasets": 1, "name0": "input", "attributes0": 3, "kind0": 0, "dataType0": 0, "dimensions0": 1, "width0": 128}
+    wanted = {
+        "datasets": 1,
+        "name0": "input",
+        "attributes0": 3,
+        "kind0": 0,
+        "dataType0": 0,
+        "dimensions0": 1,
+        "width0": 128,
+    }
     assert {name: attributes[name] for name in wanted} == wanted
     columns = {name: variables[name].tolist() for name in ("sparseStart0", "sparseEnd0", "sparseIndex0")}
     assert columns == {"sparseStart0": [0, 3], "sparseEnd0": [3, 4], "sparseIndex0": [2, 1, 1, 2]}
@@ -77,7 +85,10 @@ def test_unknown_features_are_dropped_or_added(place, hdf5):
     Path("features").write_text("b\t1\na\t0\n")
     said = made(["u\tz:a:y:b"], new_features="drop")
     assert hdf5(place / "out.nc")[1]["sparseIndex0"].tolist() == [0, 1]
-    assert said[0] == "in.txt: line 1: 2 entries of features that the index file lacks were dropped; this is the first."
+    assert (
+        said[0]
+        == "in.txt: line 1: 2 entries of features that the index file lacks were dropped; this is the first."
+    )
     assert Path("features").read_text() == "b\t1\na\t0\n"
     made(["u\tz:a:y:b"], new_features="merge")
     assert hdf5(place / "out.nc")[1]["sparseIndex0"].tolist() == [2, 0, 3, 1]
@@ -91,11 +102,18 @@ def test_files_of_one_index_of_samples_go_together():
     generate("output", "out.txt", "output.nc", "labels", "samples", new_features="create")
     assert Path("samples").read_text() == "u1\t0\nu2\t1\nu3\t2\nu4\t3\n"
     made(["u1\ta", "u2\tb", "u3\tc"])
-    import_data(["out.nc", "output.nc"], "data", features={"input": "features", "output": "labels"}, samples="samples")
+    import_data(
+        ["out.nc", "output.nc"], "data", features={"input": "features", "output": "labels"}, samples="samples"
+    )
     dataset = Dataset.open("data")
     assert dataset.ids(slice(0, None)) == ["u1", "u2", "u3", "u4"]
     assert dataset.sparse("output", slice(0, None)).to_dense(2).tolist() == [[0, 0], [0, 0], [0, 1], [1, 0]]
-    assert dataset.sparse("input", slice(0, None)).to_dense(3).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    assert dataset.sparse("input", slice(0, None)).to_dense(3).tolist() == [
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
 
 
 def test_a_folder_is_read_file_by_file(place, hdf5, monkeypatch):
@@ -114,7 +132,10 @@ def test_a_folder_is_read_file_by_file(place, hdf5, monkeypatch):
     ("lines", "message"),
     [
         (["no samples here"], "in.txt: must hold at least one sample"),
-        (["u\ta,x"], "in.txt: line 1: a value must be a finite number of float32; got 'x'. Correct the line."),
+        (
+            ["u\ta,x"],
+            "in.txt: line 1: a value must be a finite number of float32; got 'x'. Correct the line.",
+        ),
         (["u\ta,1", "u\ta,1e39"], "in.txt: line 2: a value must be a finite number of float32; got '1e39'."),
         (["u\ta,nan"], "got 'nan'."),
     ],
@@ -127,7 +148,9 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(place, lines, message):
 
 
 def test_what_is_missing_is_named(place):
-    with pytest.raises(OptionError, match=r"features: the index file of the features does not exist. Give -c to begin one"):
+    with pytest.raises(
+        OptionError, match=r"features: the index file of the features does not exist. Give -c to begin one"
+    ):
         made(["u\ta"], new_features="merge")
     with pytest.raises(DataError, match=r"must be a file or a folder of text; it does not exist"):
         generate("input", "absent", "out.nc", "features", "samples", new_features="create")
@@ -150,7 +173,11 @@ def test_the_movielens_file_of_dsstne_comes_through_whole():
     generate("input", folder / "movielens_input_1024.txt", "out.nc", folder / "index.txt", "samples")
     import_data(["out.nc"], "data", features=folder / "index.txt", samples="samples")
     dataset = Dataset.open("data")
-    assert (dataset.num_examples, dataset.field("input").width, dataset.field("input").num_entries) == (1024, 26_744, {"train": 153_511})
+    assert (dataset.num_examples, dataset.field("input").width, dataset.field("input").num_entries) == (
+        1024,
+        26_744,
+        {"train": 153_511},
+    )
     first = dataset.sparse("input", slice(0, 1)).indices.tolist()
     assert dataset.vocabulary("input").index_of(["2"])[0] in first
     assert dataset.ids(slice(1023, 1024)) == ["1024"]
@@ -159,11 +186,17 @@ def test_the_movielens_file_of_dsstne_comes_through_whole():
 def test_nothing_is_written_unless_all_three_files_can_be(place):
     made(["u\ta"], new_features="create")
     before = {path.name: path.read_bytes() for path in place.iterdir()}
-    with pytest.raises(OptionError, match=r"-s must be in a folder that exists; got absent/samples\. Make absent first\."):
+    with pytest.raises(
+        OptionError, match=r"-s must be in a folder that exists; got absent/samples\. Make absent first\."
+    ):
         generate("input", "in.txt", "out.nc", "features", "absent/samples", new_features="create")
-    with pytest.raises(OptionError, match=r"-f and -s must be two files; got features twice\. Name another\."):
+    with pytest.raises(
+        OptionError, match=r"-f and -s must be two files; got features twice\. Name another\."
+    ):
         generate("input", "in.txt", "out.nc", "features", "features", new_features="create")
-    with pytest.raises(DataError, match=r"in\.txt: line 1: a sample must have a name before the tab; it is empty\."):
+    with pytest.raises(
+        DataError, match=r"in\.txt: line 1: a sample must have a name before the tab; it is empty\."
+    ):
         made(["\ta"], new_features="create")
     assert before.keys() == {path.name for path in place.iterdir()}
     assert all(path.read_bytes() == before[path.name] for path in place.iterdir() if path.name != "in.txt")

@@ -85,7 +85,9 @@ def slope(name, unit, drop):
 
 
 def output_delta(function, name, a, t, listed):
-    """dE/dz at the output (section 1.7), but for an example without targets under a softmax, which pulls nowhere here."""
+    """dE/dz at the output (section 1.7), but for an example without targets under a softmax, which pulls
+    nowhere here.
+    """
     one, boost = listed.double(), torch.where(listed, BOOST["one"], BOOST["zero"])
     if function == "CrossEntropy" and name == "SoftMax":
         return (a - one / one.sum(dim=1, keepdim=True).clamp_min(1)) * listed.any(dim=1, keepdim=True)
@@ -108,11 +110,20 @@ def shortened(delta, norm):
 
 
 def stepped(weights, x, t, listed, kept, hidden, function, output):
-    """Where one step of SGD takes the weights (sections 1.7, 1.8 and 4); L1 of a feature waits until an example has it."""
+    """Where one step of SGD takes the weights (sections 1.7, 1.8 and 4); L1 of a feature waits until an
+    example has it.
+    """
     a = activated(hidden, x @ weights["H", "In"] + weights["H", "bias"])
     units = silenced(hidden, a, kept)
     delta = shortened(
-        output_delta(function, output, activated(output, units @ weights["Out", ""] + weights["Out", "bias"]), t, listed), 0.8
+        output_delta(
+            function,
+            output,
+            activated(output, units @ weights["Out", ""] + weights["Out", "bias"]),
+            t,
+            listed,
+        ),
+        0.8,
     )
     mean = units.mean(dim=0).clamp(1e-6, 1 - 1e-6)
     below = delta @ weights["Out", ""].T + BETA * (-P / mean + (1 - P) / (1 - mean))
@@ -130,11 +141,31 @@ def stepped(weights, x, t, listed, kept, hidden, function, output):
 def document(hidden, function, output):
     layers = [
         {"Kind": "Input", "Name": "In", "N": 23, "DataSet": "in", "Sparse": True},
-        {"Name": "H", "N": 6, "Activation": hidden, "pDropout": DROP, "Sparse": True, "DeltaNorm": 0.3, "WeightInit": {"Scale": 3}},
+        {
+            "Name": "H",
+            "N": 6,
+            "Activation": hidden,
+            "pDropout": DROP,
+            "Sparse": True,
+            "DeltaNorm": 0.3,
+            "WeightInit": {"Scale": 3},
+        },
         {"Kind": "Output", "Name": "Out", "N": 37, "DataSet": "out", "Activation": output, "DeltaNorm": 0.8},
     ]
-    network = {"Slope": 0.3, "ELUAlpha": 1.2, "SELULambda": 1.1, "SparsenessPenalty": {"p": P, "beta": BETA}, "Denoising": {"p": NOISE}}
-    return {**network, "ErrorFunction": function, "DeltaBoost": BOOST, "ScaledMarginalCrossEntropy": MARGIN, "Layers": layers}
+    network = {
+        "Slope": 0.3,
+        "ELUAlpha": 1.2,
+        "SELULambda": 1.1,
+        "SparsenessPenalty": {"p": P, "beta": BETA},
+        "Denoising": {"p": NOISE},
+    }
+    return {
+        **network,
+        "ErrorFunction": function,
+        "DeltaBoost": BOOST,
+        "ScaledMarginalCrossEntropy": MARGIN,
+        "Layers": layers,
+    }
 
 
 @pytest.mark.parametrize("analog", [False, True], ids=["boolean", "analog"])
@@ -145,9 +176,14 @@ def document(hidden, function, output):
 def test_a_step_is_the_one_that_dsstnes_formulas_give(hidden, function, output, analog):
     generator = torch.Generator().manual_seed(5)
     values = (lambda n: 0.1 + 0.9 * torch.rand(n, generator=generator)) if analog else None
-    batch = {"in": random_batch(generator, 7, 23, 6, values), "out": random_batch(generator, 7, 37, 6, values)}
+    batch = {
+        "in": random_batch(generator, 7, 23, 6, values),
+        "out": random_batch(generator, 7, 37, 6, values),
+    }
     training = {"optimizer": {"kind": "sgd", "learning_rate": ALPHA}, "l2": L2, "l1": L1}
-    real = Real(document(hidden, function, output), training, {"in": sparse(23, 0, 1), "out": sparse(37, 0, 1)})
+    real = Real(
+        document(hidden, function, output), training, {"in": sparse(23, 0, 1), "out": sparse(37, 0, 1)}
+    )
     before = snapshot(real.network)
     stored = entries_of(batch["in"])
     stays = real.draws.kept("denoise/In", (len(stored),), NOISE, CPU).tolist()
@@ -159,13 +195,25 @@ def test_a_step_is_the_one_that_dsstnes_formulas_give(hidden, function, output, 
     for key, after in snapshot(real.network).items():
         largest = (expected[key] - before[key]).abs().max().item()
         assert largest > 0
-        torch.testing.assert_close(after, expected[key], rtol=0, atol=1e-5 * max(largest, 0.1), msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            after,
+            expected[key],
+            rtol=0,
+            atol=1e-5 * max(largest, 0.1),
+            msg=lambda text, key=key: f"{key}: {text}",
+        )
 
 
 @pytest.mark.parametrize(("flags", "shape"), [(["Sparse"], None), ([], (1, 2, 4))])
-def test_a_dense_input_has_the_dimensions_of_its_data_and_a_sparse_one_is_flat(flags, shape, netcdf, tmp_path):
+def test_a_dense_input_has_the_dimensions_of_its_data_and_a_sparse_one_is_flat(
+    flags, shape, netcdf, tmp_path
+):
     rows = [[1, 5], [7]]
-    given = sparse_set(0, "in", rows, sides=(4, 2)) if flags else dense_set(0, "in", np.ones((2, 8)), sides=(4, 2))
+    given = (
+        sparse_set(0, "in", rows, sides=(4, 2))
+        if flags
+        else dense_set(0, "in", np.ones((2, 8)), sides=(4, 2))
+    )
     import_data([netcdf("x.nc", given, sparse_set(1, "out", rows))], tmp_path / "data", targets=["out"])
     layers = [{"DataSet": "in", "N": "auto"}, {"N": 3}, {"DataSet": "out", "N": "auto"}]
     network, _ = network_of({"Layers": layers}, Path("config.json"), Dataset.open(tmp_path / "data").manifest)
@@ -197,8 +245,15 @@ def test_a_sound_is_trained_by_convolutions_and_dsstne_can_read_what_comes_out(n
     }
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     data = netcdf("data.nc", sound, wave, sparse_set(2, "kind", [[row % 4] for row in range(20)], sides=(4,)))
-    model = train(tmp_path / "config.json", [data], tmp_path / "gl.nc", {"epochs": 2, "batch_size": 10}, Silence())
+    model = train(
+        tmp_path / "config.json", [data], tmp_path / "gl.nc", {"epochs": 2, "batch_size": 10}, Silence()
+    )
     found = assert_readable_by_dsstne(tmp_path / "gl.nc")
     assert [found[f"layer{number}_name"] for number in range(found["layers"])] == ["In", "C", "Wave", "Kind"]
-    assert [int(found[f"layer2_{side}"]) for side in ("Nx", "Ny", "dimensions", "kernelPaddingX")] == [10, 2, 2, 0]
+    assert [int(found[f"layer2_{side}"]) for side in ("Nx", "Ny", "dimensions", "kernelPaddingX")] == [
+        10,
+        2,
+        2,
+        0,
+    ]
     assert import_model(tmp_path / "gl.nc", tmp_path / "back").fingerprint() == model.fingerprint()

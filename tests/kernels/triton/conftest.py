@@ -1,4 +1,6 @@
-"""These tests run Triton's kernels: on a CUDA device where there is one, elsewhere in Triton's interpreter."""
+"""These tests run Triton's kernels: on a CUDA device where there is one, elsewhere in Triton's
+interpreter.
+"""
 
 import os
 from importlib import import_module
@@ -10,9 +12,19 @@ import torch
 if find_spec("triton") is None:
     collect_ignore_glob = ["test_*.py"]
 elif not torch.cuda.is_available():
-    # Triton asks when it is imported, and when a kernel is defined; nobody else in this process is to be interpreted.
+    # Triton asks when it is imported, and when a kernel is defined; nobody else in this process is to be
+    # interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
-    for name in ("fixed_point", "running_top_k", "softmax_pulls", "softmax_sums", "softmax_tile", "steps", "target_logits", "tile_targets"):
+    for name in (
+        "fixed_point",
+        "running_top_k",
+        "softmax_pulls",
+        "softmax_sums",
+        "softmax_tile",
+        "steps",
+        "target_logits",
+        "tile_targets",
+    ):
         import_module(f"widenet.kernels.triton.{name}")
 
     del os.environ["TRITON_INTERPRET"]

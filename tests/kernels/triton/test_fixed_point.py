@@ -16,7 +16,9 @@ def by_definition(terms, scales):
 def test_integers_are_those_of_the_definition(shape, dtype, device):
     generator = torch.Generator().manual_seed(0)
     terms = [torch.randn(shape, generator=generator, dtype=dtype) * 10.0**power for power in (-3, 0, 4)]
-    scales = fixed_point.scales_for(torch.stack([fixed_point.peaks_of(term) for term in terms]).amax(dim=0), len(terms))
+    scales = fixed_point.scales_for(
+        torch.stack([fixed_point.peaks_of(term) for term in terms]).amax(dim=0), len(terms)
+    )
     found = fixed_sum([term.to(device) for term in terms], scales.to(device)).cpu()
     assert found.dtype == torch.int64
     assert torch.equal(found, by_definition(terms, scales))

@@ -20,14 +20,22 @@ ROWS = {
 
 def batch_of(rows, with_values, dtype=torch.int64):
     batch = SparseBatch.from_lists(rows)
-    values = torch.randn(batch.num_entries, generator=torch.Generator().manual_seed(1)) if with_values else None
+    values = (
+        torch.randn(batch.num_entries, generator=torch.Generator().manual_seed(1)) if with_values else None
+    )
     return SparseBatch(batch.indptr, batch.indices.to(dtype), values)
 
 
-@pytest.mark.parametrize(("columns", "with_values", "dtype"), [(1, True, torch.int64), (131, False, torch.int32), (7, True, torch.int32)])
+@pytest.mark.parametrize(
+    ("columns", "with_values", "dtype"),
+    [(1, True, torch.int64), (131, False, torch.int32), (7, True, torch.int32)],
+)
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_sums_are_those_of_the_definition_to_the_bit(rows, columns, with_values, dtype, device):
-    batch, weight_FH = batch_of(rows, with_values, dtype), torch.randn(31, columns, generator=torch.Generator().manual_seed(2))
+    batch, weight_FH = (
+        batch_of(rows, with_values, dtype),
+        torch.randn(31, columns, generator=torch.Generator().manual_seed(2)),
+    )
     found, again = (gather_sum(batch.to(device), weight_FH.to(device)).cpu() for _ in range(2))
     expected = reference.gather_sum(batch, weight_FH)
     assert found.dtype == torch.float32
@@ -37,8 +45,13 @@ def test_sums_are_those_of_the_definition_to_the_bit(rows, columns, with_values,
 
 
 def test_a_row_longer_than_a_program_takes_is_shared_by_two(device):
-    batch, weight_FH = SparseBatch.from_lists([[3, 5]]), torch.randn(31, 1031, generator=torch.Generator().manual_seed(2))
-    assert torch.equal(gather_sum(batch.to(device), weight_FH.to(device)).cpu(), reference.gather_sum(batch, weight_FH))
+    batch, weight_FH = (
+        SparseBatch.from_lists([[3, 5]]),
+        torch.randn(31, 1031, generator=torch.Generator().manual_seed(2)),
+    )
+    assert torch.equal(
+        gather_sum(batch.to(device), weight_FH.to(device)).cpu(), reference.gather_sum(batch, weight_FH)
+    )
 
 
 def test_a_bfloat16_weight_is_added_up_in_float32(device):

@@ -15,7 +15,9 @@ def _little_room(monkeypatch):
 
 
 def by_tiles(logits_EL, k, tile, device, floor_E=None):
-    running = running_top_k(k, torch.full((len(logits_EL),), -torch.inf, device=device) if floor_E is None else floor_E)
+    running = running_top_k(
+        k, torch.full((len(logits_EL),), -torch.inf, device=device) if floor_E is None else floor_E
+    )
     assert isinstance(running, module.RunningTopK)
     for start in range(0, logits_EL.shape[1], tile):
         running.add(logits_EL[:, start : start + tile].to(device), start)

@@ -31,7 +31,9 @@ def started(rule, weight):
 
 
 def near(found, plain, exact):
-    """Whether numbers are as near to the truth as plain float32 ones are, but for one rounding of what went into them."""
+    """Whether numbers are as near to the truth as plain float32 ones are, but for one rounding of what
+    went into them.
+    """
     worst = (plain - exact).abs().max() if plain.numel() else 0.0
     return bool(((found.cpu() - exact).abs() <= worst + 2.0**-22 * (1 + exact.abs())).all())
 
@@ -64,7 +66,11 @@ def test_a_step_of_a_whole_weight_is_that_of_the_formula(kind, penalties, shape,
     assert not weight.numel() or not torch.equal(ours.cpu(), weight)
 
 
-ROWS = {"prime sizes": [[(7 * e + 11 * i) % 31 for i in range(e % 5)] for e in range(13)], "only empty rows": [[], []], "no examples": []}
+ROWS = {
+    "prime sizes": [[(7 * e + 11 * i) % 31 for i in range(e % 5)] for e in range(13)],
+    "only empty rows": [[], []],
+    "no examples": [],
+}
 
 
 CASES = [(kind, "penalties", "prime sizes", 7) for kind in KINDS]
@@ -72,18 +78,35 @@ CASES += [("adadelta", "plain", rows, columns) for rows in ROWS for columns in (
 
 
 @pytest.mark.parametrize(("kind", "penalties", "rows", "columns"), CASES)
-def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(kind, penalties, rows, columns, device, triton):
-    rule, step, batch = rule_of(kind, **PENALTIES[penalties]), StepNumbers(7, RATES), SparseBatch.from_lists(ROWS[rows])
+def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(
+    kind, penalties, rows, columns, device, triton
+):
+    rule, step, batch = (
+        rule_of(kind, **PENALTIES[penalties]),
+        StepNumbers(7, RATES),
+        SparseBatch.from_lists(ROWS[rows]),
+    )
     batch = batch.with_values(numbers(batch.num_entries, seed=3)) if columns > 1 else batch
-    weight, gradient, since = numbers(31, columns), numbers(batch.num_examples, columns, seed=1), (torch.arange(31) % 6).int()
+    weight, gradient, since = (
+        numbers(31, columns),
+        numbers(batch.num_examples, columns, seed=1),
+        (torch.arange(31) % 6).int(),
+    )
     found = []
-    for dtype, place in ((torch.float32, "cpu"), (torch.float64, "cpu"), (torch.float32, device), (torch.float32, device)):
+    for dtype, place in (
+        (torch.float32, "cpu"),
+        (torch.float64, "cpu"),
+        (torch.float32, device),
+        (torch.float32, device),
+    ):
         if len(found) == 2:
             triton()
         own = started(rule, weight.to(place, dtype))
         touched = row_gradient(batch.to(place), gradient.to(place))
         if dtype == torch.float64:
-            touched = RowGradient.of_rows(touched.features_U, (batch.to_dense(31).double().T @ gradient.double())[touched.features_U])
+            touched = RowGradient.of_rows(
+                touched.features_U, (batch.to_dense(31).double().T @ gradient.double())[touched.features_U]
+            )
         moved = since.to(place, copy=True)
         rule.apply_to_rows(own[0], touched, own[1], moved, step)
         assert torch.equal(moved.cpu(), since.index_fill(0, touched.features_U.cpu(), step.number))
@@ -99,13 +122,19 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(kin
 
 def test_a_row_numbered_below_zero_is_none(device, triton):
     triton()
-    rule, step, batch = rule_of("rmsprop"), StepNumbers(7, RATES), SparseBatch.from_lists([[1, 2], [], [2, 5]]).to(device)
+    rule, step, batch = (
+        rule_of("rmsprop"),
+        StepNumbers(7, RATES),
+        SparseBatch.from_lists([[1, 2], [], [2, 5]]).to(device),
+    )
     found = []
     for padded in (False, True):
         touched = row_gradient(batch, numbers(3, 4, seed=1).to(device))
         if padded:
             features_U = torch.nn.functional.pad(touched.features_U, (0, 3), value=-1)
-            indptr, examples_Z = (torch.nn.functional.pad(each, (0, 3)) for each in (touched.indptr, touched.examples_Z))
+            indptr, examples_Z = (
+                torch.nn.functional.pad(each, (0, 3)) for each in (touched.indptr, touched.examples_Z)
+            )
             touched = RowGradient(features_U, indptr, examples_Z, None, touched.gradient_EH)
         weight, state = started(rule, numbers(7, 4).to(device))
         moved = (torch.arange(7) % 6).int().to(device)

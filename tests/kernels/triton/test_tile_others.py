@@ -16,7 +16,9 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
 PAIRS = [("l2", activation) for activation in SINGLE]
-PAIRS += [(loss, "sigmoid") for loss in ("cross_entropy", "l1")] + [(loss, "tanh") for loss in ("hinge", "l2_hinge", CONTRASTIVE)]
+PAIRS += [(loss, "sigmoid") for loss in ("cross_entropy", "l1")] + [
+    (loss, "tanh") for loss in ("hinge", "l2_hinge", CONTRASTIVE)
+]
 PAIRS += [({"kind": f"{data}scaled_marginal_cross_entropy", **MARGIN}, "sigmoid") for data in ("", "data_")]
 
 TARGETS = {
@@ -48,13 +50,20 @@ def output_of(loss, activation):
 
 
 def torch_tile(spec, logits_ET, batch, target_E, other_E):
-    """Loss, deltas and bias gradient of a tile by the formulas in torch; of a target that is named twice the last counts."""
+    """Loss, deltas and bias gradient of a tile by the formulas in torch; of a target that is named twice
+    the last counts.
+    """
     loss = loss_of(spec.loss, spec.activation)
     t_ET, is_target_ET = torch.zeros_like(logits_ET), torch.zeros_like(logits_ET, dtype=torch.bool)
     a_ET = activate(spec.activation, logits_ET)
     value_ET, slope_ET = loss.others(logits_ET, a_ET)
     total = (value_ET.double() * other_E[:, None].double()).sum()
-    for e, u, t in zip(batch.example_of_entry().tolist(), batch.indices.tolist(), batch.values_or_ones().tolist(), strict=True):
+    for e, u, t in zip(
+        batch.example_of_entry().tolist(),
+        batch.indices.tolist(),
+        batch.values_or_ones().tolist(),
+        strict=True,
+    ):
         t_ET[e, u], is_target_ET[e, u] = t, True
         own = loss.cells(logits_ET[e, u], a_ET[e, u], torch.tensor(t, dtype=logits_ET.dtype))[0]
         total += own.double() * (target_E if t > 0 else other_E)[e] - value_ET[e, u].double() * other_E[e]
@@ -67,7 +76,10 @@ def torch_tile(spec, logits_ET, batch, target_E, other_E):
 
 
 def triton_tile(spec, products_ET, bias_T, batch, target_E, other_E, device):
-    own, formula = ByUnit.of(batch.to(device)), formula_of(spec, loss_of(spec.loss, spec.activation).slope_of_logit)
+    own, formula = (
+        ByUnit.of(batch.to(device)),
+        formula_of(spec, loss_of(spec.loss, spec.activation).slope_of_logit),
+    )
     products_ET, target_E, other_E = (tensor.to(device) for tensor in (products_ET, target_E, other_E))
     bias_T = None if bias_T is None else bias_T.to(device)
     starts = torch.searchsorted(own.units_Z, torch.arange(products_ET.shape[1] + 1, device=device))
@@ -84,8 +96,13 @@ def numbers(*shape, seed=0):
 def check(spec, num_examples, num_units, rows, device, with_values=True, with_bias=True):
     batch = SparseBatch.from_lists(rows)
     if with_values:
-        batch = batch.with_values(numbers(batch.num_entries, seed=3).abs() * (torch.arange(batch.num_entries) % 7 > 0))
-    products_ET, bias_T = 3 * numbers(num_examples, num_units), numbers(num_units, seed=1) if with_bias else None
+        batch = batch.with_values(
+            numbers(batch.num_entries, seed=3).abs() * (torch.arange(batch.num_entries) % 7 > 0)
+        )
+    products_ET, bias_T = (
+        3 * numbers(num_examples, num_units),
+        (numbers(num_units, seed=1) if with_bias else None),
+    )
     logits_ET = products_ET if bias_T is None else products_ET + bias_T
     weights = numbers(num_examples, seed=4).abs(), numbers(num_examples, seed=5).abs()
     plain = torch_tile(spec, logits_ET, batch, *weights)
@@ -109,11 +126,18 @@ def test_a_tile_of_any_shape_is_right(case, has, device):
 
 
 def test_small_and_large_logits_keep_their_digits(device):
-    logits_ET = torch.tensor([[-80.0, -30.0, -17.0, -9.0, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 9.0, 17.0, 30.0, 80.0]])
+    logits_ET = torch.tensor(
+        [[-80.0, -30.0, -17.0, -9.0, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 9.0, 17.0, 30.0, 80.0]]
+    )
     for activation in ("tanh", "elu", "selu", "softplus"):
         spec = output_of("l2", activation)
         formula = formula_of(spec, by_logit=False)
         for unit in range(logits_ET.shape[1]):
-            loss, _, _ = tile_others(logits_ET[:, unit : unit + 1].contiguous().to(device), None, torch.ones(1, device=device), formula)
+            loss, _, _ = tile_others(
+                logits_ET[:, unit : unit + 1].contiguous().to(device),
+                None,
+                torch.ones(1, device=device),
+                formula,
+            )
             truth = 0.5 * activate(spec.activation, logits_ET[0, unit].double()) ** 2
             assert abs(float(loss) - float(truth)) <= 2.0**-19 * float(truth) + 2.0**-125, (activation, unit)

@@ -21,7 +21,9 @@ def test_the_penalty_and_its_gradient_are_those_of_the_divergence(target, weight
     (gradient,) = torch.autograd.grad(sparseness(a_EH, target, weight), a_EH)
     found = float(sparseness(a_EH.detach(), target, weight))
     means = [sum(float(a) for a in column) / 7 for column in a_EH.detach().T]
-    by_hand = weight * sum(target * math.log(target / m) + (1 - target) * math.log((1 - target) / (1 - m)) for m in means)
+    by_hand = weight * sum(
+        target * math.log(target / m) + (1 - target) * math.log((1 - target) / (1 - m)) for m in means
+    )
     assert found == pytest.approx(by_hand, rel=1e-12)
     for unit, mean in enumerate(means):
         slope = weight * (-target / mean + (1 - target) / (1 - mean)) / 7

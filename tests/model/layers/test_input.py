@@ -36,7 +36,9 @@ def test_the_scales_of_a_sparse_row(scale, expected):
     assert found.indices is BATCH.indices
 
 
-@pytest.mark.parametrize(("scale", "expected"), [("none", 1), ("mean", 1 / 4), ("rsqrt", 1 / 2), ("unit", 1 / 2)])
+@pytest.mark.parametrize(
+    ("scale", "expected"), [("none", 1), ("mean", 1 / 4), ("rsqrt", 1 / 2), ("unit", 1 / 2)]
+)
 def test_the_scales_of_a_row_without_values(scale, expected):
     found = scaled(layer(scale=scale), BATCH.with_values(None), None)
     assert found.values_or_ones().tolist() == pytest.approx([expected] * 4 + [1])
@@ -58,21 +60,32 @@ def test_the_scales_of_a_dense_row(scale, expected):
 
 def test_damping_divides_by_the_count_relative_to_the_mean_count():
     counts = np.array([4, 0, 1, 7])
-    assert damping(layer(popularity_damping=1.0), counts, 5).tolist() == pytest.approx([1.0, 1.0, 4.0, 4 / 7, 1.0])
-    assert damping(layer(popularity_damping=0.5), counts, 4).tolist() == pytest.approx([1.0, 1.0, 2.0, math.sqrt(4 / 7)])
+    assert damping(layer(popularity_damping=1.0), counts, 5).tolist() == pytest.approx(
+        [1.0, 1.0, 4.0, 4 / 7, 1.0]
+    )
+    assert damping(layer(popularity_damping=0.5), counts, 4).tolist() == pytest.approx(
+        [1.0, 1.0, 2.0, math.sqrt(4 / 7)]
+    )
 
 
 def test_damping_comes_before_the_scale():
     factors = torch.tensor([2.0, 1, 1, 1, 1, 1])
-    found = scaled(layer(popularity_damping=0.5, scale="unit"), SparseBatch.from_lists([[0, 1]], [[2.0, 3.0]]), factors)
+    found = scaled(
+        layer(popularity_damping=0.5, scale="unit"), SparseBatch.from_lists([[0, 1]], [[2.0, 3.0]]), factors
+    )
     assert found.values.tolist() == pytest.approx([0.8, 0.6])
 
 
 def test_what_is_hidden_and_what_stays_are_the_batch_once():
     stays, hidden = hide(layer(denoise=0.5), BATCH, DRAWS)
     for example in range(3):
-        parts = [batch.indices[batch.indptr[example] : batch.indptr[example + 1]].tolist() for batch in (stays, hidden)]
-        assert sorted(parts[0] + parts[1]) == sorted(BATCH.indices[BATCH.indptr[example] : BATCH.indptr[example + 1]].tolist())
+        parts = [
+            batch.indices[batch.indptr[example] : batch.indptr[example + 1]].tolist()
+            for batch in (stays, hidden)
+        ]
+        assert sorted(parts[0] + parts[1]) == sorted(
+            BATCH.indices[BATCH.indptr[example] : BATCH.indptr[example + 1]].tolist()
+        )
     assert torch.equal(stays.to_dense(6) + hidden.to_dense(6), BATCH.to_dense(6))
 
 
@@ -82,7 +95,9 @@ def test_about_the_asked_share_is_hidden_and_each_step_hides_another():
     assert hidden.num_entries == pytest.approx(15_000, abs=4 * math.sqrt(50_000 * 0.21))
     _, again = hide(layer(denoise=0.3), big, DRAWS)
     assert torch.equal(hidden.indices, again.indices)
-    others = [hide(layer(denoise=0.3), big, draws)[1] for draws in (Draws(6, 1, 2), Draws(5, 2, 2), Draws(5, 1, 3))]
+    others = [
+        hide(layer(denoise=0.3), big, draws)[1] for draws in (Draws(6, 1, 2), Draws(5, 2, 2), Draws(5, 1, 3))
+    ]
     overlaps = [len(set(hidden.indices.tolist()) & set(other.indices.tolist())) for other in others]
     assert overlaps == [pytest.approx(4_500, abs=4 * math.sqrt(50_000 * 0.09))] * 3
 

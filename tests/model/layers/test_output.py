@@ -19,7 +19,10 @@ def test_a_part_of_a_shard_on_a_sparse_input_reads_the_features_of_the_batch_alo
     monkeypatch.setattr(output, "gather_sum", counted)
     turned_FR = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
     features = SparseBatch.from_lists([[3, 40], [], [3]], values)
-    tiles = [output.FeatureTile(turned_FR.T[start:stop], None, None, False, features, None) for start, stop in ((0, 8), (2, 5))]
+    tiles = [
+        output.FeatureTile(turned_FR.T[start:stop], None, None, False, features, None)
+        for start, stop in ((0, 8), (2, 5))
+    ]
     whole, part = (tile.logits(torch.zeros(3, 0)) for tile in tiles)
     assert torch.equal(part, whole[:, 2:5])
     assert read == [50, 2]

@@ -31,34 +31,69 @@ def test_channels_of_an_input_are_the_side_after_the_axes_of_the_kernel(sides, k
     first = {**INPUT, "N": sides}
     assert layers_of(first, {**CONVOLUTION, "Kernel": kernel}, OUTPUT)[0]["shape"] == shape
     other = {"Kind": "Hidden", "Name": "H", "N": 2, "Source": "In"}
-    assert layers_of(first, other, {**CONVOLUTION, "Kernel": kernel, "Source": "In"}, {**OUTPUT, "Source": ["H", "C"]})[0]["shape"] == shape
+    assert (
+        layers_of(
+            first, other, {**CONVOLUTION, "Kernel": kernel, "Source": "In"}, {**OUTPUT, "Source": ["H", "C"]}
+        )[0]["shape"]
+        == shape
+    )
 
 
 def test_an_output_that_convolves_has_the_sides_of_its_n_and_no_padding():
-    first, last = {**INPUT, "N": [12, 10, 3]}, {**OUTPUT, "Type": "Convolutional", "Kernel": [3, 2], "N": [10, 9, 2]}
+    first, last = (
+        {**INPUT, "N": [12, 10, 3]},
+        {
+            **OUTPUT,
+            "Type": "Convolutional",
+            "Kernel": [3, 2],
+            "N": [10, 9, 2],
+        },
+    )
     before, after = layers_of(first, last)[1:]
-    assert (before["filters"], before["kernel"], before["padding"], after["units"]) == (2, [2, 3], "valid", 180)
+    assert (before["filters"], before["kernel"], before["padding"], after["units"]) == (
+        2,
+        [2, 3],
+        "valid",
+        180,
+    )
     before, after = layers_of(first, {**last, "N": 2})[1:]
     assert (before["filters"], before["padding"], after["units"]) == (2, "valid", "auto")
-    with pytest.raises(DocumentError, match=r"Layers\[1\].N must have one number for each axis of Kernel, 2, and"):
+    with pytest.raises(
+        DocumentError, match=r"Layers\[1\].N must have one number for each axis of Kernel, 2, and"
+    ):
         layers_of(first, {**last, "N": [10, 9]})
 
 
 def test_sizes_may_be_written_with_a_point():
     sizes = {"N": 4.0, "Kernel": [5.0, 3.0]}
     found = layers_of({**INPUT, "N": [12.0, 10.0, 3]}, {**CONVOLUTION, **sizes}, {**OUTPUT, "N": 11.0})
-    assert (found[0]["units"], found[1]["filters"], found[1]["kernel"], found[2]["units"]) == (360, 4, [3, 5], 11)
-    with pytest.raises(DocumentError, match=r"Layers\[0\].N must be a whole number of at least 1, or a list of up to 4; got 7.5"):
+    assert (found[0]["units"], found[1]["filters"], found[1]["kernel"], found[2]["units"]) == (
+        360,
+        4,
+        [3, 5],
+        11,
+    )
+    with pytest.raises(
+        DocumentError,
+        match=r"Layers\[0\].N must be a whole number of at least 1, or a list of up to 4; got 7.5",
+    ):
         layers_of({**INPUT, "N": 7.5}, OUTPUT)
 
 
 def test_a_slope_may_be_negative():
     found = layers_of({**INPUT, "N": 5}, {"Name": "H", "N": 2, "Activation": "LRelu", "Slope": -0.5}, OUTPUT)
     assert found[1]["activation"] == {"kind": "leaky_relu", "slope": -0.5}
-    assert layers_of({**INPUT, "N": 5}, {"N": 2, "Activation": "LRelu"}, OUTPUT, RELUSlope=-2)[1]["activation"]["slope"] == -2
+    assert (
+        layers_of({**INPUT, "N": 5}, {"N": 2, "Activation": "LRelu"}, OUTPUT, RELUSlope=-2)[1]["activation"][
+            "slope"
+        ]
+        == -2
+    )
 
 
-@pytest.mark.parametrize(("keys", "slope"), [(("RELUSlope", "Slope"), 2), (("reluslope", "Slope"), 1), (("reluslope", "slope"), 2)])
+@pytest.mark.parametrize(
+    ("keys", "slope"), [(("RELUSlope", "Slope"), 2), (("reluslope", "Slope"), 1), (("reluslope", "slope"), 2)]
+)
 def test_of_two_spellings_of_a_slope_dsstne_reads_that_last_whose_bytes_are_later(keys, slope):
     layer = {"N": 2, "Activation": "LRelu", **dict(zip(keys, (1, 2), strict=True))}
     assert layers_of({**INPUT, "N": 5}, layer, OUTPUT)[1]["activation"]["slope"] == slope
@@ -71,9 +106,15 @@ def test_a_convolution_has_the_penalty_of_a_sparse_layer():
     assert "sparseness" not in layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT)[1]
 
 
-@pytest.mark.parametrize("last", [{}, {"Type": "Convolutional", "Kernel": 3, "N": [10, 2]}, {"Skip": "H", "N": 7, "Source": "H"}])
+@pytest.mark.parametrize(
+    "last", [{}, {"Type": "Convolutional", "Kernel": 3, "N": [10, 2]}, {"Skip": "H", "N": 7, "Source": "H"}]
+)
 def test_dropout_of_an_output_is_left_out_and_said(last):
-    layers = [{**INPUT, "N": [12, 3]}, {"Kind": "Hidden", "Name": "H", "N": 7}, {"Source": "In", **OUTPUT, "pDropout": 0.5, **last}]
+    layers = [
+        {**INPUT, "N": [12, 3]},
+        {"Kind": "Hidden", "Name": "H", "N": 7},
+        {"Source": "In", **OUTPUT, "pDropout": 0.5, **last},
+    ]
     found = translation({"Layers": layers}, "config.json")
     assert all("dropout" not in layer for layer in found.network["layers"])
     assert [note for note in found.notes if "Layers[2].pDropout is of an output" in note]

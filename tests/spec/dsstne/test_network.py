@@ -8,7 +8,9 @@ BOTH = ("ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
 
 def test_both_objects_of_margins_are_merged_and_the_one_without_data_comes_last():
     first, second = {"oneTarget": 0.8, "zeroScale": 0.3}, {"oneTarget": 0.7, "oneScale": 2}
-    found = translation({"Layers": LAYERS, "ErrorFunction": BOTH[0], BOTH[0]: first, BOTH[1]: second}).network["layers"][-1]["loss"]
+    found = translation(
+        {"Layers": LAYERS, "ErrorFunction": BOTH[0], BOTH[0]: first, BOTH[1]: second}
+    ).network["layers"][-1]["loss"]
     expected = {"one_target": 0.8, "zero_target": 0.1, "one_scale": 2.0, "zero_scale": 0.3}
     assert found == {"kind": "scaled_marginal_cross_entropy", **expected}
 

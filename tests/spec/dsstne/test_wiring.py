@@ -22,15 +22,24 @@ def wires(spec):
 
 def test_layers_that_feed_no_output_are_left_out_and_said():
     spare = [{**HIDDEN, "Name": name} for name in ("Spare", "Further")]
-    spec, notes = spoken(INPUT, {**INPUT, "Name": "Other"}, *spare, {**HIDDEN, "Source": "In"}, {**OUTPUT, "Source": "H"})
+    spec, notes = spoken(
+        INPUT, {**INPUT, "Name": "Other"}, *spare, {**HIDDEN, "Source": "In"}, {**OUTPUT, "Source": "H"}
+    )
     assert [layer.name for layer in spec.layers] == ["In", "H", "Out"]
-    assert notes == tuple(f'The layer "{name}" feeds no output: left out.' for name in ("Other", "Spare", "Further"))
+    assert notes == tuple(
+        f'The layer "{name}" feeds no output: left out.' for name in ("Other", "Spare", "Further")
+    )
 
 
 def test_what_feeds_nothing_is_an_output_where_there_is_none():
     spec, notes = spoken(INPUT, HIDDEN, {**HIDDEN, "Name": "Last", "Activation": "Tanh"})
     output = spec.outputs[0]
-    assert (output.name, output.field, output.weightless, spec.sources(output)) == ("Last units", "Last", True, ("Last",))
+    assert (output.name, output.field, output.weightless, spec.sources(output)) == (
+        "Last units",
+        "Last",
+        True,
+        ("Last",),
+    )
     assert "has no output" in notes[0]
 
 
@@ -52,7 +61,13 @@ def test_two_consecutive_outputs(activation):
 
 def test_an_output_that_convolves_may_feed_layers_too():
     convolved = {**OUTPUT, "Type": "Convolutional", "Kernel": 3, "N": [10, 2], "Activation": "Relu"}
-    spec, _ = spoken({**INPUT, "N": [12, 3]}, convolved, {**HIDDEN, "Skip": []}, {**OUTPUT, "Name": "Second"}, ErrorFunction="L2")
+    spec, _ = spoken(
+        {**INPUT, "N": [12, 3]},
+        convolved,
+        {**HIDDEN, "Skip": []},
+        {**OUTPUT, "Name": "Second"},
+        ErrorFunction="L2",
+    )
     assert wires(spec)["H"] == (("Out units",), ())
     assert spec.layer("Out units").units == 20
     assert spec.layer("Out convolved").kind == "convolution"
@@ -60,7 +75,12 @@ def test_an_output_that_convolves_may_feed_layers_too():
 
 def test_shares_follow_an_output_that_feeds_layers():
     shared = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "Out"}
-    layers = [{**INPUT, "N": 3}, OUTPUT, {**HIDDEN, "N": 3}, {**OUTPUT, "Name": "Second", "SharedWeights": shared}]
+    layers = [
+        {**INPUT, "N": 3},
+        OUTPUT,
+        {**HIDDEN, "N": 3},
+        {**OUTPUT, "Name": "Second", "SharedWeights": shared},
+    ]
     found = translation({"Layers": layers}).network["layers"]
     assert found[-1]["weights"]["layer"] == "Out summed"
 
@@ -68,13 +88,19 @@ def test_shares_follow_an_output_that_feeds_layers():
 @pytest.mark.parametrize(
     ("layers", "said"),
     [
-        ([INPUT, {**HIDDEN, "Source": "Out"}, OUTPUT], "layers must not feed themselves; got H -> Out summed"),
+        (
+            [INPUT, {**HIDDEN, "Source": "Out"}, OUTPUT],
+            "layers must not feed themselves; got H -> Out summed",
+        ),
         (
             [INPUT, {**HIDDEN, "Name": "Out"}, OUTPUT, {**OUTPUT, "Name": "Second"}],
             r'layers\[2\]\.name must be unique; "Out" is also layers\[1\]',
         ),
         ([HIDDEN, OUTPUT, {**OUTPUT, "Name": "Second"}], r'layers\[0\] \("H"\) has no layer before it'),
-        ([INPUT, {**HIDDEN, "Skip": "Nope"}, OUTPUT], r'layers\[1\]\.skip must name a layer; got "Nope". Known: In, H, Out\.'),
+        (
+            [INPUT, {**HIDDEN, "Skip": "Nope"}, OUTPUT],
+            r'layers\[1\]\.skip must name a layer; got "Nope". Known: In, H, Out\.',
+        ),
         (
             [INPUT, {**OUTPUT, "N": "auto"}, {**OUTPUT, "Name": "Second"}],
             'Layers: the output "Out" feeds other layers, so that its N must say',

@@ -4,7 +4,11 @@ import typer
 
 from widenet.cli.dsstne import data, encoder, generate, knn_search, model, predict, train, translate
 
-app = typer.Typer(help="Amazon DSSTNE's commands, with its flags, and its files.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Amazon DSSTNE's commands, with its flags, and its files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 app.command("generateNetCDF")(generate.generate)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)

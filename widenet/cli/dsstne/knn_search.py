@@ -36,18 +36,28 @@ class SeveralFiles(TyperCommand):
 
 def knn_search(
     context: typer.Context,
-    data_files: Annotated[list[Path], typer.Option(help="Files of the vectors to search: key, tab, numbers; several.")],
+    data_files: Annotated[
+        list[Path], typer.Option(help="Files of the vectors to search: key, tab, numbers; several.")
+    ],
     input_files: Annotated[list[Path], typer.Option(help="Files of the vectors to search for; several.")],
-    output_file: Annotated[Path | None, typer.Option(help="File to write; standard output if not given.")] = None,
+    output_file: Annotated[
+        Path | None, typer.Option(help="File to write; standard output if not given.")
+    ] = None,
     k: Annotated[int, typer.Option(help="Neighbours of each vector.", min=1)] = 100,
     batch_size: Annotated[int, typer.Option(help="Vectors that are searched for at once.", min=1)] = 128,
     data_type: Annotated[_Stored, typer.Option(help="How the vectors to search are kept.")] = _Stored.fp32,
-    key_val_delim: Annotated[str, typer.Option(help="What stands after a key. A tab if not given.", show_default=False)] = "\t",
-    vec_delim: Annotated[str, typer.Option(help="What stands between numbers. A space if not given.", show_default=False)] = " ",
+    key_val_delim: Annotated[
+        str, typer.Option(help="What stands after a key. A tab if not given.", show_default=False)
+    ] = "\t",
+    vec_delim: Annotated[
+        str, typer.Option(help="What stands between numbers. A space if not given.", show_default=False)
+    ] = " ",
     id_score_sep: Annotated[str, typer.Option(help="What is written between a key and its score.")] = ":",
     score_precision: Annotated[int, typer.Option(help="Decimals of a score.", min=0)] = 3,
     output_keys_only: Annotated[bool, typer.Option("--output-keys-only", help="Write no scores.")] = False,
-    report_interval: Annotated[int, typer.Option(help="Batches after which the speed is told.", min=1)] = 1000,
+    report_interval: Annotated[
+        int, typer.Option(help="Batches after which the speed is told.", min=1)
+    ] = 1000,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
@@ -62,7 +72,9 @@ def knn_search(
     run_in_processes(context, processes, device)
     queries = read_vectors(input_files, key_val_delim, vec_delim)
     searched = read_vectors(data_files, key_val_delim, vec_delim)
-    collection = Neighbours.of(searched, stored="float16" if data_type is _Stored.fp16 else "float32", device=device)
+    collection = Neighbours.of(
+        searched, stored="float16" if data_type is _Stored.fp16 else "float32", device=device
+    )
 
     def neighbour(key: str, score: float) -> str:
         return key if output_keys_only else f"{key}{id_score_sep}{score:.{score_precision}f}"
@@ -73,7 +85,9 @@ def knn_search(
             pass
         return
     with lines_to(output_file) as write:
-        for number, (keys, neighbours, scores) in enumerate(collection.search_all(queries, k, batch_size), start=1):
+        for number, (keys, neighbours, scores) in enumerate(
+            collection.search_all(queries, k, batch_size), start=1
+        ):
             for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
                 found = vec_delim.join(neighbour(*each) for each in zip(own, own_scores, strict=True))
                 write(f"{key}{key_val_delim}{found}\n")

@@ -10,7 +10,9 @@ from widenet.cli.options import Run
 
 def export_model(
     source: Run,
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")
+    ],
 ) -> None:
     """Write a run as a network that DSSTNE predicts with; `widenet import` reads such networks."""
     from widenet.interop.dsstne.model_export import export_model as run

@@ -19,10 +19,12 @@ def translate(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="DSSTNE's network document.")],
     out: Annotated[Path | None, typer.Option(help="The network.json to write. Printed if not given.")] = None,
     dialect: Annotated[
-        _Dialect, typer.Option(help="dsstne does what DSSTNE's code does; widenet takes its names by what they say.")
+        _Dialect,
+        typer.Option(help="dsstne does what DSSTNE's code does; widenet takes its names by what they say."),
     ] = _Dialect.dsstne,
 ) -> None:
-    """Say a DSSTNE network document in widenet's words; what belongs in training.json is told on standard error.
+    """Say a DSSTNE network document in widenet's words; what belongs in training.json is told on standard
+    error.
 
     A document has no weights: `widenet import` reads networks that DSSTNE trained.
     """
@@ -32,7 +34,10 @@ def translate(
 
     values = NetworkSpec.read_values(config)
     if not is_dsstne(values):
-        raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; got another document. Use it as it is.')
+        raise DocumentError(
+            f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; got another document. Use'
+            " it as it is."
+        )
     found = translation(values, str(config), dialect.value)
     document = NetworkSpec.of(found.network, f"{config}, in widenet's words")
     text = json.dumps(found.network, indent=2, ensure_ascii=False)

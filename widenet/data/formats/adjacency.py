@@ -1,4 +1,6 @@
-"""Adjacency text: each line holds a user and its items, separated by spaces; a user may have several lines, or no items."""
+"""Adjacency text: each line holds a user and its items, separated by spaces; a user may have several
+lines, or no items.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +24,20 @@ def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
     """The source in a file; raises DataError for a table, whose ratings and times would become items."""
     file = TextFile(path)
     if why := table_like(file.sample()):
-        remedy = f"Say {reading.option('delimiter')} space; if all its words are items, squeeze the spaces with `tr -s ' '`"
-        raise DataError(f"{name}: must be a user and its items in each line; it looks like a table: {why}. {remedy}.")
-    return Adjacency(name, "adjacency (the first word of a line is the user)", ["user", "item"], empty_users=True, file=file)
+        remedy = (
+            f"Say {reading.option('delimiter')} space; if all its words are items, squeeze the spaces with"
+            " `tr -s ' '`"
+        )
+        raise DataError(
+            f"{name}: must be a user and its items in each line; it looks like a table: {why}. {remedy}."
+        )
+    return Adjacency(
+        name,
+        "adjacency (the first word of a line is the user)",
+        ["user", "item"],
+        empty_users=True,
+        file=file,
+    )
 
 
 @dataclass
@@ -52,7 +65,13 @@ def unreadable(file: TextFile) -> Iterator[tuple[int, str]]:
     with file.opened() as lines:
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST_LINE_BYTES:
-                yield number, f"must have at most {LONGEST_LINE_BYTES:,} bytes. Divide it: a user may have several lines."
+                yield (
+                    number,
+                    (
+                        f"must have at most {LONGEST_LINE_BYTES:,} bytes. Divide it: a user may have several"
+                        " lines."
+                    ),
+                )
             try:
                 line.decode()
             except UnicodeDecodeError:

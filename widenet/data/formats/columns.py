@@ -15,13 +15,61 @@ from widenet.data.formats.text import NO_NUL
 from widenet.errors import DataError, OptionError
 
 _ITEM_NAMES = (
-    *("item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin", "isbn", "iid"),
-    *("sku", "parentasin", "stockcode", "articleid", "ean", "upc", "gtin", "videoid", "contentid", "newsid", "businessid", "placeid"),
-    *("venueid", "locationid", "poiid", "gameid", "appid", "recipeid", "animeid", "courseid", "hotelid", "listingid"),
+    *(
+        "item",
+        "itemid",
+        "bookid",
+        "movieid",
+        "productid",
+        "product",
+        "artistid",
+        "trackid",
+        "songid",
+        "asin",
+        "isbn",
+        "iid",
+    ),
+    *(
+        "sku",
+        "parentasin",
+        "stockcode",
+        "articleid",
+        "ean",
+        "upc",
+        "gtin",
+        "videoid",
+        "contentid",
+        "newsid",
+        "businessid",
+        "placeid",
+    ),
+    *(
+        "venueid",
+        "locationid",
+        "poiid",
+        "gameid",
+        "appid",
+        "recipeid",
+        "animeid",
+        "courseid",
+        "hotelid",
+        "listingid",
+    ),
 )
 _USER_NAMES = (
     *("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid"),
-    *("visitorid", "visitor", "clientid", "client", "memberid", "accountid", "subscriberid", "buyerid", "profileid", "playerid"),
+    *(
+        "visitorid",
+        "visitor",
+        "clientid",
+        "client",
+        "memberid",
+        "accountid",
+        "subscriberid",
+        "buyerid",
+        "profileid",
+        "playerid",
+    ),
     *("householdid", "fullvisitorid", "userpseudoid"),
 )
 OBVIOUS = {
@@ -36,7 +84,10 @@ OBVIOUS = {
 
 
 _DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
-_THOUSANDS = {sign: re.compile(rf"[+-]?[0-9]{{1,3}}({sign}[0-9]{{3}})+({other}[0-9]*)?") for sign, other in ((",", r"\."), (r"\.", ","))}
+_THOUSANDS = {
+    sign: re.compile(rf"[+-]?[0-9]{{1,3}}({sign}[0-9]{{3}})+({other}[0-9]*)?")
+    for sign, other in ((",", r"\."), (r"\.", ","))
+}
 _DAYS = (
     "%d/%m/%Y",
     "%m/%d/%Y",
@@ -54,13 +105,32 @@ _DAYS = (
     "%d.%m.%y",
     "%y-%m-%d",
 )
-_HOURS = ("", " %H:%M:%S", " %H:%M", " %I:%M %p", " %I:%M:%S %p", ", %H:%M:%S", ", %H:%M", ", %I:%M:%S %p", ", %I:%M %p")
+_HOURS = (
+    "",
+    " %H:%M:%S",
+    " %H:%M",
+    " %I:%M %p",
+    " %I:%M:%S %p",
+    ", %H:%M:%S",
+    ", %H:%M",
+    ", %I:%M:%S %p",
+    ", %I:%M %p",
+)
 _ISO = re.compile(
-    r"(?P<Y>[12][0-9]{3})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})([T ](?P<H>[0-9]{2}):(?P<M>[0-9]{2}):(?P<S>[0-9]{2})(\.[0-9]{1,6})?Z?)?"
+    r"(?P<Y>[12][0-9]{3})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})([T"
+    r" ](?P<H>[0-9]{2}):(?P<M>[0-9]{2}):(?P<S>[0-9]{2})(\.[0-9]{1,6})?Z?)?"
 )
 _DIGITS = {"Y": "[12][0-9]{3}", **dict.fromkeys("mdHMS", "[0-9]{2}")}
-"""How the specifiers of usual formats are surely taken: DuckDB takes more, but an answer of it takes milliseconds."""
-_WHOLE = ("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT", "%Y%m%dT%H%M%S")
+"""How the specifiers of usual formats are surely taken: DuckDB takes more, but an answer of it takes
+milliseconds.
+"""
+_WHOLE = (
+    "%a %b %d %H:%M:%S %Y",
+    "%d/%b/%Y:%H:%M:%S %z",
+    "%a, %d %b %Y %H:%M:%S %z",
+    "%a, %d %b %Y %H:%M:%S GMT",
+    "%Y%m%dT%H%M%S",
+)
 
 RULES = {
     "user": "must not be empty",
@@ -75,7 +145,8 @@ RULES = {
 class Columns:
     """The column of each role; None where the source has none, or it is not wanted.
 
-    decimal: what stands before decimals. time_format: how times are written, as DuckDB's strptime takes it; None: numbers and ISO.
+    decimal: what stands before decimals. time_format: how times are written, as DuckDB's strptime takes it;
+    None: numbers and ISO.
     floats: columns of floating-point numbers, of which ids are written without ".0".
     """
 
@@ -88,7 +159,9 @@ class Columns:
     floats: frozenset[str] = frozenset()
 
     def expressions(self) -> dict[str, tuple[str, str]]:
-        """For each role that has a column: the column, and the SQL of what is read from it, NULL where it breaks the rule."""
+        """For each role that has a column: the column, and the SQL of what is read from it, NULL where it
+        breaks the rule.
+        """
         read = {
             role: (column, f"nullif({sql.text(sql.name(column), column in self.floats)}, '')")
             for role, column in (("user", self.user), ("item", self.item))
@@ -100,7 +173,9 @@ class Columns:
         return read
 
     def interactions(self, table: str) -> str:
-        """The SQL query of `user`, `item`, `value`, `time` from an SQL table; an absent value is 1, an absent time 0."""
+        """The SQL query of `user`, `item`, `value`, `time` from an SQL table; an absent value is 1, an
+        absent time 0.
+        """
         read = {"value": ("", "1.0"), "time": ("", "0.0")} | self.expressions()
         listed = ", ".join(f"{expression} AS {sql.name(role)}" for role, (_, expression) in read.items())
         return f"SELECT {listed} FROM {table}"
@@ -117,7 +192,14 @@ def plain(column: str) -> str:
     return column.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-def chosen(place: str, found: Sequence[str], role: str, named: str | None, otherwise: str | None = None, remedy: str = "") -> str:
+def chosen(
+    place: str,
+    found: Sequence[str],
+    role: str,
+    named: str | None,
+    otherwise: str | None = None,
+    remedy: str = "",
+) -> str:
     """The column of a role: the one named, or else the obvious one, or else `otherwise`.
 
     remedy: what else may help where there is none. Raises DataError listing the columns found.
@@ -126,7 +208,10 @@ def chosen(place: str, found: Sequence[str], role: str, named: str | None, other
         if named not in found:
             near = difflib.get_close_matches(named, found, n=1)
             guess = f' Did you mean "{near[0]}"?' if near else ""
-            raise DataError(f'{place}: column "{named}" does not exist; it has {listed(found)}.{guess} Choose with --{role}.')
+            raise DataError(
+                f'{place}: column "{named}" does not exist; it has {listed(found)}.{guess} Choose with'
+                f" --{role}."
+            )
         return named
     known = {plain(column): column for column in reversed(found)}
     for name in OBVIOUS[role]:
@@ -134,7 +219,9 @@ def chosen(place: str, found: Sequence[str], role: str, named: str | None, other
             return known[name]
     if otherwise is not None:
         return otherwise
-    raise DataError(f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}{remedy}.")
+    raise DataError(
+        f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}{remedy}."
+    )
 
 
 def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
@@ -143,24 +230,39 @@ def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
     rule, remedy = RULES[role], None
     if role == "value":
         remedy = remedy_for(text, "--decimal", columns.decimal)
-        if text and (number := _number(text, columns.decimal)) is not None and abs(number) > sql.LARGEST_FLOAT32:
-            rule, remedy = "must lie between -3.4e38 and 3.4e38, as a float32 does", "Scale the column down, or take its logarithm."
+        if (
+            text
+            and (number := _number(text, columns.decimal)) is not None
+            and abs(number) > sql.LARGEST_FLOAT32
+        ):
+            rule, remedy = (
+                "must lie between -3.4e38 and 3.4e38, as a float32 does",
+                "Scale the column down, or take its logarithm.",
+            )
     if role == "time":
         if columns.time_format is not None:
-            rule, remedy = f"must be a time as --time-format {columns.time_format!r} has it", "Correct the format, or fix the row."
+            rule, remedy = (
+                f"must be a time as --time-format {columns.time_format!r} has it",
+                "Correct the format, or fix the row.",
+            )
         elif text:
             remedy = _time_remedy(text)
     return f'column "{column}" {rule}{got}. {remedy or "Fix or remove the row."}'
 
 
 def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
-    """What to do about a number that is written in another way; None about any other text. option: that of decimal commas, for CSV."""
+    """What to do about a number that is written in another way; None about any other text. option: that of
+    decimal commas, for CSV.
+    """
     text = text or ""
     if decimal == "." and _THOUSANDS[","].fullmatch(text):
         plain_number = text.replace(",", "")
         if text.count(",") > 1 or "." in text:
             return f"Write {plain_number}, without commas between thousands."
-        return f"Write {plain_number} if the comma parts thousands, or say {option} , if it stands before decimals."
+        return (
+            f"Write {plain_number} if the comma parts thousands, or say {option} , if it stands before"
+            " decimals."
+        )
     if decimal == "." and _THOUSANDS[r"\."].fullmatch(text):
         return f"Write {text.replace('.', '').replace(',', '.')}, without points between thousands."
     if decimal == "," and _THOUSANDS[r"\."].fullmatch(text) and (text.count(".") > 1 or "," in text):
@@ -200,7 +302,9 @@ def check_time_format(time_format: str) -> None:
 
 
 def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
-    """The first cell of a row, by column, that breaks the rule of its role, as the end of a sentence; None where all keep them."""
+    """The first cell of a row, by column, that breaks the rule of its role, as the end of a sentence; None
+    where all keep them.
+    """
     holds: dict[str, Callable[[str], bool]] = {
         "user": bool,
         "item": bool,
@@ -224,7 +328,9 @@ def is_number(text: str, decimal: str = ".") -> bool:
 def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
     if time_format is None and _number(text, decimal) is not None:
         return True
-    if (pattern := _ISO if time_format is None else _usual(time_format)) and _is_moment(pattern.fullmatch(text)):
+    if (pattern := _ISO if time_format is None else _usual(time_format)) and _is_moment(
+        pattern.fullmatch(text)
+    ):
         return True
     read = sql.seconds("cell", decimal, time_format)
     found = _database().execute(f"SELECT {read} FROM (SELECT CAST(? AS VARCHAR) AS cell)", [text]).fetchone()
@@ -233,19 +339,25 @@ def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
 
 @cache
 def _usual(time_format: str) -> re.Pattern[str] | None:
-    """What texts in a format of years, months, days, hours, minutes and seconds look like; None for another format."""
+    """What texts in a format of years, months, days, hours, minutes and seconds look like; None for
+    another format.
+    """
     literals, specifiers = re.split("%(.)", time_format)[::2], re.findall("%(.)", time_format)
     if len(set(specifiers)) < len(specifiers) or not set(specifiers) <= _DIGITS.keys():
         return None
     groups = [f"(?P<{specifier}>{_DIGITS[specifier]})" for specifier in specifiers]
-    return re.compile("".join(re.escape(literal) + group for literal, group in zip(literals, [*groups, ""], strict=True)))
+    return re.compile(
+        "".join(re.escape(literal) + group for literal, group in zip(literals, [*groups, ""], strict=True))
+    )
 
 
 def _is_moment(found: re.Match[str] | None) -> bool:
     """Whether what was found are the parts of a moment that exists."""
     if found is None:
         return False
-    parts = {"Y": 2000, "m": 1, "d": 1, "H": 0, "M": 0, "S": 0} | {key: int(part) for key, part in found.groupdict().items() if part}
+    parts = {"Y": 2000, "m": 1, "d": 1, "H": 0, "M": 0, "S": 0} | {
+        key: int(part) for key, part in found.groupdict().items() if part
+    }
     try:
         datetime(*parts.values())  # type: ignore[arg-type]
     except ValueError:

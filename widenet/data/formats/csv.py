@@ -47,21 +47,44 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     else:
         names = list(reading.columns or map(str, range(1, len(first) + 1)))
     if len(names) != len(first):
-        raise DataError(f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct {reading.option('columns')}.")
+        raise DataError(
+            f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct"
+            f" {reading.option('columns')}."
+        )
     lowered = [each.lower() for each in names]
     if len(set(lowered)) < len(names):
         twice = next(each for each in names if lowered.count(each.lower()) > 1)
         how = "" if names.count(twice) > 1 else ", but for the case of letters"
         raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice{how}. Rename one.')
-    words = "runs of spaces" if delimiter == WHITE_SPACE else DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
+    words = (
+        "runs of spaces"
+        if delimiter == WHITE_SPACE
+        else DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
+    )
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
-    doubt = f", or say --no-{reading.whose}header if line 1 is data" if has_header and reading.has_header is None else ""
+    doubt = (
+        f", or say --no-{reading.whose}header if line 1 is data"
+        if has_header and reading.has_header is None
+        else ""
+    )
     if len(names) == 1 and len(first[0].split()) > 1 and reading.delimiter is None:
         doubt += f", or say {reading.option('delimiter')} space if spaces part the columns"
     suspects = _suspects(names, list(_cells(lines, delimiter))) if roles else {}
     made = Spaced if delimiter == WHITE_SPACE else Csv
-    return made(name, kind, names, roles, False, suspects, doubt, decimal, file=file, delimiter=delimiter, has_header=has_header)
+    return made(
+        name,
+        kind,
+        names,
+        roles,
+        False,
+        suspects,
+        doubt,
+        decimal,
+        file=file,
+        delimiter=delimiter,
+        has_header=has_header,
+    )
 
 
 @dataclass
@@ -76,9 +99,16 @@ class Csv(TextSource):
         columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in self.columns)
         self.file.check_end(_LONGEST_LINE_BYTES)
         header = "true" if self.has_header else "false"
-        options = f"header = {header}, auto_detect = false, quote = '\"', escape = '\"', compression = '{self.file.compression}'"
+        options = (
+            f"header = {header}, auto_detect = false, quote = '\"', escape = '\"', compression ="
+            f" '{self.file.compression}'"
+        )
         options += f", max_line_size = {_LONGEST_LINE_BYTES}, buffer_size = {_BUFFER_BYTES}"
-        return sql.read("read_csv", self.file.path, f"columns = {{{columns}}}, delim = {sql.literal(self.delimiter)}, {options}")
+        return sql.read(
+            "read_csv",
+            self.file.path,
+            f"columns = {{{columns}}}, delim = {sql.literal(self.delimiter)}, {options}",
+        )
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
         """The SQL query of `Columns.interactions`; a line that repeats the header has no user."""
@@ -86,7 +116,10 @@ class Csv(TextSource):
             return super().interactions(connection, columns)
         user, item = sql.name(columns.user), sql.name(columns.item)
         is_header = f"{user} = {sql.literal(columns.user)} AND {item} = {sql.literal(columns.item)}"
-        rows = f"SELECT * REPLACE (CASE WHEN NOT coalesce({is_header}, false) THEN {user} END AS {user}) FROM {self.scan(connection)}"
+        rows = (
+            f"SELECT * REPLACE (CASE WHEN NOT coalesce({is_header}, false) THEN {user} END AS {user}) FROM"
+            f" {self.scan(connection)}"
+        )
         return columns.interactions(f"({rows})")
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
@@ -99,7 +132,9 @@ class Csv(TextSource):
         if isinstance(row, str):
             return f"must be CSV; {row}. Close the quotes, or remove them."
         if len(row) != len(self.columns):
-            return f"must have {len(self.columns)} columns; got {len(row)}. Quote text that holds the delimiter."
+            return (
+                f"must have {len(self.columns)} columns; got {len(row)}. Quote text that holds the delimiter."
+            )
         if any("\ufffd" in text for text in row):
             return NO_UTF8
         cells = dict(zip(self.columns, row, strict=True))
@@ -110,14 +145,24 @@ class Csv(TextSource):
 
 @dataclass
 class Spaced(Csv):
-    """Columns that any run of spaces and tabs parts, at the start and the end of a line too; nothing is quoted."""
+    """Columns that any run of spaces and tabs parts, at the start and the end of a line too; nothing is
+    quoted.
+    """
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of all columns, as text; DuckDB raises an error for a line with other columns."""
-        listed = ", ".join(f"words[{place}] AS {sql.name(name)}" for place, name in enumerate(self.columns, start=1))
-        words = f"SELECT line, {adjacency.words_of('line')} AS words FROM {sql.lines(self.file, int(self.has_header))}"
+        listed = ", ".join(
+            f"words[{place}] AS {sql.name(name)}" for place, name in enumerate(self.columns, start=1)
+        )
+        words = (
+            f"SELECT line, {adjacency.words_of('line')} AS words FROM"
+            f" {sql.lines(self.file, int(self.has_header))}"
+        )
         fits = f"len(words) = {len(self.columns)} AND NOT contains(line, '\"')"
-        checked = f"CASE WHEN {fits} THEN true WHEN len(words) > 0 THEN error('a line has other columns, or a quote') ELSE false END"
+        checked = (
+            f"CASE WHEN {fits} THEN true WHEN len(words) > 0 THEN error('a line has other columns, or a"
+            " quote') ELSE false END"
+        )
         return f"(SELECT {listed} FROM ({words}) WHERE {checked})"
 
     def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
@@ -132,7 +177,9 @@ class Spaced(Csv):
 def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
     """The columns that look like times or lists, and what they look like."""
     found = {}
-    for name, cells in zip(names, zip(*(row for row in rows if len(row) == len(names)), strict=True), strict=False):
+    for name, cells in zip(
+        names, zip(*(row for row in rows if len(row) == len(names)), strict=True), strict=False
+    ):
         kind = time_like(cells)
         if kind or holds_lists(cells):
             found[name] = kind or LISTS
@@ -140,13 +187,17 @@ def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, 
 
 
 def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
-    """The delimiter that gives all lines one number of cells, the most if several do; otherwise the one that the first line has most of."""
+    """The delimiter that gives all lines one number of cells, the most if several do; otherwise the one
+    that the first line has most of.
+    """
     if not lines:
         return ","
     widths = {delimiter: [len(row) for row in _cells(lines, delimiter) if row] for delimiter in DELIMITERS}
     even = [delimiter for delimiter, found in widths.items() if len(set(found)) == 1 and found[0] > 1]
     if even:
-        return max(even, key=lambda delimiter: (widths[delimiter][0], delimiter != decimal, delimiter == "::"))
+        return max(
+            even, key=lambda delimiter: (widths[delimiter][0], delimiter != decimal, delimiter == "::")
+        )
     return max(DELIMITERS, key=lambda delimiter: lines[0].count(delimiter))
 
 
@@ -164,12 +215,20 @@ def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
-    """The rows of a text, each with the number of its first line; after a row that is no CSV goes on with the next line."""
+    """The rows of a text, each with the number of its first line; after a row that is no CSV goes on with
+    the next line.
+    """
     if delimiter == WHITE_SPACE:
-        yield from ((number, re.findall(r"[^ \t\r\n\f]+", line)) for number, line in enumerate(lines, start=1))
+        yield from (
+            (number, re.findall(r"[^ \t\r\n\f]+", line)) for number, line in enumerate(lines, start=1)
+        )
         return
     if len(delimiter) > 1:
-        yield from ((number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, start=1) if line.strip())
+        yield from (
+            (number, line.rstrip("\r\n").split(delimiter))
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        )
         return
     number = 1
     held: list[str] = []

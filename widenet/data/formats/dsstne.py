@@ -17,7 +17,13 @@ IS_TEXT = True
 
 def opened(path: Path, name: str, reading: Reading) -> "Dsstne":  # noqa: ARG001
     """The source in a file."""
-    return Dsstne(name, "dsstne (NAME, tab, ITEM,VALUE:ITEM,VALUE)", ["user", "item", "value"], empty_users=True, file=TextFile(path))
+    return Dsstne(
+        name,
+        "dsstne (NAME, tab, ITEM,VALUE:ITEM,VALUE)",
+        ["user", "item", "value"],
+        empty_users=True,
+        file=TextFile(path),
+    )
 
 
 @dataclass
@@ -26,13 +32,25 @@ class Dsstne(TextSource):
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of `user`, `item` and `value`."""
-        parted = 'split_part(line, chr(9), 1) AS "user", rtrim(substr(line, strpos(line, chr(9)) + 1), chr(13)) AS rest'
+        parted = (
+            'split_part(line, chr(9), 1) AS "user", rtrim(substr(line, strpos(line, chr(9)) + 1), chr(13)) AS'
+            " rest"
+        )
         lines = f"SELECT line, {parted} FROM {sql.lines(self.file)} WHERE trim(line, chr(13)) <> ''"
         has_tab = "contains(line, chr(9))"
-        pairs = f'SELECT CASE WHEN {has_tab} THEN "user" END AS "user", unnest(string_split(rest, \':\')) AS pair, rest FROM ({lines})'
+        pairs = (
+            f'SELECT CASE WHEN {has_tab} THEN "user" END AS "user", unnest(string_split(rest, \':\')) AS'
+            f" pair, rest FROM ({lines})"
+        )
         item = "CASE WHEN rest <> '' THEN split_part(pair, ',', 1) END"
-        value = "CASE WHEN rest = '' THEN '1' WHEN contains(pair, ',') THEN substr(pair, strpos(pair, ',') + 1) END"
-        return f'(SELECT CASE WHEN {item} = \'\' THEN NULL ELSE "user" END AS "user", {item} AS item, {value} AS value FROM ({pairs}))'
+        value = (
+            "CASE WHEN rest = '' THEN '1' WHEN contains(pair, ',') THEN substr(pair, strpos(pair, ',') +"
+            " 1) END"
+        )
+        return (
+            f'(SELECT CASE WHEN {item} = \'\' THEN NULL ELSE "user" END AS "user", {item} AS item, {value} AS'
+            f" value FROM ({pairs}))"
+        )
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Lines without a tab, and those with a feature or a value that breaks a rule."""

@@ -7,7 +7,10 @@ from widenet.data.formats.text import TextFile
 
 _HEAD_BYTES = 512
 _TAR_PLACE = slice(257, 262)
-_PAGE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--[^>]*>\s*)?<(?:!doctype\s+html\b|html[\s>])", re.IGNORECASE)
+_PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--[^>]*>\s*)?<(?:!doctype\s+html\b|html[\s>])",
+    re.IGNORECASE,
+)
 _FETCH = "Fetch the file itself: a server sends such a page in its place."
 _UNPACK = "Unpack it, and name the file within."
 _CONVERT = "Write it as Parquet or CSV."
@@ -32,7 +35,9 @@ _KNOWN = {
 
 
 def foreign_kind(file: TextFile, whose: str) -> tuple[str, str] | None:
-    """What a file looks like, decompressed, that is no text of rows, and what to do about it; None for a text. whose: as of `Reading`."""
+    """What a file looks like, decompressed, that is no text of rows, and what to do about it; None for a
+    text. whose: as of `Reading`.
+    """
     with file.opened() as opened:
         head = opened.read(_HEAD_BYTES)
     if _PAGE.match(head):

@@ -1,4 +1,6 @@
-"""Guesses about columns and lines from the first rows of a file: which are times, tables, users with items, or sessions."""
+"""Guesses about columns and lines from the first rows of a file: which are times, tables, users with
+items, or sessions.
+"""
 
 import re
 from collections import Counter
@@ -9,7 +11,10 @@ from itertools import pairwise
 LISTS = "lists of numbers"
 """What a column looks like whose cells hold sessions."""
 
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ].*)?|\d{1,2}/\d{1,2}/\d{2}( .*)?")
+_DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ].*)?|\d{1,2}/\d{1,2}/\d{2}("
+    r" .*)?"
+)
 _DECIMAL = re.compile(r"[-+]?\d+\.\d*(e[-+]?\d+)?|[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 _DIGITS = re.compile("[0-9]+")
 _NUMBERS = re.compile(r"\d+(\s+\d+)+\s*")
@@ -17,14 +22,17 @@ _NUMBERS = re.compile(r"\d+(\s+\d+)+\s*")
 _EARLIEST, _LATEST = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1990, 2040))
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _FEWEST_EXPECTED = 5
-"""How many first words would be items, if they were drawn like the others, before their absence tells something."""
+"""How many first words would be items, if they were drawn like the others, before their absence tells
+something.
+"""
 _FEWEST_NUMBERED = 10
 _LARGEST_STEP = 1.5
 """How far apart the numbers of users lie on average, at most, for a file that leaves some users out."""
 
 
 def time_like(cells: Sequence[str]) -> str | None:
-    """What the cells of a column look like if they are times, such as "seconds since 1970"; None if they do not.
+    """What the cells of a column look like if they are times, such as "seconds since 1970"; None if they do
+    not.
 
     Numbers are times if all of them lie between 1990 and 2040 in one unit. Empty cells tell nothing.
     """
@@ -53,7 +61,9 @@ def _is_day(cell: str) -> bool:
 
 def holds_lists(cells: Sequence[str]) -> bool:
     """Whether cells hold several numbers each, as a session does; some may hold one."""
-    return any(map(_NUMBERS.fullmatch, cells)) and all(_NUMBERS.fullmatch(cell) or _DIGITS.fullmatch(cell.strip()) for cell in cells)
+    return any(map(_NUMBERS.fullmatch, cells)) and all(
+        _NUMBERS.fullmatch(cell) or _DIGITS.fullmatch(cell.strip()) for cell in cells
+    )
 
 
 def table_like(lines: Sequence[str]) -> str | None:
@@ -75,15 +85,21 @@ def table_like(lines: Sequence[str]) -> str | None:
 
 
 def begins_with_users(lines: Sequence[str]) -> bool:
-    """Whether the first words of lines are surely users and the others their items, rather than all items of a session.
+    """Whether the first words of lines are surely users and the others their items, rather than all items of
+    a session.
 
-    Either the first words are written like no other word (u1, u2, ...), or no id stands twice among the items of a line, and the first
-    words are ascending whole numbers, as of numbered users, or are never items although items come again on other lines.
+    Either the first words are written like no other word (u1, u2, ...), or no id stands twice among the items
+    of a line, and the first words are ascending whole numbers, as of numbered users, or are never items
+    although items come again on other lines.
     """
     rows = [words for line in lines if (words := line.split())]
     first, lists = [row[0] for row in rows], [row[1:] for row in rows]
     shapes = {_shape(word) for word in first}
-    if len(shapes) == 1 and "0" in min(shapes) and not shapes & {_shape(word) for items in lists for word in items}:
+    if (
+        len(shapes) == 1
+        and "0" in min(shapes)
+        and not shapes & {_shape(word) for items in lists for word in items}
+    ):
         return True
     if any(len(set(items)) < len(items) for items in lists):
         return False
@@ -96,9 +112,11 @@ def _shape(word: str) -> str:
 
 
 def _are_numbered(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether first words are numbers of users: they ascend, and nearly all numbers are there, or there are many lines.
+    """Whether first words are numbers of users: they ascend, and nearly all numbers are there, or there are
+    many lines.
 
-    A session whose items are numbered as they appear may also begin with ascending numbers: then each line is above the line before.
+    A session whose items are numbered as they appear may also begin with ascending numbers: then each line is
+    above the line before.
     """
     if not all(map(_DIGITS.fullmatch, first)):
         return False
@@ -115,7 +133,9 @@ def _are_numbered(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _never_are_items(first: Sequence[str], lists: Sequence[Sequence[str]]) -> bool:
-    """Whether no first word is an item, and some would be if they were drawn from the same ids, by how often items come again."""
+    """Whether no first word is an item, and some would be if they were drawn from the same ids, by how
+    often items come again.
+    """
     counts = Counter(word for items in lists for word in set(items))
     total = sum(counts.values())
     if not total or any(word in counts for word in first):

@@ -1,4 +1,6 @@
-"""A JSON array in a text file: its elements one after the other, of which memory holds one and a piece of the file."""
+"""A JSON array in a text file: its elements one after the other, of which memory holds one and a piece of
+the file.
+"""
 
 import io
 import json
@@ -22,8 +24,13 @@ def is_array(file: TextFile) -> bool:
 
 
 def elements(file: TextFile) -> Iterator[str]:
-    """The text of each element, on one line; raises DataError where the file is no array, or an element is too long."""
-    with file.opened() as opened, io.TextIOWrapper(opened, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+    """The text of each element, on one line; raises DataError where the file is no array, or an element is
+    too long.
+    """
+    with (
+        file.opened() as opened,
+        io.TextIOWrapper(opened, encoding="utf-8-sig", errors="surrogateescape", newline="") as text,
+    ):
         yield from _Reader(file.shown, text).elements()
 
 
@@ -92,13 +99,17 @@ class _Reader:
                 self._at = end
                 return element.translate(_LINE_ENDS)
             if len(self._held) - self._at > LONGEST_LINE_BYTES:
-                raise self._wrong(f"it must have at most {LONGEST_LINE_BYTES:,} characters" if end is not None else reason)
+                raise self._wrong(
+                    f"it must have at most {LONGEST_LINE_BYTES:,} characters" if end is not None else reason
+                )
             if not self._more():
                 raise self._wrong("the file ends within the array" if end is not None else reason)
 
     def _wrong(self, reason: str) -> DataError:
         place = f"object {self._number}: " if self._number else ""
-        return DataError(f"{self._name}: {place}must be a JSON array of objects; {reason}. Correct or complete the file.")
+        return DataError(
+            f"{self._name}: {place}must be a JSON array of objects; {reason}. Correct or complete the file."
+        )
 
 
 _DECODER = json.JSONDecoder(parse_int=str)  # Python refuses to convert numbers of very many digits

@@ -1,4 +1,6 @@
-"""JSON: an object a line, or one array of objects; a key that holds lists gives one interaction for each entry."""
+"""JSON: an object a line, or one array of objects; a key that holds lists gives one interaction for each
+entry.
+"""
 
 import json
 from codecs import BOM_UTF8
@@ -24,13 +26,18 @@ _FIRST_OBJECTS = 100
 
 
 def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG001
-    """The source in a file; its columns are the keys of the first lines, or of the first objects of an array."""
+    """The source in a file; its columns are the keys of the first lines, or of the first objects of an
+    array.
+    """
     file = TextFile(path, name)
     if json_array.is_array(file):
         return _source(name, file, list(islice(json_array.elements(file), _FIRST_OBJECTS)), is_array=True)
     with file.opened() as text:
         if text.read(len(BOM_UTF8)) == BOM_UTF8:
-            raise DataError(f"{name}: line 1: must not begin with a byte order mark. Remove it, for example with `tail -c +4`.")
+            raise DataError(
+                f"{name}: line 1: must not begin with a byte order mark. Remove it, for example with `tail -c"
+                " +4`."
+            )
     return _source(name, file, file.sample())
 
 
@@ -45,21 +52,36 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
         if isinstance(read, dict):
             found = read | {key: value for key, value in found.items() if value is not None}
         elif number == 1 and is_array:
-            raise DataError(f"{name}: object 1: must be a JSON object with a user and an item; got {line[:60]}. Convert the file.")
+            raise DataError(
+                f"{name}: object 1: must be a JSON object with a user and an item; got {line[:60]}. Convert"
+                " the file."
+            )
         elif number == 1:
-            raise DataError(f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`.")
+            raise DataError(
+                f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq"
+                " -c '.[]'`."
+            )
     if is_array and not sample:
         raise DataError(f"{name}: must be a JSON array of objects; it is empty. Check the file.")
     lists = frozenset(key for key, value in found.items() if isinstance(value, list))
     kind = f"{'a JSON array' if is_array else 'JSON lines'}{f' ({sorted(lists)[0]} holds lists)' if lists else ''}"
     return JsonLines(
-        name, kind, list(found), empty_users=bool(lists), file=file, row="object" if is_array else "line", lists=lists, is_array=is_array
+        name,
+        kind,
+        list(found),
+        empty_users=bool(lists),
+        file=file,
+        row="object" if is_array else "line",
+        lists=lists,
+        is_array=is_array,
     )
 
 
 @dataclass
 class JsonLines(TextSource):
-    """Where keys hold lists, the first entries belong together, and the second ones; an empty list is a user without items."""
+    """Where keys hold lists, the first entries belong together, and the second ones; an empty list is a
+    user without items.
+    """
 
     lists: frozenset[str] = field(default=frozenset())
     is_array: bool = False
@@ -75,30 +97,50 @@ class JsonLines(TextSource):
         return self._rows(self._lines(), dict.fromkeys(self.columns, "NULL"))
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
-        """The SQL query of `Columns.interactions`; nobody is the user of a line whose lists do not fit, or hold an item that is none."""
+        """The SQL query of `Columns.interactions`; nobody is the user of a line whose lists do not fit, or
+        hold an item that is none.
+        """
         if not self.lists:
             return columns.interactions(self.scan(connection))
         lists = [sql.name(key) for key in _used(columns) if key in self.lists]
         item, user = sql.name(columns.item), sql.name(columns.user)
-        nothing = f"coalesce({_plain('entry')}, '') = ''" if item in lists else f"coalesce({_plain(item)}, '') = ''"
+        nothing = (
+            f"coalesce({_plain('entry')}, '') = ''" if item in lists else f"coalesce({_plain(item)}, '') = ''"
+        )
         wrong = [f"len(list_filter({item}, lambda entry: {nothing})) > 0" if item in lists else nothing]
         wrong += [f"coalesce(len({each}), 0) <> coalesce(len({lists[0]}), 0)" for each in lists[1:]]
-        fitting = f"SELECT * REPLACE (CASE WHEN {' OR '.join(wrong)} THEN NULL ELSE {user} END AS {user}) FROM {self._lines()}"
-        keys = {key: "NULL" if key in (columns.item, columns.user) else "CAST('0' AS JSON)" for key in _used(columns)}
+        fitting = (
+            f"SELECT * REPLACE (CASE WHEN {' OR '.join(wrong)} THEN NULL ELSE {user} END AS {user}) FROM"
+            f" {self._lines()}"
+        )
+        keys = {
+            key: "NULL" if key in (columns.item, columns.user) else "CAST('0' AS JSON)"
+            for key in _used(columns)
+        }
         return columns.interactions(self._rows(f"({fitting})", keys))
 
     def _lines(self) -> str:
         """The SQL table of all keys, a row a line, as JSON and lists of it."""
-        kinds = ", ".join(f"{sql.literal(key)}: '{'JSON[]' if key in self.lists else 'JSON'}'" for key in self.columns)
-        options = f"columns = {{{kinds}}}, compression = '{self.file.compression}', maximum_object_size = {LONGEST_LINE_BYTES}"
+        kinds = ", ".join(
+            f"{sql.literal(key)}: '{'JSON[]' if key in self.lists else 'JSON'}'" for key in self.columns
+        )
+        options = (
+            f"columns = {{{kinds}}}, compression = '{self.file.compression}', maximum_object_size ="
+            f" {LONGEST_LINE_BYTES}"
+        )
         return sql.read("read_ndjson", self.file.path, options)
 
     def _rows(self, lines: str, keys: Mapping[str, str]) -> str:
-        """The SQL table of some keys as text, a row for each entry of their lists, and what an empty list gives instead."""
+        """The SQL table of some keys as text, a row for each entry of their lists, and what an empty list
+        gives instead.
+        """
         entries = ", ".join(
-            f"unnest(CASE WHEN len({sql.name(key)}) > 0 THEN {sql.name(key)} ELSE [{absent}] END) AS {sql.name(key)}"
-            if key in self.lists
-            else sql.name(key)
+            (
+                f"unnest(CASE WHEN len({sql.name(key)}) > 0 THEN {sql.name(key)} ELSE [{absent}] END) AS"
+                f" {sql.name(key)}"
+                if key in self.lists
+                else sql.name(key)
+            )
             for key, absent in keys.items()
         )
         texts = ", ".join(f"{_plain(sql.name(key))} AS {sql.name(key)}" for key in keys)
@@ -114,7 +156,11 @@ class JsonLines(TextSource):
         try:
             found = json.loads(line, parse_int=str, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
-            reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+            reason = (
+                f"{error.msg} at character {error.pos + 1}"
+                if isinstance(error, json.JSONDecodeError)
+                else str(error)
+            )
             return f"must be a JSON object; {reason}. Fix or remove the line."
         if "\ufffd" in line or not _is_text(json.dumps(found, ensure_ascii=False)):
             return NO_UTF8
@@ -122,7 +168,10 @@ class JsonLines(TextSource):
             return "must be a JSON object. Fix or remove the line."
         for key in _used(columns):
             if isinstance(found.get(key), list) != (key in self.lists) and found.get(key) is not None:
-                return f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the first lines. Fix or remove the line.'
+                return (
+                    f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the first'
+                    " lines. Fix or remove the line."
+                )
         lists = sorted(key for key in _used(columns) if key in self.lists)
         found |= {key: [] for key in lists if found.get(key) is None}
         lengths = {len(found[key]) for key in lists}
@@ -132,7 +181,10 @@ class JsonLines(TextSource):
             cells = {key: found[key][place] if key in lists else found.get(key) for key in _used(columns)}
             for key, value in cells.items():
                 if isinstance(value, dict | list):
-                    return f'"{key}" must hold texts or numbers; got {json.dumps(value)[:60]}. Fix or remove the line.'
+                    return (
+                        f'"{key}" must hold texts or numbers; got {json.dumps(value)[:60]}. Fix or remove the'
+                        " line."
+                    )
             if broken := first_broken({key: _text(value) for key, value in cells.items()}, columns):
                 return broken
         return None

@@ -1,4 +1,6 @@
-"""Tables in memory, without copying what Arrow can share: pandas, Polars, Arrow, SciPy's matrices, NumPy's arrays, Python's own."""
+"""Tables in memory, without copying what Arrow can share: pandas, Polars, Arrow, SciPy's matrices, NumPy's
+arrays, Python's own.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,21 +25,26 @@ _FIRST_ROWS = 100
 def is_table(given: object) -> bool:
     """Whether something is a source in memory.
 
-    It has an Arrow stream, or is a sparse matrix, an array, a tuple of arrays, a dictionary of columns, or a list of tuples or of rows
-    as dictionaries.
+    It has an Arrow stream, or is a sparse matrix, an array, a tuple of arrays, a dictionary of columns, or a
+    list of tuples or of rows as dictionaries.
     """
     if isinstance(given, tuple) and given and all(isinstance(each, np.ndarray) for each in given):
         return len(given) > 1
     if isinstance(given, list | tuple):
         return bool(given) and (all(map(_is_row, given)) or all(map(_is_record, given)))
-    return isinstance(given, Mapping) or hasattr(given, "__arrow_c_stream__") or hasattr(given, "tocsr") or isinstance(given, np.ndarray)
+    return (
+        isinstance(given, Mapping)
+        or hasattr(given, "__arrow_c_stream__")
+        or hasattr(given, "tocsr")
+        or isinstance(given, np.ndarray)
+    )
 
 
 def opened(given: Any, name: str) -> "TableInMemory":
     """The source in a table, a matrix or arrays; raises DataError for what is none.
 
-    A matrix has the columns user, item and value: row and column number, and what is stored there. Arrays and the entries of tuples are
-    user, item, value and time.
+    A matrix has the columns user, item and value: row and column number, and what is stored there. Arrays and
+    the entries of tuples are user, item, value and time.
     """
     if hasattr(given, "tocsr"):
         csr = given.tocsr()
@@ -45,13 +52,17 @@ def opened(given: Any, name: str) -> "TableInMemory":
     if isinstance(given, list | tuple) and _is_row(given[0]):
         given = _of_tuples(given, name)
     elif isinstance(given, list | tuple) and _is_record(given[0]):
-        given = {key: [row.get(key) for row in given] for key in dict.fromkeys(key for row in given for key in row)}
+        given = {
+            key: [row.get(key) for row in given] for key in dict.fromkeys(key for row in given for key in row)
+        }
     if isinstance(given, np.ndarray | tuple):
         given = _of_arrays(list(given.T) if isinstance(given, np.ndarray) else list(given), name)
     try:
         table = _of_columns(given) if isinstance(given, Mapping) else pa.table(given)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise DataError(f"{name}: every column must be of one type that Arrow has; {error}. Convert the column.") from error
+        raise DataError(
+            f"{name}: every column must be of one type that Arrow has; {error}. Convert the column."
+        ) from error
     columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in table.schema if pa.types.is_floating(column.type))
     return TableInMemory(name, "a table", columns, floats=floats, table=table)
@@ -81,11 +92,14 @@ def _is_single(given: object) -> bool:
 
 
 def _of_tuples(rows: Sequence[tuple[Any, ...]], name: str) -> dict[str, list[Any]]:
-    """The columns of a list of tuples; raises DataError for tuples of several lengths, and where items look like times."""
+    """The columns of a list of tuples; raises DataError for tuples of several lengths, and where items
+    look like times.
+    """
     lengths = sorted({len(row) for row in rows})
     if len(lengths) > 1:
         raise DataError(
-            f"{name}: tuples must be of one length; got {lengths[0]} and {lengths[1]}. Give each (user, item), or also a value."
+            f"{name}: tuples must be of one length; got {lengths[0]} and {lengths[1]}. Give each (user,"
+            " item), or also a value."
         )
     columns = dict(zip(_ARRAY_COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
     _check_items(columns["item"], name)
@@ -100,22 +114,35 @@ def _check_items(items: Sequence[Any] | np.ndarray, name: str) -> None:
 
 
 def _of_arrays(arrays: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
-    if not 2 <= len(arrays) <= len(_ARRAY_COLUMNS) or any(array.shape != arrays[0].shape or array.ndim != 1 for array in arrays):
-        raise DataError(f"{name}: arrays must be users, items, and perhaps values and times, of one length. Give 2 to 4 of them.")
+    if not 2 <= len(arrays) <= len(_ARRAY_COLUMNS) or any(
+        array.shape != arrays[0].shape or array.ndim != 1 for array in arrays
+    ):
+        raise DataError(
+            f"{name}: arrays must be users, items, and perhaps values and times, of one length. Give 2 to 4"
+            " of them."
+        )
     _check_items(arrays[1], name)
     return dict(zip(_ARRAY_COLUMNS, arrays, strict=False))
 
 
 def of_matrix(name: str, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> "TableInMemory":
-    """The source in a CSR matrix, indptr [E + 1], indices [Z], data [Z]; a row without entries is a user without items."""
+    """The source in a CSR matrix, indptr [E + 1], indices [Z], data [Z]; a row without entries is a user
+    without items.
+    """
     lengths = np.diff(indptr)
     empty = np.flatnonzero(lengths == 0)
     users = np.repeat(np.arange(len(lengths)), lengths)
     table = pa.table({"user": users, "item": indices, "value": data})
     if len(empty):
-        nothing = {"user": empty, "item": pa.nulls(len(empty), table.schema.field("item").type), "value": np.ones(len(empty), data.dtype)}
+        nothing = {
+            "user": empty,
+            "item": pa.nulls(len(empty), table.schema.field("item").type),
+            "value": np.ones(len(empty), data.dtype),
+        }
         table = pa.concat_tables([table, pa.table(nothing, schema=table.schema)])
-    return TableInMemory(name, f"a matrix of {len(lengths):,} rows", table.schema.names, empty_users=True, table=table)
+    return TableInMemory(
+        name, f"a matrix of {len(lengths):,} rows", table.schema.names, empty_users=True, table=table
+    )
 
 
 @dataclass
@@ -139,10 +166,18 @@ class InArrow(Source):
             for role, (column, expression) in columns.expressions().items():
                 if role == "item" and self.empty_users:
                     continue
-                cell = f"SELECT row_number() OVER () AS number, CAST({sql.name(column)} AS VARCHAR), {expression} AS read"
-                rows = f"SELECT * FROM ({cell} FROM {self.scan(database)}) WHERE read IS NULL ORDER BY number LIMIT 1"
+                cell = (
+                    f"SELECT row_number() OVER () AS number, CAST({sql.name(column)} AS VARCHAR),"
+                    f" {expression} AS read"
+                )
+                rows = (
+                    f"SELECT * FROM ({cell} FROM {self.scan(database)}) WHERE read IS NULL ORDER BY number"
+                    " LIMIT 1"
+                )
                 for number, text, _ in database.execute(rows).fetchall():
-                    mistakes.append((number, f"{self.name}: row {number}: {broken(column, role, text, columns)}"))
+                    mistakes.append(
+                        (number, f"{self.name}: row {number}: {broken(column, role, text, columns)}")
+                    )
         return min(mistakes)[1] if mistakes else None
 
 

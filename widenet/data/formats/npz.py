@@ -1,4 +1,6 @@
-"""SciPy's sparse matrices in `.npz` files: rows are users, columns are items; read in pieces, and nothing pickled is read."""
+"""SciPy's sparse matrices in `.npz` files: rows are users, columns are items; read in pieces, and nothing
+pickled is read.
+"""
 
 import zipfile
 import zlib
@@ -23,10 +25,18 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG001
-    """The source in a file that `scipy.sparse.save_npz` wrote, as CSR, CSC or COO; raises DataError for another. Reads it once."""
+    """The source in a file that `scipy.sparse.save_npz` wrote, as CSR, CSC or COO; raises DataError for
+    another. Reads it once.
+    """
     try:
         file = _Npz(path)
-        return NpzMatrix(name, f"a matrix of {file.num_rows:,} rows", ["user", "item", "value"], empty_users=True, file=file)
+        return NpzMatrix(
+            name,
+            f"a matrix of {file.num_rows:,} rows",
+            ["user", "item", "value"],
+            empty_users=True,
+            file=file,
+        )
     except (
         ValueError,
         KeyError,
@@ -41,11 +51,15 @@ def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG
     ) as error:
         rule = "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form"
         reason = f"it has no array {error}" if isinstance(error, KeyError) else error
-        raise DataError(f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`.") from error
+        raise DataError(
+            f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`."
+        ) from error
 
 
 class _Npz:
-    """The arrays of a sparse matrix in a file, each read in pieces; memory holds a byte for each row, and of CSR and CSC the starts."""
+    """The arrays of a sparse matrix in a file, each read in pieces; memory holds a byte for each row, and
+    of CSR and CSC the starts.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +72,9 @@ class _Npz:
         self._starts = None if form == "coo" else self._whole("indptr").astype(np.int64)
         self._by_rows = form == "csr"
         lines = self.num_rows if self._by_rows else num_columns
-        if self._starts is not None and (len(self._starts) != lines + 1 or self._starts[0] != 0 or (np.diff(self._starts) < 0).any()):
+        if self._starts is not None and (
+            len(self._starts) != lines + 1 or self._starts[0] != 0 or (np.diff(self._starts) < 0).any()
+        ):
             raise ValueError("its arrays do not fit its shape")
         self.value_type = _plain(self._array_type("data"))
         is_empty, num_entries = np.ones(self.num_rows, dtype=np.bool_), 0
@@ -111,7 +127,9 @@ class _Npz:
 
     def _begun(self, name: str, stack: ExitStack) -> tuple[Any, int, np.dtype[Any]]:
         """The stream of an array behind its header, its length and its type."""
-        stream = stack.enter_context(stack.enter_context(zipfile.ZipFile(self._path)).open(self._member(name)))
+        stream = stack.enter_context(
+            stack.enter_context(zipfile.ZipFile(self._path)).open(self._member(name))
+        )
         shape, _, kind = _HEADERS[np.lib.format.read_magic(stream)](stream)
         if kind.hasobject:
             raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
@@ -126,7 +144,9 @@ class _Npz:
 
 
 def _plain(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that Arrow and DuckDB have for numbers of a type; raises ValueError for what is no number, or has none."""
+    """The type that Arrow and DuckDB have for numbers of a type; raises ValueError for what is no number,
+    or has none.
+    """
     if kind.kind not in "biuf" or kind.itemsize > 8:
         raise ValueError(f"its values are of the type {kind}")
     return np.dtype(np.float32) if kind == np.float16 else kind.newbyteorder("=")
@@ -146,8 +166,14 @@ class NpzMatrix(InArrow):
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for rows, columns, values in self.file.entries():
-            arrays = [pa.array(rows.astype(np.int64)), pa.array(columns.astype(np.int64)), pa.array(values.astype(self.file.value_type))]
+            arrays = [
+                pa.array(rows.astype(np.int64)),
+                pa.array(columns.astype(np.int64)),
+                pa.array(values.astype(self.file.value_type)),
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         empty = self.file.empty_rows
         ones = pa.array(np.ones(len(empty), self.file.value_type))
-        yield pa.RecordBatch.from_arrays([pa.array(empty), pa.nulls(len(empty), pa.int64()), ones], schema=schema)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(empty), pa.nulls(len(empty), pa.int64()), ones], schema=schema
+        )

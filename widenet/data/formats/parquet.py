@@ -17,11 +17,16 @@ IS_TEXT = False
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG001
-    """The source in a file; raises DataError when it is no Parquet file. Columns of lists or objects have no text form."""
+    """The source in a file; raises DataError when it is no Parquet file.
+
+    Columns of lists or objects have no text form.
+    """
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{name}: must be a Parquet file; {reason_of(error)}. Check the file, or name another --format.") from error
+        raise DataError(
+            f"{name}: must be a Parquet file; {reason_of(error)}. Check the file, or name another --format."
+        ) from error
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in schema if pa.types.is_floating(column.type))
     return Parquet(name, "Parquet", columns, floats=floats, path=path)
@@ -44,7 +49,11 @@ class Parquet(Source):
             for role, (column, expression) in columns.expressions().items():
                 table = sql.read("read_parquet", self.path, "file_row_number = true")
                 cell = f"SELECT file_row_number, CAST({sql.name(column)} AS VARCHAR) FROM {table}"
-                row = database.execute(f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1").fetchone()
+                row = database.execute(
+                    f"{cell} WHERE ({expression}) IS NULL ORDER BY file_row_number LIMIT 1"
+                ).fetchone()
                 if row:
-                    mistakes.append((row[0], f"{self.name}: row {row[0] + 1}: {broken(column, role, row[1], columns)}"))
+                    mistakes.append(
+                        (row[0], f"{self.name}: row {row[0] + 1}: {broken(column, role, row[1], columns)}")
+                    )
         return min(mistakes)[1] if mistakes else None

@@ -1,4 +1,6 @@
-"""Sessions: each line holds the items of one user, separated by spaces or commas; the line's number names the user."""
+"""Sessions: each line holds the items of one user, separated by spaces or commas; the line's number names
+the user.
+"""
 
 import codecs
 from collections.abc import Iterator
@@ -25,7 +27,9 @@ _SCHEMA = pa.schema([("number", pa.int64()), ("line", pa.string())])
 def opened(path: Path, name: str, reading: Reading) -> "Sessions":
     """The source in a file."""
     kind = f"sessions (items only; line {reading.first_line} is the user {reading.first_line})"
-    return Sessions(name, kind, ["user", "item"], empty_users=True, file=TextFile(path), first_line=reading.first_line)
+    return Sessions(
+        name, kind, ["user", "item"], empty_users=True, file=TextFile(path), first_line=reading.first_line
+    )
 
 
 @dataclass
@@ -41,7 +45,9 @@ class Sessions(TextSource):
             return sum(1 for _ in file)
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL table of `user` and `item`; DuckDB reads lines in any order, so that they are numbered before."""
+        """The SQL table of `user` and `item`; DuckDB reads lines in any order, so that they are numbered
+        before.
+        """
         table = f"sessions {self.file.path}"
         connection.register(table, pa.RecordBatchReader.from_batches(_SCHEMA, self._numbered()))
         words = "list_filter(string_split_regex(line, '[\\s,]+'), lambda word: word <> '')"

@@ -42,7 +42,9 @@ class Source(ABC):
     """Columns of floating-point numbers."""
 
     def text(self, column: str, table: str = "") -> str:
-        """The SQL of a column as ids and categories are kept: as text, NULL where it is empty. table: the SQL name of a table before it."""
+        """The SQL of a column as ids and categories are kept: as text, NULL where it is empty. table: the
+        SQL name of a table before it.
+        """
         return f"nullif({sql.text(table + sql.name(column), column in self.floats)}, '')"
 
     @abstractmethod
@@ -67,7 +69,9 @@ class TextSource(Source):
     """What messages call a line of the file as it is read."""
 
     def prepared(self, folder: Path) -> Self:
-        """The source as it is read: the file itself, or a copy of it in a folder, where DuckDB cannot read the file as it is."""
+        """The source as it is read: the file itself, or a copy of it in a folder, where DuckDB cannot read
+        the file as it is.
+        """
         return replace(self, file=self.file.with_even_ends(folder))
 
     @abstractmethod
@@ -76,17 +80,23 @@ class TextSource(Source):
 
     def first_mistake(self, columns: Columns) -> str | None:
         """The first line that breaks a rule, as a sentence; None when there is none."""
-        return next((f"{self.name}: {self.row} {number}: {rule}" for number, rule in self.bad_lines(columns)), None)
+        return next(
+            (f"{self.name}: {self.row} {number}: {rule}" for number, rule in self.bad_lines(columns)), None
+        )
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read, as far as it was said; None is guessed. Raises OptionError for a delimiter or a decimal sign that is none.
+    """How files are read, as far as it was said; None is guessed.
 
-    format: for all files. delimiter, has_header, columns, decimal: of CSV. named: columns that options name, which a header must hold.
+    Raises OptionError for a delimiter or a decimal sign that is none.
+
+    format: for all files. delimiter, has_header, columns, decimal: of CSV. named: columns that options name,
+    which a header must hold.
     first_line: the number of the first line, which names the user of a session.
     of_sequences: whether each user has a sequence, as a line of words may be.
-    whose: what begins the names of the options that say it: "" for those of interactions, "users-", "titles-".
+    whose: what begins the names of the options that say it: "" for those of interactions, "users-",
+    "titles-".
     """
 
     format: str | None = None
@@ -100,7 +110,9 @@ class Reading:
     decimal: str | None = None
 
     def __post_init__(self) -> None:
-        if self.delimiter is not None and (not 1 <= len(self.delimiter.encode()) <= 4 or set(self.delimiter) & set('"\r\n')):
+        if self.delimiter is not None and (
+            not 1 <= len(self.delimiter.encode()) <= 4 or set(self.delimiter) & set('"\r\n')
+        ):
             rule = "must be 1 to 4 bytes without quotes and ends of lines, or tab or space"
             raise OptionError(f"{self.option('delimiter')} {rule}; got {self.delimiter!r}.")
         if self.decimal not in (None, ".", ","):
@@ -114,7 +126,12 @@ class Reading:
     @property
     def said_of_csv(self) -> list[str]:
         """Those of them that only CSV has."""
-        given = {"delimiter": self.delimiter, "header": self.has_header, "columns": self.columns, "decimal": self.decimal}
+        given = {
+            "delimiter": self.delimiter,
+            "header": self.has_header,
+            "columns": self.columns,
+            "decimal": self.decimal,
+        }
         return [self.option(name) for name, value in given.items() if value is not None]
 
     def option(self, name: str) -> str:

@@ -32,10 +32,11 @@ _FOREIGN = re.compile(r"%%MatrixMarket|\S+( \d+:\S+)+\s*$")
 
 
 def opened(path: Path, reading: Reading | None = None, name: str | None = None) -> Source:
-    """The source in a file, of the format that is named, or else known by the suffix, or else by the first bytes.
+    """The source in a file, of the format that is named, or else known by the suffix, or else by the first
+    bytes.
 
-    name: what messages call it. Raises DataError when the file is missing, a directory, empty, or not of its format,
-    OptionError for an unknown format.
+    name: what messages call it. Raises DataError when the file is missing, a directory, empty, or not of its
+    format, OptionError for an unknown format.
     """
     name, reading = name or str(path), reading or Reading()
     if reading.format is not None and reading.format not in FORMATS:
@@ -46,7 +47,10 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
     if path.is_dir():
         raise DataError(f"{name}: must be a file; it is a directory. Name the files in it.")
     if not path.is_file():
-        raise DataError(f"{name}: must be a file, for it is read more than once; it is a pipe or a device. Give - and pipe it in.")
+        raise DataError(
+            f"{name}: must be a file, for it is read more than once; it is a pipe or a device. Give - and"
+            " pipe it in."
+        )
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
     found = reading.format or _by_suffix(path) or _by_magic(path)
@@ -61,7 +65,14 @@ def _by_suffix(path: Path) -> str | None:
     is_compressed = plain.endswith(COMPRESSED)
     for ending in COMPRESSED:
         plain = plain.removesuffix(ending)
-    return next((name for name, known in FORMATS.items() if plain.endswith(known.SUFFIXES) and (known.IS_TEXT or not is_compressed)), None)
+    return next(
+        (
+            name
+            for name, known in FORMATS.items()
+            if plain.endswith(known.SUFFIXES) and (known.IS_TEXT or not is_compressed)
+        ),
+        None,
+    )
 
 
 def _by_magic(path: Path) -> str | None:
@@ -83,18 +94,29 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         return "dsstne"
     if _FOREIGN.match(first):
         known = ", ".join(FORMATS)
-        raise DataError(f"{name}: line 1 is that of another format (libsvm or MatrixMarket). Convert it to one of {known}.")
+        raise DataError(
+            f"{name}: line 1 is that of another format (libsvm or MatrixMarket). Convert it to one of"
+            f" {known}."
+        )
     if _UNSURE.match(first):
-        raise DataError(f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say} csv or {say} dsstne.")
+        raise DataError(
+            f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say} csv or {say}"
+            " dsstne."
+        )
     if any(delimiter in first for delimiter in csv.DELIMITERS):
         return "csv"
     if why := table_like(lines):
-        raise DataError(f"{name}: its lines look like a table: {why}. Say {reading.option('delimiter')} space.")
+        raise DataError(
+            f"{name}: its lines look like a table: {why}. Say {reading.option('delimiter')} space."
+        )
     if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
         doubt = "its lines may be a user, an item and numbers, or a user and its items"
         raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter')} space or {say} adjacency.")
     if reading.of_sequences:
-        raise DataError(f"{name}: a line may be a user's sequence, or a user and its items. Say {say} sessions or {say} adjacency.")
+        raise DataError(
+            f"{name}: a line may be a user's sequence, or a user and its items. Say {say} sessions or {say}"
+            " adjacency."
+        )
     if not begins_with_users(lines):
         doubt = "a line may be a user and its items, or a session of items alone"
         raise DataError(f"{name}: {doubt}. Say {say} adjacency or {say} sessions.")
@@ -102,6 +124,8 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
 
 
 def _looks_like_ratings(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows have one number of words, 3 or more, and a user has several rows, as in a table of interactions."""
+    """Whether all rows have one number of words, 3 or more, and a user has several rows, as in a table of
+    interactions.
+    """
     widths = {len(row) for row in rows}
     return len(widths) == 1 and min(widths) > 2 and len({row[0] for row in rows}) < len(rows)

@@ -17,7 +17,9 @@ from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 
 COMPRESSED = (".gz", ".zst", ".zstd")
-NO_NUL = "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."
+NO_NUL = (
+    "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."
+)
 NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
 
 WHITE_SPACE = r"\s+"
@@ -74,22 +76,31 @@ class TextFile:
         except (EOFError, OSError, zlib.error) as error:
             if getattr(error, "errno", None) is not None:  # it is not about the bytes, but of the disk
                 raise
-            raise DataError(f"{self.shown}: must be a whole file of {compression}; {error}. Fetch or compress it again.") from error
+            raise DataError(
+                f"{self.shown}: must be a whole file of {compression}; {error}. Fetch or compress it again."
+            ) from error
 
     def lines(self) -> Iterator[str]:
         """The lines with their ends; bytes that are no UTF-8 become U+FFFD."""
-        with self.opened() as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="\n") as text:
+        with (
+            self.opened() as file,
+            io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="\n") as text,
+        ):
             yield from text
 
     def check_end(self, num_bytes: int) -> None:
-        """Raise DataError where the last line is longer (num_bytes: up to LONGEST_LINE_BYTES): DuckDB would leave it out without a word."""
+        """Raise DataError where the last line is longer (num_bytes: up to LONGEST_LINE_BYTES): DuckDB
+        would leave it out without a word.
+        """
         if self._survey.last_line_bytes > num_bytes:
             raise DataError(
-                f"{self.shown}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its quotes, or part it."
+                f"{self.shown}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its"
+                " quotes, or part it."
             )
 
     def with_even_ends(self, folder: Path) -> "TextFile":
-        """The file itself if all its lines end in LF, or all in CRLF; otherwise a copy in a folder, in which every line ends in LF.
+        """The file itself if all its lines end in LF, or all in CRLF; otherwise a copy in a folder, in which
+        every line ends in LF.
 
         The copy is plain text. Ends of lines within quotes become LF in it too.
         """
@@ -123,7 +134,8 @@ class TextFile:
                 if length > _ENDLESS_BYTES:
                     line = max(num_lf, num_cr) + 1
                     raise DataError(
-                        f"{self.shown}: line {line} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer. Check the file."
+                        f"{self.shown}: line {line} must have at most {LONGEST_LINE_BYTES:,} bytes; it is"
+                        " longer. Check the file."
                     )
         return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf, num_crcrlf == num_lf > 0)
 

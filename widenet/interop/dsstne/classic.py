@@ -1,4 +1,6 @@
-"""How long a NetCDF file of a classic form must be, by its header: the library reads zeros where such a file ends too early."""
+"""How long a NetCDF file of a classic form must be, by its header: the library reads zeros where such a
+file ends too early.
+"""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +13,8 @@ _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
 
 
 def least_bytes(path: Path) -> int:
-    """Bytes up to the end of the last value that the header tells of; raises ValueError where the header itself ends early, or is damaged.
+    """Bytes up to the end of the last value that the header tells of; raises ValueError where the header
+    itself ends early, or is damaged.
 
     Source: "The NetCDF Classic Format Specification", CDF-1, CDF-2 and CDF-5.
     """
@@ -38,7 +41,9 @@ class _Header:
         version = self._bytes(4)[3]
         self.count_bytes, self.offset_bytes = (8 if version == 5 else 4), (4 if version == 1 else 8)
         records = self._bytes(self.count_bytes)
-        self.num_records = 0 if records == b"\xff" * self.count_bytes else int.from_bytes(records, "big")  # all ones: not known
+        self.num_records = (
+            0 if records == b"\xff" * self.count_bytes else int.from_bytes(records, "big")
+        )  # all ones: not known
 
     def least(self) -> int:
         lengths = [self._dimension() for _ in range(self._list(_DIMENSIONS))]
@@ -63,7 +68,10 @@ class _Header:
         self._skip_attributes()
         value_bytes = self._value_bytes()
         self._count()  # the bytes of the variable, which are not those of a large one
-        shape, begin = [lengths[place] for place in places], int.from_bytes(self._bytes(self.offset_bytes), "big")
+        shape, begin = (
+            [lengths[place] for place in places],
+            int.from_bytes(self._bytes(self.offset_bytes), "big"),
+        )
         is_record = bool(shape) and shape[0] == 0
         return _Variable(shape[is_record:], is_record, value_bytes, begin)
 

@@ -65,7 +65,8 @@ def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some examples of a sparse set: entries of each, int64 [E]; indices uint32 [Z], ascending without repeats; values float32 [Z] or None.
+    """Some examples of a sparse set: entries of each, int64 [E]; indices uint32 [Z], ascending without
+    repeats; values float32 [Z] or None.
 
     merged: how many repeated indices were made one.
     """
@@ -78,7 +79,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data set number `number` of a file. width: of the sparse form; at most the product of the dimensions."""
+    """Data set number `number` of a file. width: of the sparse form; at most the product of the
+    dimensions.
+    """
 
     file: NetcdfFile
     number: int
@@ -101,17 +104,26 @@ class DataSet:
             known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
             raise DataError(f"{place}: dataType{number} must be one of {known}; got {data_type}. {AGAIN}")
         if kind >= len(KINDS) or attributes >= 2 * max(Attribute):
-            what = f"kind{number} must be 0 to 2" if kind >= len(KINDS) else f"attributes{number} must be below 256"
+            what = (
+                f"kind{number} must be 0 to 2"
+                if kind >= len(KINDS)
+                else f"attributes{number} must be below 256"
+            )
             raise DataError(f"{place}: {what}; got {kind if kind >= len(KINDS) else attributes}. {AGAIN}")
         sides = tuple(file.whole(f"{side}{number}", least=1) for side in _SIDES[:dimensions])
         if prod(sides) > MAX_WIDTH:
-            raise DataError(f"{place}: must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}. Divide it.")
+            raise DataError(
+                f"{place}: must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}. Divide it."
+            )
         num_examples = file.length(f"examplesDim{number}")
         if not num_examples:
             raise DataError(
-                f"{place}: examplesDim{number} must be at least 1; {'it is missing' if num_examples is None else 'got 0'}. {AGAIN}"
+                f"{place}: examplesDim{number} must be at least 1;"
+                f" {'it is missing' if num_examples is None else 'got 0'}. {AGAIN}"
             )
-        return cls(file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples)
+        return cls(
+            file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples
+        )
 
     @property
     def place(self) -> str:
@@ -125,7 +137,9 @@ class DataSet:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether an example is a list of features: as it is stored, or since the file names the one that is on."""
+        """Whether an example is a list of features: as it is stored, or since the file names the one that
+        is on.
+        """
         return bool(self.attributes & (Attribute.SPARSE | Attribute.BOOLEAN))
 
     @property
@@ -148,19 +162,28 @@ class DataSet:
         if not self.attributes & Attribute.INDEXED:
             return np.arange(start, stop, dtype=np.int64)
         rows = whole(self._column("index", self.num_examples), np.array([start]), np.array([stop]))
-        self._check(rows, (rows >= 0) & (rows < self._num_rows), start, f"index{self.number} must lie in [0, {self._num_rows:,})")
+        self._check(
+            rows,
+            (rows >= 0) & (rows < self._num_rows),
+            start,
+            f"index{self.number} must lie in [0, {self._num_rows:,})",
+        )
         return rows
 
     def _extents(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the entries of each example of a sparse set begin and end."""
         rows = self._stored_rows(start, stop)
-        starts, ends = (whole(self._column(name, self._num_rows), rows, rows + 1) for name in ("sparseStart", "sparseEnd"))
+        starts, ends = (
+            whole(self._column(name, self._num_rows), rows, rows + 1) for name in ("sparseStart", "sparseEnd")
+        )
         total = len(self._column("sparseIndex"))
         rule = f"sparseStart{self.number} must be at most sparseEnd{self.number}, and that at most {total:,}"
         right = (starts >= 0) & (starts <= ends) & (ends <= total)
         if not right.all():
             at = int(np.argmin(right))
-            raise DataError(f"{self.place}: {rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}. {AGAIN}")
+            raise DataError(
+                f"{self.place}: {rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}. {AGAIN}"
+            )
         return starts, ends
 
     def fitting(self, start: int, stop: int) -> int:
@@ -173,22 +196,41 @@ class DataSet:
         return min(stop, start + max(1, fitting))
 
     def rows(self, start: int, stop: int, width: int) -> Rows:
-        """Examples of a sparse set, or of a dense Boolean one as its one feature each; every index must be below `width`."""
+        """Examples of a sparse set, or of a dense Boolean one as its one feature each; every index must be
+        below `width`.
+        """
         if not self.attributes & Attribute.SPARSE:
             hot = self._dense(start, stop, 1)
             whole = hot.astype(np.int64)
-            self._check(hot, (whole == hot) & (hot >= 0) & (whole < width), start, f"data{self.number} must lie in [0, {width:,})")
+            self._check(
+                hot,
+                (whole == hot) & (hot >= 0) & (whole < width),
+                start,
+                f"data{self.number} must lie in [0, {width:,})",
+            )
             return Rows(np.ones(stop - start, dtype=np.int64), whole.astype(np.uint32), None)
         starts, ends = self._extents(start, stop)
         counts = ends - starts
         indices = gathered(self._column("sparseIndex"), starts, ends)
         last = np.cumsum(counts)
-        self._check(indices, (indices >= 0) & (indices < width), start, f"sparseIndex{self.number} must lie in [0, {width:,})", last)
+        self._check(
+            indices,
+            (indices >= 0) & (indices < width),
+            start,
+            f"sparseIndex{self.number} must lie in [0, {width:,})",
+            last,
+        )
         values = None
         if self.has_values:
             stored = gathered(self._column("sparseData", len(self._column("sparseIndex"))), starts, ends)
             values = as_floats(stored)
-            self._check(stored, np.isfinite(values), start, f"sparseData{self.number} must hold finite numbers of float32", last)
+            self._check(
+                stored,
+                np.isfinite(values),
+                start,
+                f"sparseData{self.number} must hold finite numbers of float32",
+                last,
+            )
         found = _in_order(counts, indices.astype(np.uint32), values)
         if found.values is not None and found.merged:
             rule = f"sparseData{self.number} must hold numbers whose sum is finite where an index repeats"
@@ -196,12 +238,20 @@ class DataSet:
         return found
 
     def dense_rows(self, start: int, stop: int, is_target: bool) -> NDArray[np.float32]:
-        """Examples of a dense set, float32 [E * width], numbers of 8 or 16 bits as inputs or targets mean them."""
+        """Examples of a dense set, float32 [E * width], numbers of 8 or 16 bits as inputs or targets mean
+        them.
+        """
         stored = self._dense(start, stop, self.width)
         divisor, shift = scale_of(self.data_type, is_target)
         numbers = as_floats(stored) / np.float32(divisor) - np.float32(shift)
         last = np.arange(1, stop - start + 1) * self.width
-        self._check(stored, np.isfinite(numbers), start, f"data{self.number} must hold finite numbers of float32", last)
+        self._check(
+            stored,
+            np.isfinite(numbers),
+            start,
+            f"data{self.number} must hold finite numbers of float32",
+            last,
+        )
         return numbers
 
     def weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
@@ -218,10 +268,18 @@ class DataSet:
         column, rows = self._column("data", self._num_rows * size), self._stored_rows(start, stop)
         return gathered(column, rows * size, (rows + 1) * size)
 
-    def _check(self, found: NDArray[Any], right: NDArray[np.bool_], start: int, rule: str, ends: NDArray[np.int64] | None = None) -> None:
+    def _check(
+        self,
+        found: NDArray[Any],
+        right: NDArray[np.bool_],
+        start: int,
+        rule: str,
+        ends: NDArray[np.int64] | None = None,
+    ) -> None:
         """Raise DataError for the first number that breaks a rule.
 
-        start: the first example. ends: where the numbers of each example end; None where all have equally many.
+        start: the first example. ends: where the numbers of each example end; None where all have equally
+        many.
         """
         if not right.all():
             at = int(np.argmin(right))
@@ -230,7 +288,9 @@ class DataSet:
 
 
 def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
-    """The numbers of some ranges, one range after the other; ranges that lie near one another are read at once."""
+    """The numbers of some ranges, one range after the other; ranges that lie near one another are read at
+    once.
+    """
     counts = ends - starts
     filled = np.flatnonzero(counts)
     if not len(filled):
@@ -240,7 +300,9 @@ def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64])
     begins = np.flatnonzero(np.r_[True, starts[order][1:] > reach[:-1] + _NARROW_GAP])
     stops = np.r_[begins[1:], len(order)]
     low, high = starts[order][begins], reach[stops - 1]
-    read = np.concatenate([column.numbers(int(first), int(last)) for first, last in zip(low, high, strict=True)])
+    read = np.concatenate(
+        [column.numbers(int(first), int(last)) for first, last in zip(low, high, strict=True)]
+    )
     shift = np.zeros(len(counts), dtype=np.int64)
     shift[order] = np.repeat(np.r_[0, np.cumsum(high - low)[:-1]] - low, stops - begins)
     positions = np.repeat(starts + shift - np.r_[0, np.cumsum(counts)[:-1]], counts)
@@ -253,12 +315,19 @@ def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
     """As `gathered`; raises DataError unless the numbers are whole and below 2^63."""
     found = gathered(column, starts, ends)
     numbers = found.astype(np.int64)
-    if not np.array_equal(numbers, found) or (found.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0):
-        raise DataError(f"{column.path}: variable {column.name!r} must hold whole numbers below 2^63; it holds others. {AGAIN}")
+    if not np.array_equal(numbers, found) or (
+        found.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0
+    ):
+        raise DataError(
+            f"{column.path}: variable {column.name!r} must hold whole numbers below 2^63; it holds others."
+            f" {AGAIN}"
+        )
     return numbers
 
 
-def _in_order(counts: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[np.float32] | None) -> Rows:
+def _in_order(
+    counts: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[np.float32] | None
+) -> Rows:
     """The rows with ascending indices; of those that repeat, the values are added up."""
     owners = np.repeat(np.arange(len(counts), dtype=np.uint64), counts)
     keys = (owners << np.uint64(32)) | indices

@@ -53,8 +53,9 @@ class _CommandFile(Document):
 def encoder(path: Path, report: Report) -> list[str]:
     """Do what a command file says, Train, Predict or Validate; gives lines to print.
 
-    Those of Predict are "k,precision,recall,ndcg" for k from 1 to 10; those of Validate say what it found of each weight.
-    Files are named from the working directory. Raises DocumentError, DataError, OptionError, and what a training raises.
+    Those of Predict are "k,precision,recall,ndcg" for k from 1 to 10; those of Validate say what it found of
+    each weight. Files are named from the working directory. Raises DocumentError, DataError, OptionError, and
+    what a training raises.
     """
     given = Settings(_CommandFile.read_values(path), str(path), _KEYS)
     for key in ("Network", "Data", "Command"):
@@ -66,13 +67,21 @@ def encoder(path: Path, report: Report) -> list[str]:
     if command == "validate":
         return validate(network, data, seed, BATCH_SIZE)
     if command == "predict":
-        return [f"{k}," + ",".join(f"{number:6.4f}" for number in numbers) for k, numbers in enumerate(measure(network, data), start=1)]
+        return [
+            f"{k}," + ",".join(f"{number:6.4f}" for number in numbers)
+            for k, numbers in enumerate(measure(network, data), start=1)
+        ]
     asked = given.within("TrainingParameters", _TRAINING_KEYS)
     if "Epochs" not in asked:
         raise DocumentError(f'{path}: TrainingParameters.Epochs is missing. Add "Epochs".')
     settings = training_of(asked) | {"seed": seed}
     train(
-        network, [data], Path(asked.text("Results", "network.nc")), settings, report, checkpoint=Path(asked.text("CheckpointName", "check"))
+        network,
+        [data],
+        Path(asked.text("Results", "network.nc")),
+        settings,
+        report,
+        checkpoint=Path(asked.text("CheckpointName", "check")),
     )
     return []
 
@@ -80,7 +89,8 @@ def encoder(path: Path, report: Report) -> list[str]:
 def training_of(asked: Settings) -> dict[str, Any]:
     """The values of a training document that a command file's training parameters stand for.
 
-    As in DSSTNE, a training lasts for whole AlphaIntervals, of 20 epochs if the rate stays: 10 epochs become 20.
+    As in DSSTNE, a training lasts for whole AlphaIntervals, of 20 epochs if the rate stays: 10 epochs become
+    20.
     """
     kind = asked.choice("Optimizer", {"sgd": "sgd", "nesterov": "nesterov"}, "sgd")
     optimizer: dict[str, Any] = {"kind": kind, "learning_rate": asked.number("Alpha", 0.1, 0)}
@@ -96,30 +106,43 @@ def training_of(asked: Settings) -> dict[str, Any]:
         "checkpoints": {"every_epochs": int(asked.number("CheckpointInterval", 1, 1))},
     }
     if interval:
-        spoken["schedule"] = {"kind": "step", "every_epochs": interval, "factor": asked.number("AlphaMultiplier", 0.5, 0, 1)}
+        spoken["schedule"] = {
+            "kind": "step",
+            "every_epochs": interval,
+            "factor": asked.number("AlphaMultiplier", 0.5, 0, 1),
+        }
     return spoken
 
 
 def measure(network: Path, data: Path) -> NDArray[np.float64]:
-    """Precision, recall and NDCG of a trained network's best 1 to 10 units, means over all examples of a file: float64 [10, 3].
+    """Precision, recall and NDCG of a trained network's best 1 to 10 units, means over all examples of a
+    file: float64 [10, 3].
 
-    The file has the data sets "input" and "output". Seen features are not left out, and the ideal of NDCG has all targets at the top,
-    however many: both as in DSSTNE. An example without targets counts as 0.
+    The file has the data sets "input" and "output". Seen features are not left out, and the ideal of NDCG has
+    all targets at the top, however many: both as in DSSTNE. An example without targets counts as 0.
     """
     with TemporaryDirectory() as folder, one_thread_an_operation():
         import_data([data], Path(folder) / "data", targets=["output"])
         dataset = Dataset.open(Path(folder) / "data")
         if "input" not in dataset.fields:
-            raise DataError(f'{data}: must have a data set "input"; got {", ".join(dataset.fields)}. Write it under that name.')
+            raise DataError(
+                f'{data}: must have a data set "input"; got {", ".join(dataset.fields)}. Write it under that'
+                " name."
+            )
         model = import_model(network, Path(folder) / "run", data=dataset)
-        output = next((layer.name for layer in model.run.network.outputs if layer.name == "Output"), model.run.network.outputs[0].name)
+        output = next(
+            (layer.name for layer in model.run.network.outputs if layer.name == "Output"),
+            model.run.network.outputs[0].name,
+        )
         found, fields = np.zeros((MOST, 3)), [layer.field for layer in model.run.network.inputs]
         for rows in _blocks(dataset.num_examples, rows_a_block(MOST)):
             inputs = {name: dataset.rows(name, rows) for name in fields}
             best_EK = top_k(model.network, inputs, output, MOST)[1].numpy()
             truth = dataset.sparse("output", rows, "train")
             parts = np.split(truth.indices.numpy(), truth.indptr.numpy()[1:-1])
-            found += np.sum([_scores(best, targets) for best, targets in zip(best_EK, parts, strict=True)], axis=0)
+            found += np.sum(
+                [_scores(best, targets) for best, targets in zip(best_EK, parts, strict=True)], axis=0
+            )
         return found / dataset.num_examples
 
 
@@ -131,7 +154,12 @@ def _scores(best_K: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np
     if len(targets):
         gains, ideal = hits_K / np.log2(np.arange(MOST) + 2), (1 / np.log2(np.arange(len(targets)) + 2)).sum()
         found[:] = np.stack(
-            [np.cumsum(hits_K) / np.arange(1, MOST + 1), np.cumsum(hits_K) / len(targets), np.cumsum(gains) / ideal], axis=1
+            [
+                np.cumsum(hits_K) / np.arange(1, MOST + 1),
+                np.cumsum(hits_K) / len(targets),
+                np.cumsum(gains) / ideal,
+            ],
+            axis=1,
         )
     return found
 

@@ -32,23 +32,30 @@ def export_data(
     features: Mapping[str, Path] | Path | None = None,
     samples: Path | None = None,
 ) -> None:
-    """Write a dataset as one NetCDF file, a data set for each field and part; a file of that name is replaced.
+    """Write a dataset as one NetCDF file, a data set for each field and part; a file of that name is
+    replaced.
 
-    A set is called as its field, FIELD.validation or FIELD.heldout. What was read from NetCDF gets the kind, type, dimensions and
-    attributes back that it had; other fields are Float, sparse ones without values Boolean UInt. An indexed set is written example by
-    example, and its indices ascend.
-    targets: fields that outputs are asked for. Example weights stand beside these alone; beside the sets that had them, or else beside
-    all, if none is named: DSSTNE multiplies a sparse input by them too.
-    features, samples: index files to write, of each field's features, or of those that all sparse fields have, and of the examples. Names
-    also stand in the file itself, where they are not mere numbers.
-    Raises DataError, FitError, OptionError; then all files stay as they were. So they do after an OSError, unless a file that is whole
-    cannot take its place: index files before it have taken theirs.
+    A set is called as its field, FIELD.validation or FIELD.heldout. What was read from NetCDF gets the kind,
+    type, dimensions and attributes back that it had; other fields are Float, sparse ones without values
+    Boolean UInt. An indexed set is written example by example, and its indices ascend.
+    targets: fields that outputs are asked for. Example weights stand beside these alone; beside the sets that
+    had them, or else beside all, if none is named: DSSTNE multiplies a sparse input by them too.
+    features, samples: index files to write, of each field's features, or of those that all sparse fields
+    have, and of the examples. Names also stand in the file itself, where they are not mere numbers. Raises
+    DataError, FitError, OptionError; then all files stay as they were. So they do after an OSError, unless a
+    file that is whole cannot take its place: index files before it have taken theirs.
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     for name in targets:
         if name not in dataset.fields:
-            raise OptionError(f"--targets must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}")
-    more = {f"--features {name}": path for name, path in features.items()} if isinstance(features, Mapping) else {"--features": features}
+            raise OptionError(
+                f"--targets must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}"
+            )
+    more = (
+        {f"--features {name}": path for name, path in features.items()}
+        if isinstance(features, Mapping)
+        else {"--features": features}
+    )
     given = {"FILE": Path(out), **more, "--samples": samples}
     check_places({option: path for option, path in given.items() if path is not None})
     named = index_files(dataset, features, samples)
@@ -62,7 +69,11 @@ def export_data(
             for number, each in enumerate(written):
                 each.append(file, number, batch, start)
             start += batch.num_rows
-        write_names(file, dataset, {each.field.name: number for number, each in enumerate(written) if each.part == "train"})
+        write_names(
+            file,
+            dataset,
+            {each.field.name: number for number, each in enumerate(written) if each.part == "train"},
+        )
 
 
 @dataclass
@@ -82,7 +93,11 @@ class _Set:
         """Write its attributes, and make its dimensions and variables."""
         file.setncattr(f"name{number}", as_characters(column(self.field.name, self.part)))
         sides = dict(zip(("width", "height", "length"), self.dimensions, strict=False))
-        whole = {"attributes": int(self.attributes), "kind": KINDS.index(self.kind), "dataType": TYPES.index(self.data_type)}
+        whole = {
+            "attributes": int(self.attributes),
+            "kind": KINDS.index(self.kind),
+            "dataType": TYPES.index(self.data_type),
+        }
         for name, value in {**whole, "dimensions": len(sides), **sides}.items():
             file.setncattr(f"{name}{number}", np.uint32(value))
         file.createDimension(f"examplesDim{number}", num_examples)
@@ -97,7 +112,9 @@ class _Set:
         num_entries = self.field.num_entries[self.part]
         file.createDimension(f"sparseDataDim{number}", max(1, num_entries))
         for name in (f"sparseStart{number}", f"sparseEnd{number}"):
-            file.createVariable(name, "u4" if num_entries < _UINT32_ENTRIES else "u8", (f"uniqueExamplesDim{number}",))
+            file.createVariable(
+                name, "u4" if num_entries < _UINT32_ENTRIES else "u8", (f"uniqueExamplesDim{number}",)
+            )
         columns = {f"sparseIndex{number}": "u4"}
         if not self.attributes & Attribute.BOOLEAN:
             columns[f"sparseData{number}"] = stored_as(self.data_type)
@@ -136,7 +153,9 @@ class _Set:
 
 
 def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
-    """What a field is written as: a set for each of its parts; raises FitError for a sequence, which DSSTNE does not have."""
+    """What a field is written as: a set for each of its parts; raises FitError for a sequence, which
+    DSSTNE does not have.
+    """
     if field.kind == "sequence":
         raise FitError(f"{dataset.path}: DSSTNE has no sequences; field {field.name!r} is one. Leave it out.")
     known = dataset.manifest.source.get(FACTS)
@@ -151,7 +170,9 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
         attributes |= Attribute.WEIGHTED
     if field.kind == "sparse" and not field.has_values:
         attributes |= Attribute.BOOLEAN
-    if field.kind == "sparse" and not (before and not before & Attribute.SPARSE and _has_one_each(dataset, field)):
+    if field.kind == "sparse" and not (
+        before and not before & Attribute.SPARSE and _has_one_each(dataset, field)
+    ):
         attributes |= Attribute.SPARSE
     sides = facts.get("dimensions")
     dimensions = tuple(side for side in sides if isinstance(side, int)) if isinstance(sides, list) else ()
@@ -163,7 +184,11 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
             kind=str(facts["kind"]) if facts.get("kind") in KINDS else KINDS[0],
             data_type=_data_type(field, facts.get("data_type"), is_target),
             attributes=attributes,
-            dimensions=dimensions if len(dimensions) in (1, 2, 3) and prod(dimensions) >= field.width else (field.width,),
+            dimensions=(
+                dimensions
+                if len(dimensions) in (1, 2, 3) and prod(dimensions) >= field.width
+                else (field.width,)
+            ),
             is_target=is_target,
         )
         for part in (field.parts if field.kind == "sparse" else ("train",))
@@ -171,7 +196,9 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
 
 
 def _data_type(field: Field, before: object, is_target: bool) -> str:
-    """The type that a set had, if it holds the field's values; else UInt for a sparse field without values, and Float."""
+    """The type that a set had, if it holds the field's values; else UInt for a sparse field without
+    values, and Float.
+    """
     if not field.has_values:
         return before if isinstance(before, str) and before in TYPES else "UInt"
     if not isinstance(before, str) or before not in TYPES:
@@ -187,7 +214,10 @@ def _has_one_each(dataset: Dataset, field: Field) -> bool:
     """Whether every example has one entry, and the field one part."""
     if field.parts != ("train",) or field.num_entries["train"] != dataset.num_examples:
         return False
-    return all(bool((np.diff(batch.column(field.name).offsets.to_numpy()) == 1).all()) for batch in dataset.record_batches())
+    return all(
+        bool((np.diff(batch.column(field.name).offsets.to_numpy()) == 1).all())
+        for batch in dataset.record_batches()
+    )
 
 
 def _texts(found: object) -> list[str]:

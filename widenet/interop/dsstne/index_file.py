@@ -8,22 +8,34 @@ from widenet.regular_files import bounded_lines, check_regular
 
 
 def read_index(path: Path) -> dict[str, int]:
-    """The index of each name, in the order of the file; raises DataError for a line that is malformed, or repeats a name."""
+    """The index of each name, in the order of the file; raises DataError for a line that is malformed, or
+    repeats a name.
+    """
     check_regular(path)
     if not path.is_file():
-        raise DataError(f"{path}: must be an index file; {'it is a directory' if path.is_dir() else 'it does not exist'}. Check the path.")
+        raise DataError(
+            f"{path}: must be an index file; {'it is a directory' if path.is_dir() else 'it does not exist'}."
+            " Check the path."
+        )
     index_of: dict[str, int] = {}
     with path.open("rb") as file:
         for number, line in enumerate(bounded_lines(file, path), start=1):
             try:
                 name, tab, index = line.decode().rstrip("\r\n").rpartition("\t")
             except UnicodeDecodeError as error:
-                raise DataError(f"{path}: line {number}: must be UTF-8 text; {error.reason}. Convert the file.") from error
+                raise DataError(
+                    f"{path}: line {number}: must be UTF-8 text; {error.reason}. Convert the file."
+                ) from error
             if not tab or not name or not (index.isascii() and index.isdecimal()):
                 text = line.decode().rstrip("\r\n")[:60]
-                raise DataError(f"{path}: line {number}: must be a name, a tab and a whole number; got {text!r}. Correct the line.")
+                raise DataError(
+                    f"{path}: line {number}: must be a name, a tab and a whole number; got {text!r}. Correct"
+                    " the line."
+                )
             if name in index_of:
-                raise DataError(f"{path}: line {number}: names must differ; {name!r} stands twice. Remove one.")
+                raise DataError(
+                    f"{path}: line {number}: names must differ; {name!r} stands twice. Remove one."
+                )
             index_of[name] = int(index)
     return index_of
 
@@ -35,7 +47,10 @@ def read_names(path: Path) -> list[str]:
     for name, index in index_of.items():
         if index >= len(names) or names[index] is not None:
             why = "which stands twice" if index < len(names) else f"though it has {len(names):,} names"
-            raise DataError(f"{path}: indices must be 0, 1, 2 and so on, each once; got {index:,}, {why}. Correct the file.")
+            raise DataError(
+                f"{path}: indices must be 0, 1, 2 and so on, each once; got {index:,}, {why}. Correct the"
+                " file."
+            )
         names[index] = name
     if not names:
         raise DataError(f"{path}: must hold at least one name; it is empty.")

@@ -20,7 +20,12 @@ from widenet.runs import Model
 from widenet.spec.dsstne.network import translation
 from widenet.spec.training import TrainingSpec
 
-_TRAINING = {"epochs": 40, "batch_size": 1024, "optimizer": {"kind": "sgd", "learning_rate": 0.025}, "l2": 0.0001}
+_TRAINING = {
+    "epochs": 40,
+    "batch_size": 1024,
+    "optimizer": {"kind": "sgd", "learning_rate": 0.025},
+    "l2": 0.0001,
+}
 """What DSSTNE's `train` does unless it is told."""
 
 
@@ -33,21 +38,30 @@ def import_model(
     fields: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Model:
-    """The run of a network that DSSTNE trained: it predicts at once, and trainings may begin with its weights.
+    """The run of a network that DSSTNE trained: it predicts at once, and trainings may begin with its
+    weights.
 
-    A data set of the network is a field of its name. Padding of layers stays, and is never recommended where names are fewer.
-    data: a dataset with these fields, whose features the network knows. features: or else the index file of every sparse field, or those
-    of some by name. Without either a feature is named by its index. fields: other names for the network's, by its own.
-    say: told of what was left out, or is not what it seems.
-    The documents keep DSSTNE's meaning: "dialect": "dsstne".
-    Weights that a layer shares where this project cannot share them are copied, so that a further training moves each by itself.
-    Raises DataError, DocumentError, FitError, CheckpointError, OptionError; nothing is then left.
+    A data set of the network is a field of its name. Padding of layers stays, and is never recommended where
+    names are fewer.
+    data: a dataset with these fields, whose features the network knows. features: or else the index file of
+    every sparse field, or those of some by name. Without either a feature is named by its index. fields:
+    other names for the network's, by its own.
+    say: told of what was left out, or is not what it seems. The documents keep DSSTNE's meaning: "dialect":
+    "dsstne". Weights that a layer shares where this project cannot share them are copied, so that a further
+    training moves each by itself. Raises DataError, DocumentError, FitError, CheckpointError, OptionError;
+    nothing is then left.
     """
     if data is not None and features is not None:
-        raise OptionError("--data and --features cannot go together: the dataset names its features. Leave one out.")
+        raise OptionError(
+            "--data and --features cannot go together: the dataset names its features. Leave one out."
+        )
     tell = say or in_silence
     file = read_model(Path(source))
-    copied = {key for key, connection in file.connections.items() if connection.shared is not None and not _is_sharable(file, *key)}
+    copied = {
+        key
+        for key, connection in file.connections.items()
+        if connection.shared is not None and not _is_sharable(file, *key)
+    }
     _say_shared(file, copied)
     found = translation(file.network, str(source))
     layers = found.network.pop("layers")
@@ -104,8 +118,14 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
     """Whether a network document can say that a layer shares the weights of a connection."""
     connection = file.connections[source, name]
     assert connection.shared is not None
-    borrows = any(each.shared is not None for (_, end), each in file.connections.items() if end == connection.shared[1])
-    sources = [len(file.layer(end).get("Source", [])) for end in (name, connection.shared[1]) if file.layer(end)["Kind"] == "Output"]
+    borrows = any(
+        each.shared is not None for (_, end), each in file.connections.items() if end == connection.shared[1]
+    )
+    sources = [
+        len(file.layer(end).get("Source", []))
+        for end in (name, connection.shared[1])
+        if file.layer(end)["Kind"] == "Output"
+    ]
     parted = any(_is_parted(file, file.layer(end)) for end in (name, connection.shared[1]))
     if borrows or parted or not _is_used(file, connection.shared[1]) or any(count > 1 for count in sources):
         return False
@@ -121,13 +141,22 @@ def _is_used(file: ModelFile, name: str) -> bool:
     before = 0
     while len(used) > before:
         before = len(used)
-        used.update(*((*layer.get("Source", []), *layer.get("Skip", [])) for layer in file.network["Layers"] if layer["Name"] in used))
+        used.update(
+            *(
+                (*layer.get("Source", []), *layer.get("Skip", []))
+                for layer in file.network["Layers"]
+                if layer["Name"] in used
+            )
+        )
     return name in used
 
 
 def _is_parted(file: ModelFile, layer: Mapping[str, Any]) -> bool:
     """Whether a layer of the file is an output that takes, as it is, what another gives here."""
-    feeds = any(layer["Name"] in (*other.get("Source", []), *other.get("Skip", [])) for other in file.network["Layers"])
+    feeds = any(
+        layer["Name"] in (*other.get("Source", []), *other.get("Skip", []))
+        for other in file.network["Layers"]
+    )
     return bool(layer["Kind"] == "Output" and (layer["Type"] != "FullyConnected" or layer["Skip"] or feeds))
 
 
@@ -141,12 +170,20 @@ def _say_shared(file: ModelFile, copied: set[tuple[str, str]]) -> None:
     """Say of the layers whose weights they share, as the JSON does, but for connections that are copied."""
     for (source, name), connection in file.connections.items():
         if connection.shared is not None and (source, name) not in copied:
-            ends = {"InputLayer": source, "SourceInputLayer": connection.shared[0], "SourceOutputLayer": connection.shared[1]}
-            file.layer(name).setdefault("SharedWeights", []).append(ends | {"Transposed": connection.transposed})
+            ends = {
+                "InputLayer": source,
+                "SourceInputLayer": connection.shared[0],
+                "SourceOutputLayer": connection.shared[1],
+            }
+            file.layer(name).setdefault("SharedWeights", []).append(
+                ends | {"Transposed": connection.transposed}
+            )
 
 
 def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
-    """What the inputs and outputs are: an input's data is as sparse as its layer says, an output's counts as sparse."""
+    """What the inputs and outputs are: an input's data is as sparse as its layer says, an output's counts
+    as sparse.
+    """
     found: dict[str, Width] = {}
     own = _of_file(file, layers)
     for layer in layers:
@@ -158,14 +195,19 @@ def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
         other = found.setdefault(layer["field"], facts)
         if other.width != facts.width:
             widths = f"{other.width:,} and {facts.width:,}"
-            raise DataError(f"{file.path}: layers of one data set must have as many units; those of {layer['field']!r} have {widths}.")
+            raise DataError(
+                f"{file.path}: layers of one data set must have as many units; those of {layer['field']!r}"
+                f" have {widths}."
+            )
         if layer["kind"] == "input":
             found[layer["field"]] = facts
     return found
 
 
 def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers]:
-    """Every weight by its name in a network of this project: matrices [units, inputs]; biases of several sources are added up."""
+    """Every weight by its name in a network of this project: matrices [units, inputs]; biases of several
+    sources are added up.
+    """
     found: dict[str, Numbers] = {}
     names = _of_file(file, layers)
     for layer in layers:
@@ -178,7 +220,9 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
         own = names[name]
         sources = file.layer(own).get("Source", [])
         if not sources:
-            raise DataError(f"{file.path}: layer {own!r} must have a source; it has none. Write the file again.")
+            raise DataError(
+                f"{file.path}: layer {own!r} must have a source; it has none. Write the file again."
+            )
         biases = [file.connections[source, own].bias for source in sources]
         found[f"{name} bias"] = np.asarray(np.sum(biases, axis=0, dtype=np.float64), np.float32)
         for part, numbers in file.normalizations.get(name, {}).items():
@@ -188,13 +232,21 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
             continue
         for source, called in zip(sources, _named(layer["source"]), strict=True):
             is_full = kind == "hidden"
-            found[f"{name}/{called}"] = file.matrix(source, own) if is_full else file.filters(source, own, layer["filters"])
+            found[f"{name}/{called}"] = (
+                file.matrix(source, own) if is_full else file.filters(source, own, layer["filters"])
+            )
     return found
 
 
-def _described(path: Path, fields: Mapping[str, Width], features: Mapping[str, Path | str] | Path | str | None) -> Dataset:
+def _described(
+    path: Path, fields: Mapping[str, Width], features: Mapping[str, Path | str] | Path | str | None
+) -> Dataset:
     """A dataset without examples, whose features have the names of index files, or their indices."""
-    named = features if isinstance(features, Mapping) else {name: features for name, facts in fields.items() if facts.kind == "sparse"}
+    named = (
+        features
+        if isinstance(features, Mapping)
+        else {name: features for name, facts in fields.items() if facts.kind == "sparse"}
+    )
     for name in named:
         if name not in fields:
             raise OptionError(f"--features must name fields; got {name!r}.{did_you_mean(name, fields)}")
@@ -204,7 +256,8 @@ def _described(path: Path, fields: Mapping[str, Width], features: Mapping[str, P
         names = None if index is None else read_names(Path(index))
         if names is not None and len(names) > facts.width:
             raise DataError(
-                f"{index}: must name at most the {facts.width:,} units of field {name!r}; got {len(names):,}. Use its own file."
+                f"{index}: must name at most the {facts.width:,} units of field {name!r}; got {len(names):,}."
+                " Use its own file."
             )
         width = facts.width if names is None else len(names)
         layouts.append(FieldLayout(name, width, kind="sparse" if facts.kind == "sparse" else "dense"))

@@ -15,7 +15,18 @@ from widenet.plan.windows import axis_of
 NETWORK_KINDS = ("FeedForward", "AutoEncoder")
 LAYER_KINDS = ("Input", "Hidden", "Output", "Target")
 TYPES = ("FullyConnected", "Convolutional", "Pooling")
-FUNCTIONS = ("None", "Max", "Average", "LRN", "Maxout", "DotProduct", "Cosine", "Stochastic", "LCN", "GlobalTemporal")
+FUNCTIONS = (
+    "None",
+    "Max",
+    "Average",
+    "LRN",
+    "Maxout",
+    "DotProduct",
+    "Cosine",
+    "Stochastic",
+    "LCN",
+    "GlobalTemporal",
+)
 _WINDOWED = ("Max", "Average")
 SCHEMES = ("Xavier", "CaffeXavier", "Gaussian", "Uniform", "UnitBall", "Constant", "SELU")
 ACTIVATIONS = (
@@ -34,12 +45,27 @@ ACTIVATIONS = (
     "ScaledExponentialLinear",
 )
 _NAMELESS = "ParametricRectifiedLinear"
-"""The activation that no document of DSSTNE can name; its engine computes nothing for it, so that units are their sums."""
-ERRORS = ("L1", "L2", "CrossEntropy", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy", "Hinge", "L2Hinge")
+"""The activation that no document of DSSTNE can name; its engine computes nothing for it, so that units
+are their sums.
+"""
+ERRORS = (
+    "L1",
+    "L2",
+    "CrossEntropy",
+    "ScaledMarginalCrossEntropy",
+    "DataScaledMarginalCrossEntropy",
+    "Hinge",
+    "L2Hinge",
+)
 SPARSE, DENOISING, BATCH_NORMALIZATION = 1, 2, 4
 """Attributes of a layer."""
 SIDES = ("Nx", "Ny", "Nz", "Nw")
-NORMALIZATION = {"scale": "scaleBN", "shift": "biasBN", "mean": "runningMeanBN", "variance": "runningVarianceBN"}
+NORMALIZATION = {
+    "scale": "scaleBN",
+    "shift": "biasBN",
+    "mean": "runningMeanBN",
+    "variance": "runningVarianceBN",
+}
 """What a batch normalization holds, and the variables of the file."""
 
 Numbers = NDArray[np.float32]
@@ -59,8 +85,10 @@ class Connection:
 class ModelFile:
     """A network and its weights.
 
-    network: as DSSTNE's JSON says it. sides: the dimensions of each layer, x first. connections: by source and layer.
-    normalizations: by layer and the names of NORMALIZATION. paddings: of the layers whose windows the file pads in its own way, x first.
+    network: as DSSTNE's JSON says it. sides: the dimensions of each layer, x first. connections: by source
+    and layer.
+    normalizations: by layer and the names of NORMALIZATION. paddings: of the layers whose windows the file
+    pads in its own way, x first.
     """
 
     path: Path
@@ -79,7 +107,9 @@ class ModelFile:
         return next(found for found in self.network["Layers"] if found["Name"] == name)
 
     def matrix(self, source: str, layer: str) -> Numbers:
-        """The weights [units of the layer, units of the source] of a full connection, its own or shared ones."""
+        """The weights [units of the layer, units of the source] of a full connection, its own or shared
+        ones.
+        """
         connection = self.connections[source, layer]
         if connection.weights is not None:
             return connection.weights.reshape(self.units(source), self.units(layer)).T
@@ -88,7 +118,9 @@ class ModelFile:
         return owner.T if connection.transposed else owner
 
     def filters(self, source: str, layer: str, count: int) -> Numbers:
-        """The weights [filters, channels and places of the kernel] of a convolution, its own or shared ones."""
+        """The weights [filters, channels and places of the kernel] of a convolution, its own or shared
+        ones.
+        """
         connection = self.connections[source, layer]
         if connection.weights is None:
             assert connection.shared is not None
@@ -96,7 +128,8 @@ class ModelFile:
         if len(connection.weights) % count:
             found = f"{len(connection.weights):,} for {count:,}"
             raise DataError(
-                f"{self.path}: the weights of {source!r} to {layer!r} must be equally many for each filter; got {found}. {AGAIN}"
+                f"{self.path}: the weights of {source!r} to {layer!r} must be equally many for each filter;"
+                f" got {found}. {AGAIN}"
             )
         return connection.weights.reshape(count, -1)
 
@@ -109,12 +142,17 @@ def read_model(path: Path) -> ModelFile:
     with reading(path) as file:
         windowed: dict[str, str] = {}
         if not file.has("layers"):
-            raise DataError(f"{path}: must hold a trained network; attribute 'layers' is missing. Import data with `data ingest`.")
+            raise DataError(
+                f"{path}: must hold a trained network; attribute 'layers' is missing. Import data with `data"
+                " ingest`."
+            )
         model = ModelFile(path, _network(file))
         for number in range(file.whole("layers", least=1)):
             layer, sides = _layer(file, f"layer{number}_")
             if layer["Name"] in model.sides:
-                raise DataError(f"{path}: the names of layers must differ; {layer['Name']!r} stands twice. {AGAIN}")
+                raise DataError(
+                    f"{path}: the names of layers must differ; {layer['Name']!r} stands twice. {AGAIN}"
+                )
             model.network["Layers"].append(layer)
             model.sides[layer["Name"]] = sides
             if layer.get("BatchNormalization"):
@@ -156,7 +194,9 @@ def _network(file: NetcdfFile) -> dict[str, Any]:
     if file.has("decay"):
         network["Decay"] = file.number("decay")
     if file.whole("bSparsenessPenalty", default=0):
-        network["SparsenessPenalty"] = {name: file.number(f"sparsenessPenalty_{name}") for name in ("p", "beta")}
+        network["SparsenessPenalty"] = {
+            name: file.number(f"sparsenessPenalty_{name}") for name in ("p", "beta")
+        }
     if file.whole("bDenoising", default=0):
         network["Denoising"] = {"p": file.number("denoising_p")}
     return network
@@ -164,19 +204,30 @@ def _network(file: NetcdfFile) -> dict[str, Any]:
 
 def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ...]]:
     """What a layer says, and its sides."""
-    kind, form = file.choice(f"{prefix}kind", LAYER_KINDS), file.choice(f"{prefix}type", TYPES, "FullyConnected")
+    kind, form = (
+        file.choice(f"{prefix}kind", LAYER_KINDS),
+        file.choice(f"{prefix}type", TYPES, "FullyConnected"),
+    )
     attributes = file.whole(f"{prefix}attributes", default=0)
     sides = tuple(file.whole(f"{prefix}{side}", least=1, default=1) for side in SIDES)
     told = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
     sides = sides[: file.whole(f"{prefix}dimensions", least=1, default=told, most=len(SIDES))]
-    layer: dict[str, Any] = {"Name": file.text(f"{prefix}name"), "Kind": kind, "Type": form, "Sparse": bool(attributes & SPARSE)}
+    layer: dict[str, Any] = {
+        "Name": file.text(f"{prefix}name"),
+        "Kind": kind,
+        "Type": form,
+        "Sparse": bool(attributes & SPARSE),
+    }
     if kind in ("Input", "Output"):
         layer["DataSet"] = file.text(f"{prefix}dataSet", "") or layer["Name"]
     layer["pDropout"] = file.number(f"{prefix}pDropout", 0.0)
     if kind == "Input":
         return layer | {"N": [prod(sides)] if layer["Sparse"] else list(sides)}, sides
     for key, name in (("Source", "source"), ("Skip", "skip")):
-        layer[key] = [file.text(f"{prefix}{name}{number}") for number in range(file.whole(f"{prefix}{name}s", default=0))]
+        layer[key] = [
+            file.text(f"{prefix}{name}{number}")
+            for number in range(file.whole(f"{prefix}{name}s", default=0))
+        ]
     if form != "FullyConnected":
         axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1, most=3)
         layer["Kernel"] = [file.whole(f"{prefix}kernel{axis}", least=1) for axis in "XYZ"[:axes]]
@@ -191,7 +242,10 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
         "Scale": file.number(f"{prefix}weightInitScale", 1.0),
         "Bias": file.number(f"{prefix}biasInit", 0.0),
     }
-    layer["WeightNorm"], layer["DeltaNorm"] = file.number(f"{prefix}weightNorm", 0.0), file.number(f"{prefix}deltaNorm", 0.0)
+    layer["WeightNorm"], layer["DeltaNorm"] = (
+        file.number(f"{prefix}weightNorm", 0.0),
+        file.number(f"{prefix}deltaNorm", 0.0),
+    )
     activation = file.choice(f"{prefix}activation", ACTIVATIONS, "Sigmoid")
     layer["Activation"] = "Linear" if activation == _NAMELESS else activation
     for key, default in (("RELUSlope", 1.0), ("ELUAlpha", 1.0), ("SELULambda", 1.050701)):
@@ -205,7 +259,9 @@ def _normalization(file: NetcdfFile, prefix: str) -> dict[str, Numbers]:
 
 
 def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) -> None:
-    """Note the padding of a layer's windows if it is not DSSTNE's usual one; raises DataError if they do not give the layer's sides."""
+    """Note the padding of a layer's windows if it is not DSSTNE's usual one; raises DataError if they do
+    not give the layer's sides.
+    """
     layer, axes = model.layer(name), len(model.layer(name)["Kernel"])
     source = model.sides.get(layer["Source"][0], ()) if layer["Source"] else ()
     told = [f"{prefix}kernelPadding{axis}" for axis in "XYZ"[:axes]]
@@ -228,17 +284,23 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     source, name = file.text(f"{prefix}inputLayer"), file.text(f"{prefix}outputLayer")
     for end in (source, name):
         if end not in model.sides:
-            raise DataError(f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}. {AGAIN}")
+            raise DataError(
+                f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}."
+                f" {AGAIN}"
+            )
     if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
         what = "stand twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
         raise DataError(
-            f"{file.path}: weights must lie between a layer and each of its sources, once; those of {source!r} to {name!r} {what}. {AGAIN}"
+            f"{file.path}: weights must lie between a layer and each of its sources, once; those of"
+            f" {source!r} to {name!r} {what}. {AGAIN}"
         )
     is_full = model.layer(name)["Type"] == "FullyConnected"
     bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
     if file.whole(f"{prefix}bShared", default=0):
         owner = file.text(f"{prefix}sourceInputLayer"), file.text(f"{prefix}sourceOutputLayer")
-        model.connections[source, name] = Connection(None, bias, owner, bool(file.whole(f"{prefix}bTransposed", default=0)))
+        model.connections[source, name] = Connection(
+            None, bias, owner, bool(file.whole(f"{prefix}bTransposed", default=0))
+        )
         return
     weights = _numbers(file, f"{prefix}weights", model.units(source) * model.units(name) if is_full else None)
     model.connections[source, name] = Connection(weights, bias)
@@ -250,12 +312,15 @@ def _numbers(file: NetcdfFile, name: str, length: int | None) -> Numbers:
 
 
 def _check_connections(model: ModelFile) -> None:
-    """Raise DataError unless every source has its connection, and whoever shares weights finds some of the same shape."""
+    """Raise DataError unless every source has its connection, and whoever shares weights finds some of the
+    same shape.
+    """
     for layer in model.network["Layers"]:
         for source in layer.get("Source", []):
             if layer["Type"] != "Pooling" and (source, layer["Name"]) not in model.connections:
                 raise DataError(
-                    f"{model.path}: layer {layer['Name']!r} must have weights from its source {source!r}; they are missing. {AGAIN}"
+                    f"{model.path}: layer {layer['Name']!r} must have weights from its source {source!r};"
+                    f" they are missing. {AGAIN}"
                 )
     for (source, name), connection in model.connections.items():
         if connection.shared is None:
@@ -268,5 +333,8 @@ def _check_connections(model: ModelFile) -> None:
             shape = (model.units(name), model.units(source))
             found = model.matrix(source, name).shape
             if found != shape:
-                what = f"must have the shape {list(shape)}; those of {' to '.join(connection.shared)} have {list(found)}"
+                what = (
+                    f"must have the shape {list(shape)}; those of {' to '.join(connection.shared)} have"
+                    f" {list(found)}"
+                )
                 raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {what}. {AGAIN}")

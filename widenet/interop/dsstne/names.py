@@ -1,4 +1,6 @@
-"""The names of a dataset's features and examples, written for DSSTNE: as index files, and beside the numbers."""
+"""The names of a dataset's features and examples, written for DSSTNE: as index files, and beside the
+numbers.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -27,8 +29,11 @@ def example_names(dataset: Dataset) -> Iterator[str]:
     return _blockwise(dataset.num_examples, lambda start, stop: dataset.ids(slice(start, stop)))
 
 
-def index_files(dataset: Dataset, features: Mapping[str, Path] | Path | None, samples: Path | None) -> dict[Path, Iterator[str]]:
-    """The index files to write, and their names. features: by field, or one file for all sparse fields, if all have the same features.
+def index_files(
+    dataset: Dataset, features: Mapping[str, Path] | Path | None, samples: Path | None
+) -> dict[Path, Iterator[str]]:
+    """The index files to write, and their names. features: by field, or one file for all sparse fields, if
+    all have the same features.
 
     Raises OptionError for a field that has no names, DataError for a name that no index file can hold.
     """
@@ -38,21 +43,30 @@ def index_files(dataset: Dataset, features: Mapping[str, Path] | Path | None, sa
         features = {sparse[0]: features}
     for name in features or {}:
         if name not in sparse:
-            raise OptionError(f"--features must name sparse fields; got {name!r}.{did_you_mean(name, sparse)}")
+            raise OptionError(
+                f"--features must name sparse fields; got {name!r}.{did_you_mean(name, sparse)}"
+            )
     found = {path: _checked(dataset, feature_names(dataset, name)) for name, path in (features or {}).items()}
     return found if samples is None else found | {samples: _checked(dataset, example_names(dataset))}
 
 
 def write_names(file: Any, dataset: Dataset, number_of: Mapping[str, int]) -> None:
-    """Write what features and examples are called into a NetCDF file, but for those that are called by their numbers alone.
+    """Write what features and examples are called into a NetCDF file, but for those that are called by their
+    numbers alone.
 
-    number_of: the number of each field's data set. Features of set N are in `indToFeatureN`, examples in `samples`.
+    number_of: the number of each field's data set. Features of set N are in `indToFeatureN`, examples in
+    `samples`.
     """
     _write(file, ("samples", "samplesDim"), dataset.num_examples, lambda: example_names(dataset))
     for name, number in number_of.items():
         field = dataset.fields[name]
         if field.kind == "sparse" and field.vocabulary is not None:
-            _write(file, (f"indToFeature{number}", f"indToFeatureDim{number}"), field.width, partial(feature_names, dataset, name))
+            _write(
+                file,
+                (f"indToFeature{number}", f"indToFeatureDim{number}"),
+                field.width,
+                partial(feature_names, dataset, name),
+            )
 
 
 def _write(file: Any, called: tuple[str, str], count: int, names: Callable[[], Iterator[str]]) -> None:
@@ -72,14 +86,20 @@ def _check_same(dataset: Dataset, fields: list[str]) -> None:
     ids = [dataset.vocabulary(name).all_ids() for name in fields]
     if not ids or any(not other.equals(ids[0]) for other in ids[1:]):
         names = ", ".join(fields) or "none"
-        raise OptionError(f"--features must be FIELD=FILE for each sparse field, whose features differ; there are {names}. Name them.")
+        raise OptionError(
+            f"--features must be FIELD=FILE for each sparse field, whose features differ; there are {names}."
+            " Name them."
+        )
 
 
 def _checked(dataset: Dataset, names: Iterator[str]) -> Iterator[str]:
     """The same names; raises DataError for one that would break its line."""
     for name in names:
         if not name or any(letter in name for letter in _BREAKS):
-            raise DataError(f"{dataset.path}: an index file cannot hold the name {name!r}. Rename it, or leave that file out.")
+            raise DataError(
+                f"{dataset.path}: an index file cannot hold the name {name!r}. Rename it, or leave that file"
+                " out."
+            )
         yield name
 
 

@@ -40,7 +40,9 @@ def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def as_characters(text: str) -> Any:
-    """A text as an attribute of characters, which DSSTNE reads: the library would write one that is not ASCII as a string."""
+    """A text as an attribute of characters, which DSSTNE reads: the library would write one that is not
+    ASCII as a string.
+    """
     return text if text.isascii() else np.array(text.encode())
 
 
@@ -62,20 +64,36 @@ class NetcdfFile:
         try:
             return self._source.getncattr(name)
         except _DAMAGE as error:
-            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {AGAIN}") from error
+            raise DataError(
+                f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {AGAIN}"
+            ) from error
 
     def whole(self, name: str, least: int = 0, default: int | None = None, most: float = np.inf) -> int:
-        """A whole number of at least `least` and at most `most`; the default where it is missing, if there is one."""
+        """A whole number of at least `least` and at most `most`; the default where it is missing, if there
+        is one.
+        """
         if default is not None and not self.has(name):
             return default
-        rule = f"a whole number of at least {least}" if most == np.inf else f"a whole number from {least} to {most}"
+        rule = (
+            f"a whole number of at least {least}"
+            if most == np.inf
+            else f"a whole number from {least} to {most}"
+        )
         found = self._attribute(name, rule)
-        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found) or int(found) != found or not least <= found <= most:
+        if (
+            np.ndim(found)
+            or isinstance(found, str)
+            or not np.isfinite(found)
+            or int(found) != found
+            or not least <= found <= most
+        ):
             raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {found}. {AGAIN}")
         return int(found)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number, that of a float32 as its shortest decimal form says it; the default where it is missing, if there is one."""
+        """A finite number, that of a float32 as its shortest decimal form says it; the default where it is
+        missing, if there is one.
+        """
         if default is not None and not self.has(name):
             return default
         found = self._attribute(name, "a finite number")
@@ -96,7 +114,9 @@ class NetcdfFile:
         """What a code stands for; the default where it is missing, if there is one."""
         code = self.whole(name, default=None if default is None else names.index(default))
         if code >= len(names):
-            raise DataError(f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {AGAIN}")
+            raise DataError(
+                f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {AGAIN}"
+            )
         return names[code]
 
     def length(self, name: str) -> int | None:
@@ -109,13 +129,17 @@ class NetcdfFile:
         return name in self._source.variables
 
     def column(self, name: str, length: int | None = None, *, takes_characters: bool = False) -> "Column":
-        """A variable of one dimension, of this length if one is given. takes_characters: characters are signed numbers of 8 bits."""
+        """A variable of one dimension, of this length if one is given. takes_characters: characters are
+        signed numbers of 8 bits.
+        """
         found = self._source.variables.get(name)
         rule = "must have one dimension" if length is None else f"must hold {length:,} numbers"
         if found is None:
             raise DataError(f"{self.path}: variable {name!r} {rule}; it is missing. {AGAIN}")
         if len(found.shape) != 1 or length not in (None, found.shape[0]):
-            raise DataError(f"{self.path}: variable {name!r} {rule}; its shape is {list(found.shape)}. {AGAIN}")
+            raise DataError(
+                f"{self.path}: variable {name!r} {rule}; its shape is {list(found.shape)}. {AGAIN}"
+            )
         return Column(self.path, name, found, takes_characters)
 
 
@@ -133,7 +157,9 @@ class Column:
         """All of it, which must be texts."""
         found = self._read(slice(None))
         if found.dtype != object:
-            raise DataError(f"{self.path}: variable {self.name!r} must hold texts; it holds {found.dtype}. {AGAIN}")
+            raise DataError(
+                f"{self.path}: variable {self.name!r} must hold texts; it holds {found.dtype}. {AGAIN}"
+            )
         return [str(text) for text in found]
 
     def numbers(self, start: int, stop: int) -> NDArray[Any]:
@@ -142,7 +168,9 @@ class Column:
         if self._takes_characters and found.dtype == "S1":
             return found.view(np.int8)
         if found.dtype.kind not in "iuf":
-            raise DataError(f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}")
+            raise DataError(
+                f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}"
+            )
         return found
 
     def floats(self, start: int, stop: int) -> NDArray[np.float32]:
@@ -158,7 +186,9 @@ class Column:
         try:
             return np.asarray(self._variable[wanted])
         except _DAMAGE as error:
-            raise DataError(f"{self.path}: variable {self.name!r} cannot be read: {error}. Copy or write the file again.") from error
+            raise DataError(
+                f"{self.path}: variable {self.name!r} cannot be read: {error}. Copy or write the file again."
+            ) from error
 
 
 @contextmanager
@@ -168,7 +198,9 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
         what = "is a directory" if path.is_dir() else "does not exist"
         raise DataError(f"{path}: must be a NetCDF file; it {what}. Check the path.")
     if not begins_as_netcdf(path):
-        raise DataError(f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path.")
+        raise DataError(
+            f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path."
+        )
     if begins_as_hdf5(path):
         _check_alone(path)
     else:
@@ -180,7 +212,9 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
             found = NetcdfFile(path, source)
         except _DAMAGE as error:
             reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{path}: must be a whole NetCDF file; {reason}. Copy or write it again.") from error
+            raise DataError(
+                f"{path}: must be a whole NetCDF file; {reason}. Copy or write it again."
+            ) from error
         yield found
 
 
@@ -189,36 +223,53 @@ def _check_length(path: Path) -> None:
     try:
         needed = least_bytes(path)
     except ValueError as error:
-        raise DataError(f"{path}: must be a whole NetCDF file; it has {error}. Copy or write it again.") from error
+        raise DataError(
+            f"{path}: must be a whole NetCDF file; it has {error}. Copy or write it again."
+        ) from error
     if path.stat().st_size < needed:
-        raise DataError(f"{path}: must have at least {needed:,} bytes; it has {path.stat().st_size:,}. Copy or write it again.")
+        raise DataError(
+            f"{path}: must have at least {needed:,} bytes; it has {path.stat().st_size:,}. Copy or write it"
+            " again."
+        )
 
 
 def _check_alone(path: Path) -> None:
-    """Raise DataError where a file takes something from other files: HDF5 would open any path that it names."""
+    """Raise DataError where a file takes something from other files: HDF5 would open any path that it
+    names.
+    """
     try:
         with h5py.File(path, "r") as file:
             name = outside(file)
     except _DAMAGE as error:
-        raise DataError(f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again.") from error
+        raise DataError(
+            f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again."
+        ) from error
     if name is not None:
-        raise DataError(f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}")
+        raise DataError(
+            f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}"
+        )
 
 
 def _check_room(beside: Path, path: Path) -> None:
-    """Make a file, where that is refused with the reason: NetCDF says that permission is denied, also of a disk that is full."""
+    """Make a file, where that is refused with the reason: NetCDF says that permission is denied, also of a
+    disk that is full.
+    """
     try:
         with beside.open("xb") as file:
             file.write(bytes(_FIRST_BYTES))
     except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror}. Free some space, or choose another place.") from error
+        raise DataError(
+            f"{path}: cannot be written: {error.strerror}. Free some space, or choose another place."
+        ) from error
 
 
 @contextmanager
 def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> Iterator[Any]:
-    """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it fails.
+    """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it
+    fails.
 
-    indexes: names of index files that are written when the block ends, and appear right before it, once all are whole and on disk.
+    indexes: names of index files that are written when the block ends, and appear right before it, once all
+    are whole and on disk.
     """
     indexes = indexes or {}
     if not path.parent.is_dir():
@@ -235,4 +286,6 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
             for place, names in zip(places, indexes.values(), strict=True):
                 write_index(place, names)
     except RuntimeError as error:
-        raise DataError(f"{path}: cannot be written: {error}. Free some space, or choose another place.") from error
+        raise DataError(
+            f"{path}: cannot be written: {error}. Free some space, or choose another place."
+        ) from error

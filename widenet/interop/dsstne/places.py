@@ -7,12 +7,18 @@ from widenet.errors import OptionError
 
 
 def check_places(places: Mapping[str, Path]) -> None:
-    """Raise OptionError unless the files to be written, by option, are different ones in folders that exist: all appear, or none."""
+    """Raise OptionError unless the files to be written, by option, are different ones in folders that
+    exist: all appear, or none.
+    """
     for option, path in places.items():
         if not path.parent.is_dir():
-            raise OptionError(f"{option} must be in a folder that exists; got {path}. Make {path.parent} first.")
+            raise OptionError(
+                f"{option} must be in a folder that exists; got {path}. Make {path.parent} first."
+            )
         if path.is_dir():
-            raise OptionError(f"{option} must be a file to write; {path} is a directory. Choose another name.")
+            raise OptionError(
+                f"{option} must be a file to write; {path} is a directory. Choose another name."
+            )
         for other, place in places.items():
             if option < other and path.resolve() == place.resolve():
                 raise OptionError(f"{option} and {other} must be two files; got {path} twice. Name another.")

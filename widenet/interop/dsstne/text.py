@@ -1,4 +1,6 @@
-"""DSSTNE's text, a sample a line, `name<TAB>feature,value:feature,value`, made into NetCDF data with index files."""
+"""DSSTNE's text, a sample a line, `name<TAB>feature,value:feature,value`, made into NetCDF data with index
+files.
+"""
 
 from array import array
 from collections.abc import Callable, Iterator
@@ -37,20 +39,27 @@ def generate(
     analog: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> None:
-    """Write the NetCDF file of one sparse data set from text, and the index files of its features and samples.
+    """Write the NetCDF file of one sparse data set from text, and the index files of its features and
+    samples.
 
-    source: a file, or a folder of which every file is read, by name. out: the NetCDF file; an earlier one is replaced.
-    features: their index file. Features that it lacks are dropped, or added with "merge"; "create" begins a new one.
-    samples: their index file, begun where there is none, and extended by new samples. Its order is that of the examples; a sample that the
-    text lacks has an empty row, so that files of one index file go together. A sample that the text repeats has its last row.
-    analog: keep values; an entry without one has 0. say: told of lines that were skipped, and what was written.
-    Memory holds the names, and 4 bytes an entry (8 with `analog`). Raises DataError, OptionError; nothing is then written.
+    source: a file, or a folder of which every file is read, by name. out: the NetCDF file; an earlier one is
+    replaced.
+    features: their index file. Features that it lacks are dropped, or added with "merge"; "create" begins a
+    new one.
+    samples: their index file, begun where there is none, and extended by new samples. Its order is that of
+    the examples; a sample that the text lacks has an empty row, so that files of one index file go together.
+    A sample that the text repeats has its last row.
+    analog: keep values; an entry without one has 0. say: told of lines that were skipped, and what was
+    written. Memory holds the names, and 4 bytes an entry (8 with `analog`). Raises DataError, OptionError;
+    nothing is then written.
     """
     out, features, samples = Path(out), Path(features), Path(samples)
     tell = say or in_silence
     check_places({"-o": out, "-f": features, "-s": samples})
     if new_features != "create" and not features.is_file():
-        raise OptionError(f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f.")
+        raise OptionError(
+            f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f."
+        )
     text = _Text(
         index_of={} if new_features == "create" else _numbered(read_names(features)),
         row_of=_numbered(read_names(samples)) if samples.exists() else {},
@@ -60,20 +69,30 @@ def generate(
     for path in _files(Path(source)):
         text.read(path)
     if not text.extents:
-        raise DataError(f"{source}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check the file.")
-    indexes = {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
+        raise DataError(
+            f"{source}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check the"
+            " file."
+        )
+    indexes = (
+        {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
+    )
     with writing(out, indexes) as file:
         width = -(-max(1, len(text.index_of)) // WIDTH_STEP) * WIDTH_STEP
         num_entries = _write(file, name, width, text)
     for warning in text.warnings():
         tell(warning)
-    counts = f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,}, {num_entries:,} entries"
+    counts = (
+        f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,},"
+        f" {num_entries:,} entries"
+    )
     tell(f"{out}: data set {name!r}: {counts}.")
 
 
 @dataclass
 class _Text:
-    """What was read so far. extents: where the entries of each row begin and end; index_of and row_of grow."""
+    """What was read so far. extents: where the entries of each row begin and end; index_of and row_of
+    grow.
+    """
 
     index_of: dict[str, int]
     row_of: dict[str, int]
@@ -92,7 +111,9 @@ class _Text:
                 try:
                     self._add(line.decode().rstrip("\r\n"), place)
                 except UnicodeDecodeError as error:
-                    raise DataError(f"{place}: must be UTF-8 text; {error.reason}. Convert the file.") from error
+                    raise DataError(
+                        f"{place}: must be UTF-8 text; {error.reason}. Convert the file."
+                    ) from error
 
     def _add(self, line: str, place: str) -> None:
         if not line:
@@ -102,7 +123,10 @@ class _Text:
             self._skip("lines without a tab were skipped", place)
             return
         if not sample:
-            raise DataError(f"{place}: a sample must have a name before the tab; it is empty. Name it, or remove the line.")
+            raise DataError(
+                f"{place}: a sample must have a name before the tab; it is empty. Name it, or remove the"
+                " line."
+            )
         start = len(self.indices)
         for element in rest.split(":"):
             feature, *values = element.split(",")
@@ -130,7 +154,10 @@ class _Text:
         except ValueError:
             value = float("nan")
         if not isfinite(value) or abs(value) > _LARGEST:
-            raise DataError(f"{place}: a value must be a finite number of float32; got {text[:_LONGEST_SHOWN]!r}. Correct the line.")
+            raise DataError(
+                f"{place}: a value must be a finite number of float32; got {text[:_LONGEST_SHOWN]!r}. Correct"
+                " the line."
+            )
         return value
 
     def _skip(self, what: str, place: str) -> None:
@@ -152,7 +179,13 @@ class _Text:
 def _write(file: Any, name: str, width: int, text: _Text) -> int:
     """The one data set, its rows one after the other; gives the number of entries."""
     attributes = Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN
-    numbers = {"attributes0": attributes, "kind0": 0, "dataType0": 4 if text.analog else 0, "dimensions0": 1, "width0": width}
+    numbers = {
+        "attributes0": attributes,
+        "kind0": 0,
+        "dataType0": 4 if text.analog else 0,
+        "dimensions0": 1,
+        "width0": width,
+    }
     for key, number in {"datasets": 1, **numbers}.items():
         file.setncattr(key, np.uint32(number))
     file.setncattr("name0", as_characters(name))
@@ -164,7 +197,9 @@ def _write(file: Any, name: str, width: int, text: _Text) -> int:
     kind = "u4" if num_entries < _UINT32_ENTRIES else "u8"
     file.createVariable("sparseStart0", kind, ("examplesDim0",))[:] = stops - (ends - starts)
     file.createVariable("sparseEnd0", kind, ("examplesDim0",))[:] = stops
-    columns: dict[str, tuple[str, NDArray[Any]]] = {"sparseIndex0": ("u4", np.frombuffer(text.indices, np.uint32))}
+    columns: dict[str, tuple[str, NDArray[Any]]] = {
+        "sparseIndex0": ("u4", np.frombuffer(text.indices, np.uint32))
+    }
     if text.analog:
         columns["sparseData0"] = ("f4", np.frombuffer(text.values, np.float32))
     for variable, (letter, flat) in columns.items():

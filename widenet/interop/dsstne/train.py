@@ -38,33 +38,44 @@ def train(
 ) -> Model:
     """Train DSSTNE's network on its data sets, and write the trained network as it would be.
 
-    data: NetCDF files, whose data sets the layers name. settings: values of a training document. The run stays in `out`.run, from which
-    a training that was cut short goes on. initial: a file to write the network to as a new training begins with it; replaced.
-    checkpoint: begins the names of the files to which the network is written after every so many epochs as the training has checkpoints,
-    NAME10.nc after ten; unset: `out`. Earlier ones are replaced.
-    Every process that a launcher has started must call it. Raises DocumentError, DataError, OptionError, and what a training raises.
+    data: NetCDF files, whose data sets the layers name. settings: values of a training document. The run
+    stays in `out`.run, from which a training that was cut short goes on. initial: a file to write the network
+    to as a new training begins with it; replaced.
+    checkpoint: begins the names of the files to which the network is written after every so many epochs as
+    the training has checkpoints, NAME10.nc after ten; unset: `out`. Earlier ones are replaced. Every process
+    that a launcher has started must call it. Raises DocumentError, DataError, OptionError, and what a
+    training raises.
     """
     if out.exists():
         raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
     begins = out if checkpoint is None else checkpoint
     if checkpoint is not None and not checkpoint.parent.is_dir():
-        raise OptionError(f"{checkpoint}: checkpoints must be in a folder that exists. Make {checkpoint.parent} first.")
+        raise OptionError(
+            f"{checkpoint}: checkpoints must be in a folder that exists. Make {checkpoint.parent} first."
+        )
     values = NetworkSpec.read_values(config)
     targets = outputs_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
     teller = report if exchange.leads else Silence()
     with shared_folder(exchange, out, "-n") as folder:
-        by_leader(exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data")
+        by_leader(
+            exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data"
+        )
         dataset = Dataset.open(folder / "data")
         network, found = network_of(values, config, dataset.manifest)
         for note in found.notes:
             teller.say(note)
         training = TrainingSpec.of(
-            {"seed": SEED, "brake": True, "checkpoints": {"every_epochs": 10}, **found.training, **settings}, str(config)
+            {"seed": SEED, "brake": True, "checkpoints": {"every_epochs": 10}, **found.training, **settings},
+            str(config),
         )
         goes_on = exchange.collect(run.exists(), "run")[0]
         if goes_on:
-            state = f"has ended; {out} is written again" if (run / "model").exists() else "was cut short; going on"
+            state = (
+                f"has ended; {out} is written again"
+                if (run / "model").exists()
+                else "was cut short; going on"
+            )
             teller.say(f"{run} holds a training that {state}.")
         elif initial is not None:
             check_training(network, training, dataset)
@@ -75,7 +86,9 @@ def train(
             if epoch % training.checkpoints.every_epochs == 0:
                 write_network(net, training, kinds, begins.parent / f"{begins.name}{epoch}.nc", str(run))
 
-        model = train_run(network, training, dataset, run, resume=goes_on, report=report, after_epoch=write_checkpoint)
+        model = train_run(
+            network, training, dataset, run, resume=goes_on, report=report, after_epoch=write_checkpoint
+        )
         write_network(model.network, training, kinds, out, str(run))
     return model
 
@@ -83,7 +96,10 @@ def train(
 def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
     """The data sets of the outputs of a DSSTNE network; raises DocumentError for another document."""
     if not is_dsstne(values):
-        raise DocumentError(f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for others.')
+        raise DocumentError(
+            f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for'
+            " others."
+        )
     found = translation(_with_dimensions(values, {}, unknown=1), str(config))
     return [layer["field"] for layer in found.network["layers"] if layer.get("kind") == "output"]
 
@@ -91,7 +107,11 @@ def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
 def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tuple[NetworkSpec, Translation]:
     """A DSSTNE network over its data sets, and what its translation says besides; raises DocumentError."""
     known: Any = manifest.source.get(FACTS) or {}
-    dense = {name: facts for name, facts in known.items() if name in manifest.fields and manifest.fields[name].kind == "dense"}
+    dense = {
+        name: facts
+        for name, facts in known.items()
+        if name in manifest.fields and manifest.fields[name].kind == "dense"
+    }
     found = translation(_with_dimensions(values, dense), str(config))
     for layer in found.network["layers"]:
         if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
@@ -106,11 +126,16 @@ def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset
     """
     counts, device = {field: dataset.counts(field) for field in network.counted_fields}, device_for(None)
     built = build(network, training, dataset.fields, exchange_for(training.shards, device), device, counts)
-    write_network(built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out))
+    write_network(
+        built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out)
+    )
 
 
-def _with_dimensions(values: dict[str, Any], sets: Mapping[str, Any], unknown: int | None = None) -> dict[str, Any]:
-    """The same network, its dense inputs, and outputs that convolve, given the dimensions of their data sets where those have several.
+def _with_dimensions(
+    values: dict[str, Any], sets: Mapping[str, Any], unknown: int | None = None
+) -> dict[str, Any]:
+    """The same network, its dense inputs, and outputs that convolve, given the dimensions of their data sets
+    where those have several.
 
     sets: what is known of the dense ones. unknown: filters of the outputs that convolve over another set.
     """
@@ -121,7 +146,9 @@ def _with_dimensions(values: dict[str, Any], sets: Mapping[str, Any], unknown: i
         given = lowered(layer, "layer")
         dimensions = sets.get(str(given.get("dataset")), {}).get("dimensions", [])
         kind = str(given.get("kind", "Hidden" if position else "Input")).lower()
-        convolves = str(given.get("type")).lower() == "convolutional" and str(given.get("n")).lower() == "auto"
+        convolves = (
+            str(given.get("type")).lower() == "convolutional" and str(given.get("n")).lower() == "auto"
+        )
         if len(dimensions) > 1 and (kind == "input" or convolves):
             given["n"] = dimensions
         elif convolves and unknown is not None:

@@ -26,7 +26,9 @@ from widenet.training.schedules import rates
 from widenet.training.step import train_step
 
 DELTA, THRESHOLD = 0.001, 0.02
-"""How far each weight is moved to both sides, and how far its gradient may be from the quotient; both are DSSTNE's."""
+"""How far each weight is moved to both sides, and how far its gradient may be from the quotient; both are
+DSSTNE's.
+"""
 _SHOWN = 3
 _PLAIN = {"kind": "momentum", "momentum": 0.0, "learning_rate": 1.0}
 """One step of it is the gradient, and no output trains without its logits."""
@@ -35,9 +37,9 @@ _PLAIN = {"kind": "momentum", "momentum": 0.0, "learning_rate": 1.0}
 def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
     """A line for every weight of the network: how many numbers were checked, and the largest difference.
 
-    The batch is the first of the file; the loss is that of training, with its dropout and denoising and without penalties on weights.
-    Every number of every weight takes two forward passes. Raises NumericsError for gradients that differ by more than THRESHOLD, and
-    what a training raises.
+    The batch is the first of the file; the loss is that of training, with its dropout and denoising and
+    without penalties on weights. Every number of every weight takes two forward passes. Raises NumericsError
+    for gradients that differ by more than THRESHOLD, and what a training raises.
     """
     with TemporaryDirectory() as folder, one_thread_an_operation():
         values = NetworkSpec.read_values(config)
@@ -45,20 +47,27 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
         dataset = Dataset.open(Path(folder) / "data")
         network, _ = network_of(values, config, dataset.manifest)
         training = TrainingSpec.of(
-            {"seed": seed, "batch_size": batch_size, "optimizer": _PLAIN, "shuffle": False, "epochs": 1}, str(config)
+            {"seed": seed, "batch_size": batch_size, "optimizer": _PLAIN, "shuffle": False, "epochs": 1},
+            str(config),
         )
         check_training(network, training, dataset)
         checks = _Checks(network, training, dataset)
         lines, failed = [], []
         for name, (quotients, gradients) in checks.all():
             differences = (quotients - gradients).abs()
-            lines.append(f"{name}: {len(gradients):,} checked, largest difference {float(differences.max()):.6f}")
+            lines.append(
+                f"{name}: {len(gradients):,} checked, largest difference {float(differences.max()):.6f}"
+            )
             for place in (differences > THRESHOLD).nonzero()[:, 0].tolist():
-                failed.append(f"number {place} of {name}: {float(gradients[place]):.6f} for {float(quotients[place]):.6f}")
+                failed.append(
+                    f"number {place} of {name}: {float(gradients[place]):.6f} for"
+                    f" {float(quotients[place]):.6f}"
+                )
         if failed:
             more = f" and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
             raise NumericsError(
-                f"{config}: gradients must be within {THRESHOLD} of the quotient of differences; {'; '.join(failed[:_SHOWN])}{more}."
+                f"{config}: gradients must be within {THRESHOLD} of the quotient of differences;"
+                f" {'; '.join(failed[:_SHOWN])}{more}."
             )
         return lines
 
@@ -68,7 +77,9 @@ class _Checks:
 
     def __init__(self, spec: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> None:
         counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        self.network: Network = build(spec, training, dataset.fields, LocalExchange(training.shards), "cpu", counts)
+        self.network: Network = build(
+            spec, training, dataset.fields, LocalExchange(training.shards), "cpu", counts
+        )
         self.rule = Optimizer(training.optimizer)
         self.network.prepare_training(self.rule)
         for wide in self.network.wide.values():
@@ -80,15 +91,31 @@ class _Checks:
         self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
 
     def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-        """Of every weight that has numbers the quotients and the gradients, float64 and flat; shards one after the other."""
-        wide = {name: weight for name, weight in self.network.wide.items() if any(part.weight.numel() for part in weight.parts.values())}
-        tensors = {name: [part.by_rows()[0] for part in weight.parts.values()] for name, weight in wide.items()}
+        """Of every weight that has numbers the quotients and the gradients, float64 and flat; shards one
+        after the other.
+        """
+        wide = {
+            name: weight
+            for name, weight in self.network.wide.items()
+            if any(part.weight.numel() for part in weight.parts.values())
+        }
+        tensors = {
+            name: [part.by_rows()[0] for part in weight.parts.values()] for name, weight in wide.items()
+        }
         tensors |= {name: [weight.tensor] for name, weight in self.network.trunk.items() if weight.trained}
-        quotients = {name: torch.cat([self._quotients(tensor) for tensor in parts]) for name, parts in tensors.items()}
+        quotients = {
+            name: torch.cat([self._quotients(tensor) for tensor in parts]) for name, parts in tensors.items()
+        }
         before = {name: _flat(parts) for name, parts in tensors.items()}
         self._loss(makes_step=True)
         for name, parts in tensors.items():
-            yield name, (quotients[name], (before[name] - _flat(parts)) / self.network.share_of_gradient(name))
+            yield (
+                name,
+                (
+                    quotients[name],
+                    (before[name] - _flat(parts)) / self.network.share_of_gradient(name),
+                ),
+            )
 
     def _quotients(self, tensor: Tensor) -> Tensor:
         numbers = tensor.detach().view(-1)
@@ -107,7 +134,9 @@ class _Checks:
         with torch.no_grad():
             prepared = self.network.prepare(self.batch.fields, self.draws)
         judge = None if makes_step else _stays
-        return train_step(self.network, prepared, self.batch.weights, self.draws, self.rule, self.numbers, judge=judge)
+        return train_step(
+            self.network, prepared, self.batch.weights, self.draws, self.rule, self.numbers, judge=judge
+        )
 
 
 def _stays(loss: float, numbers: StepNumbers) -> None:

@@ -1,4 +1,6 @@
-"""Every optimizer's step of single numbers: the same arithmetic as `element` of widenet/training/optimizers has."""
+"""Every optimizer's step of single numbers: the same arithmetic as `element` of
+widenet/training/optimizers has.
+"""
 
 import triton
 import triton.language as tl
@@ -25,8 +27,9 @@ def advance_at(weight, first, second, place, inside, gradient, fade, penalties, 
 def advance(weight, gradient, first, second, fade, penalties, numbers, KIND: tl.constexpr):
     """Weight and states after a step, float32. fade: what the states are multiplied by before it.
 
-    penalties: scale, l2, l1 of `kernels.compiled_steps.Penalties`. numbers: where those lie that change from step to step, float64 [8]:
-    its number, `keep`, `Formula.constants`. A state that an optimizer has not is any number.
+    penalties: scale, l2, l1 of `kernels.compiled_steps.Penalties`. numbers: where those lie that change from
+    step to step, float64 [8]: its number, `keep`, `Formula.constants`. A state that an optimizer has not is
+    any number.
     """
     scale, l2, l1 = penalties
     keep = tl.load(numbers + 1).to(tl.float32)
@@ -41,7 +44,14 @@ def _constants(numbers):
     """The formula's, as many as the longest has; rounded once, as elsewhere."""
     c0, c1, c2 = tl.load(numbers + 2), tl.load(numbers + 3), tl.load(numbers + 4)
     c3, c4, c5 = tl.load(numbers + 5), tl.load(numbers + 6), tl.load(numbers + 7)
-    return c0.to(tl.float32), c1.to(tl.float32), c2.to(tl.float32), c3.to(tl.float32), c4.to(tl.float32), c5.to(tl.float32)
+    return (
+        c0.to(tl.float32),
+        c1.to(tl.float32),
+        c2.to(tl.float32),
+        c3.to(tl.float32),
+        c4.to(tl.float32),
+        c5.to(tl.float32),
+    )
 
 
 @triton.jit

@@ -1,4 +1,6 @@
-"""Activations and losses of single units: the same formulas as widenet/model/activations.py and widenet/model/losses/ have."""
+"""Activations and losses of single units: the same formulas as widenet/model/activations.py and
+widenet/model/losses/ have.
+"""
 
 import triton
 import triton.language as tl
@@ -16,7 +18,9 @@ def _tanh(z):
 
 @triton.jit
 def _softplus(z):
-    """max(z, 0) + log(1 + e), e = exp(-|z|): where 1 + e is rounded, the logarithm is corrected by what was lost."""
+    """max(z, 0) + log(1 + e), e = exp(-|z|): where 1 + e is rounded, the logarithm is corrected by what
+    was lost.
+    """
     e = tl.exp(-tl.abs(z))
     whole = 1.0 + e
     rounded = whole - 1.0
@@ -88,7 +92,9 @@ def slope(z, a, numbers, KIND: tl.constexpr):
 
 @triton.jit
 def other_value(z, a, numbers, LOSS: tl.constexpr):
-    """Value and slope of units that no target names; the slope by the logit for the cross-entropies, else by the activation."""
+    """Value and slope of units that no target names; the slope by the logit for the cross-entropies, else
+    by the activation.
+    """
     if LOSS == "cross_entropy":
         return _softplus(z), a
     elif LOSS == "scaled_marginal_cross_entropy":
@@ -111,13 +117,17 @@ def other_value(z, a, numbers, LOSS: tl.constexpr):
 
 @triton.jit
 def target_value(z, a, t, numbers, LOSS: tl.constexpr):
-    """Value and slope of units with a target t; numbers: those of the loss, see `model.fused_tiles.formula_of`."""
+    """Value and slope of units with a target t; numbers: those of the loss, see
+    `model.fused_tiles.formula_of`.
+    """
     if LOSS == "cross_entropy":
         return _softplus(z) - t * z, a - t
     elif LOSS == "scaled_marginal_cross_entropy":
         other, other_slope = other_value(z, a, numbers, LOSS)
         strength = tl.where(a < numbers[0], numbers[2] * tl.where(numbers[4] > 0.0, t, 1.0), 0.0)
-        return tl.where(t > 0.0, strength * _softplus(-z), other), tl.where(t > 0.0, strength * (a - 1.0), other_slope)
+        return tl.where(t > 0.0, strength * _softplus(-z), other), tl.where(
+            t > 0.0, strength * (a - 1.0), other_slope
+        )
     elif LOSS == "l2":
         return 0.5 * (a - t) * (a - t), a - t
     elif LOSS == "l1":
@@ -142,7 +152,9 @@ def _sign(number):
 
 @triton.jit
 def of_others(z, formula_numbers, ACTIVATION: tl.constexpr, LOSS: tl.constexpr, BY_LOGIT: tl.constexpr):
-    """Value of units that no target names, and its slope by the logit. formula_numbers: the activation's, then the loss's."""
+    """Value of units that no target names, and its slope by the logit. formula_numbers: the activation's,
+    then the loss's.
+    """
     of_activation, numbers = formula_numbers
     a = activated(z, of_activation, ACTIVATION)
     value, by = other_value(z, a, numbers, LOSS)

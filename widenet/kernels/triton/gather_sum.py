@@ -13,7 +13,9 @@ _UNROLLED = 8
 
 @triton.jit
 def sum_of_rows(first, last, indices, values, rows, row_length, columns, UNROLLED: tl.constexpr):
-    """The rows that `indices` names from `first` to `last` - 1, times their values where there are any, added in this order."""
+    """The rows that `indices` names from `first` to `last` - 1, times their values where there are any,
+    added in this order.
+    """
     total = tl.zeros(columns.shape, tl.float32)
     for start in range(first, last, UNROLLED):
         for ahead in tl.static_range(UNROLLED):
@@ -60,6 +62,8 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 
 
 def columns_at_once(num_columns: int) -> tuple[int, int]:
-    """Columns of a row that a program takes, and its warps: 4 numbers, or 16 bytes, a thread where the row is long enough."""
+    """Columns of a row that a program takes, and its warps: 4 numbers, or 16 bytes, a thread where the row
+    is long enough.
+    """
     block = min(triton.next_power_of_2(num_columns), 1024)
     return block, min(max(block // 128, 1), 4)

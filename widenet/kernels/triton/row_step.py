@@ -59,7 +59,9 @@ def row_step(
     penalties: Penalties,
     numbers: Tensor,
 ) -> None:
-    """One step of the touched rows of a weight, in place. kind: the optimizer's. Order of addition: by example, then storage order.
+    """One step of the touched rows of a weight, in place. kind: the optimizer's.
+
+    Order of addition: by example, then storage order.
 
     fade_U: float32 [U], what the states are multiplied by before it. Others as of `Steps`.
     """

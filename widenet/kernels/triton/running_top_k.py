@@ -32,7 +32,17 @@ def _logit_below(key):
 
 @triton.jit
 def _kernel(
-    logits, floors, keys, counts, bounds, first_unit, num_units, k, MISSING_KEY: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr
+    logits,
+    floors,
+    keys,
+    counts,
+    bounds,
+    first_unit,
+    num_units,
+    k,
+    MISSING_KEY: tl.constexpr,
+    ROOM: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     example = tl.program_id(0).to(tl.int64)
     own = keys + example * ROOM
@@ -65,9 +75,11 @@ def _kernel(
 
 
 class RunningTopK:
-    """See `kernels.running_top_k.RunningTopK`, of which it keeps the rule: the largest logits, of equal ones the lower unit.
+    """See `kernels.running_top_k.RunningTopK`, of which it keeps the rule: the largest logits, of equal ones
+    the lower unit.
 
-    Each example has room for twice k keys or more; when it is full, they are sorted and the k best stay. k: at most `LARGEST`.
+    Each example has room for twice k keys or more; when it is full, they are sorted and the k best stay. k:
+    at most `LARGEST`.
     """
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
@@ -78,7 +90,9 @@ class RunningTopK:
         self.bound_E = torch.full((len(floor_E),), MISSING, device=floor_E.device)
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what must not appear."""
+        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what
+        must not appear.
+        """
         if not logits_ET.numel():
             return
         _kernel[(len(logits_ET),)](

@@ -35,7 +35,9 @@ def _kernel(
     change = tl.zeros((ENTRIES,), tl.float32)
     loss = tl.zeros((ENTRIES,), tl.float64)
     for start in range(first, last, ENTRIES):
-        entry, inside, example, place, z, stays = targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES)
+        entry, inside, example, place, z, stays = targets_part(
+            start, last, examples, products, bias, unit, num_units, ENTRIES
+        )
         pull = tl.load(pulls + entry, mask=inside, other=0.0)
         logarithm = tl.load(logarithms + example, mask=inside, other=0.0)
         coupling = tl.load(couplings + example, mask=inside, other=0.0)

@@ -1,4 +1,6 @@
-"""The first pass of a softmax: every example's largest logit and sum of exponentials, a tile after the other."""
+"""The first pass of a softmax: every example's largest logit and sum of exponentials, a tile after the
+other.
+"""
 
 import triton
 import triton.language as tl
@@ -27,7 +29,9 @@ def _kernel(products, biases, peaks, totals, num_units, BLOCK: tl.constexpr):
 
 
 def add_softmax_sums(products_ET: Tensor, bias_T: Tensor | None, peak_E: Tensor, total_E: Tensor) -> None:
-    """Count a tile, in place: the largest logit so far, and the sum so far of exp(z - largest). Order of addition: by 2,048 units.
+    """Count a tile, in place: the largest logit so far, and the sum so far of exp(z - largest).
+
+    Order of addition: by 2,048 units.
 
     products_ET: float32, the logits without the biases.
     """

@@ -1,4 +1,6 @@
-"""A tile of a softmax output: the gradient to its logits without the targets' pulls, p * sum of the example's pulls."""
+"""A tile of a softmax output: the gradient to its logits without the targets' pulls, p * sum of the
+example's pulls.
+"""
 
 import torch
 import triton
@@ -13,7 +15,16 @@ _EXAMPLES, _UNITS = 64, 128
 
 @triton.jit
 def _kernel(
-    products, biases, logarithms, couplings, deltas, column_sums, num_examples, num_units, EXAMPLES: tl.constexpr, UNITS: tl.constexpr
+    products,
+    biases,
+    logarithms,
+    couplings,
+    deltas,
+    column_sums,
+    num_examples,
+    num_units,
+    EXAMPLES: tl.constexpr,
+    UNITS: tl.constexpr,
 ):
     examples, units, place, inside, z = tile_part(products, biases, num_examples, num_units, EXAMPLES, UNITS)
     logarithm = tl.load(logarithms + examples, mask=examples < num_examples, other=0.0)
@@ -22,11 +33,13 @@ def _kernel(
     store_deltas(deltas, column_sums, delta, place, inside, units, num_units)
 
 
-def softmax_tile(products_ET: Tensor, bias_T: Tensor | None, log_sum_E: Tensor, coupling_E: Tensor) -> tuple[Tensor, Tensor]:
+def softmax_tile(
+    products_ET: Tensor, bias_T: Tensor | None, log_sum_E: Tensor, coupling_E: Tensor
+) -> tuple[Tensor, Tensor]:
     """exp(z - log_sum) * coupling, [E, T] of the products' type, and its sums over examples, float32 [T].
 
-    products_ET: float32, the logits without the biases. log_sum_E: float32, the logarithm of the softmax's denominator.
-    Order of addition: within parts of 64 examples, then over these.
+    products_ET: float32, the logits without the biases. log_sum_E: float32, the logarithm of the softmax's
+    denominator. Order of addition: within parts of 64 examples, then over these.
     """
     num_examples, num_units = products_ET.shape
     delta_ET = torch.empty_like(products_ET)

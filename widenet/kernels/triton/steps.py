@@ -1,4 +1,6 @@
-"""An optimizer's steps on CUDA, as `kernels.compiled_steps.CompiledSteps` has them on a CPU; their numbers lie in the device's memory."""
+"""An optimizer's steps on CUDA, as `kernels.compiled_steps.CompiledSteps` has them on a CPU; their numbers
+lie in the device's memory.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from widenet.kernels.triton.tile_step import tile_step
 class Steps:
     """The steps of an optimizer of this kind.
 
-    penalties: `keep` is not theirs to say. numbers: float64 [8], a row of `training.optimizers.Optimizer.table`.
+    penalties: `keep` is not theirs to say. numbers: float64 [8], a row of
+    `training.optimizers.Optimizer.table`.
     """
 
     kind: str
@@ -34,5 +37,7 @@ class Steps:
         fade_U: Tensor,
         moved: Tensor | None = None,
     ) -> None:
-        """See `CompiledSteps.rows`; a row -1 is none. moved: int32 [R], is told the step's number of the touched rows."""
+        """See `CompiledSteps.rows`; a row -1 is none. moved: int32 [R], is told the step's number of the
+        touched rows.
+        """
         row_step(self.kind, weight_RH, touched, states, fade_U, moved, self.penalties, self.numbers)

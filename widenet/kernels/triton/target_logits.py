@@ -1,4 +1,6 @@
-"""The logits of a tile's sparse targets, which the softmax's closed form asks for before its denominator is known."""
+"""The logits of a tile's sparse targets, which the softmax's closed form asks for before its denominator
+is known.
+"""
 
 import triton
 import triton.language as tl
@@ -18,12 +20,18 @@ def _kernel(starts, examples, products, biases, logits, num_units, ENTRIES: tl.c
     if biases is not None:
         bias = tl.load(biases + unit)
     for start in range(first, last, ENTRIES):
-        entry, inside, _, _, z, _ = targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES)
+        entry, inside, _, _, z, _ = targets_part(
+            start, last, examples, products, bias, unit, num_units, ENTRIES
+        )
         tl.store(logits + entry, z, mask=inside)
 
 
-def target_logits(starts: Tensor, examples_Z: Tensor, products_ET: Tensor, bias_T: Tensor | None, logits_Z: Tensor) -> None:
-    """Write the logits of a tile's targets in their places; those of other tiles stay. starts, examples_Z: as of `tile_targets`."""
+def target_logits(
+    starts: Tensor, examples_Z: Tensor, products_ET: Tensor, bias_T: Tensor | None, logits_Z: Tensor
+) -> None:
+    """Write the logits of a tile's targets in their places; those of other tiles stay. starts, examples_Z:
+    as of `tile_targets`.
+    """
     num_units = len(starts) - 1
     if not num_units:
         return

@@ -1,4 +1,6 @@
-"""A tile of an output whose units are single: losses and slopes of all its units, as if none were a target."""
+"""A tile of an output whose units are single: losses and slopes of all its units, as if none were a
+target.
+"""
 
 from dataclasses import dataclass
 
@@ -56,11 +58,17 @@ def _kernel(
     delta = tl.where(inside, delta * weight[:, None], 0.0)
     store_deltas(deltas, column_sums, delta, place, inside, units, num_units)
     by_example = tl.sum(tl.where(inside, value, 0.0).to(tl.float64), axis=1)
-    tl.store(losses + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0), tl.sum(by_example * weight.to(tl.float64), axis=0))
+    tl.store(
+        losses + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0),
+        tl.sum(by_example * weight.to(tl.float64), axis=0),
+    )
 
 
-def tile_others(products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, formula: UnitFormula) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss float64 [], weighted slopes by the logits [E, T], of the products' type, and the slopes' sums over examples, float32 [T].
+def tile_others(
+    products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, formula: UnitFormula
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss float64 [], weighted slopes by the logits [E, T], of the products' type, and the slopes' sums over
+    examples, float32 [T].
 
     products_ET: float32, the logits without the biases. weight_E: float32, what a unit counts.
     Order of addition: within parts of 64 examples, then over these.

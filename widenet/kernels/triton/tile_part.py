@@ -1,4 +1,6 @@
-"""What the kernels over a tile of logits share: a program's part of the tile, and a part of the targets of one of its units."""
+"""What the kernels over a tile of logits share: a program's part of the tile, and a part of the targets of
+one of its units.
+"""
 
 import triton
 import triton.language as tl
@@ -6,8 +8,13 @@ import triton.language as tl
 
 @triton.jit
 def tile_part(products, biases, num_examples, num_units, EXAMPLES: tl.constexpr, UNITS: tl.constexpr):
-    """A program's part of a tile: examples, units, their places in memory, which of these there are, and the logits."""
-    examples, units = tl.program_id(1) * EXAMPLES + tl.arange(0, EXAMPLES), tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+    """A program's part of a tile: examples, units, their places in memory, which of these there are, and
+    the logits.
+    """
+    examples, units = (
+        tl.program_id(1) * EXAMPLES + tl.arange(0, EXAMPLES),
+        tl.program_id(0) * UNITS + tl.arange(0, UNITS),
+    )
     place = examples.to(tl.int64)[:, None] * num_units + units[None, :]
     inside = (examples < num_examples)[:, None] & (units < num_units)[None, :]
     z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32)
@@ -20,12 +27,17 @@ def tile_part(products, biases, num_examples, num_units, EXAMPLES: tl.constexpr,
 def store_deltas(deltas, column_sums, delta, place, inside, units, num_units):
     """Write a part's gradient, zero where nothing is, and its sums over the part's examples."""
     tl.store(deltas + place, delta.to(deltas.dtype.element_ty), mask=inside)
-    tl.store(column_sums + tl.program_id(1).to(tl.int64) * num_units + units, tl.sum(delta, axis=0), mask=units < num_units)
+    tl.store(
+        column_sums + tl.program_id(1).to(tl.int64) * num_units + units,
+        tl.sum(delta, axis=0),
+        mask=units < num_units,
+    )
 
 
 @triton.jit
 def targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES: tl.constexpr):
-    """Some of a unit's targets, from entry `start` on: entries, which of these there are, examples, places in memory and logits.
+    """Some of a unit's targets, from entry `start` on: entries, which of these there are, examples, places in
+    memory and logits.
 
     And which of them stay: of a target that is named twice, the last counts.
     """

@@ -13,15 +13,26 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _kernel(weight, gradient, first, second, penalties, numbers, num, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def _kernel(
+    weight, gradient, first, second, penalties, numbers, num, KIND: tl.constexpr, BLOCK: tl.constexpr
+):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < num
     g = tl.load(gradient + place, mask=inside, other=0.0)
     advance_at(weight, first, second, place, inside, g, 1.0, penalties, numbers, KIND)
 
 
-def tile_step(kind: str, weight: Tensor, gradient: Tensor, states: Sequence[Tensor], penalties: Penalties, numbers: Tensor) -> None:
-    """One step of a contiguous weight, in place; gradient and states are shaped like it. kind: the optimizer's. Others as of `Steps`."""
+def tile_step(
+    kind: str,
+    weight: Tensor,
+    gradient: Tensor,
+    states: Sequence[Tensor],
+    penalties: Penalties,
+    numbers: Tensor,
+) -> None:
+    """One step of a contiguous weight, in place; gradient and states are shaped like it. kind: the
+    optimizer's. Others as of `Steps`.
+    """
     if not weight.numel():
         return
     first, second = two(states)

@@ -1,4 +1,6 @@
-"""The targets in a tile of an output whose units are single: they take the place of what `tile_others` gave them."""
+"""The targets in a tile of an output whose units are single: they take the place of what `tile_others`
+gave them.
+"""
 
 import torch
 import triton
@@ -40,7 +42,9 @@ def _kernel(
     change = tl.zeros((ENTRIES,), tl.float32)
     loss = tl.zeros((ENTRIES,), tl.float64)
     for start in range(first, last, ENTRIES):
-        entry, inside, example, place, z, stays = targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES)
+        entry, inside, example, place, z, stays = targets_part(
+            start, last, examples, products, bias, unit, num_units, ENTRIES
+        )
         t = tl.full((ENTRIES,), 1.0, tl.float32)
         if values is not None:
             t = tl.load(values + entry, mask=inside, other=0.0)
@@ -50,7 +54,10 @@ def _kernel(
         value, slope = of_targets(z, t, numbers, ACTIVATION, LOSS, BY_LOGIT)
         tl.store(deltas + place, (slope * weight).to(deltas.dtype.element_ty), mask=stays)
         change += tl.where(stays, slope * weight - was_slope * other_weight, 0.0)
-        now, before = value.to(tl.float64) * weight.to(tl.float64), was.to(tl.float64) * other_weight.to(tl.float64)
+        now, before = (
+            value.to(tl.float64) * weight.to(tl.float64),
+            was.to(tl.float64) * other_weight.to(tl.float64),
+        )
         loss += tl.where(inside, now - before, 0.0)
     tl.store(bias_gradients + unit, tl.load(bias_gradients + unit) + tl.sum(change, axis=0))
     tl.store(losses + unit, tl.sum(loss, axis=0))
@@ -68,7 +75,8 @@ def tile_targets(
     bias_gradient_T: Tensor,
     formula: UnitFormula,
 ) -> Tensor:
-    """What the targets add to the loss of `tile_others`, float64 []; its other results become those with the targets, in place.
+    """What the targets add to the loss of `tile_others`, float64 []; its other results become those with the
+    targets, in place.
 
     starts: int64 [T + 1]; unit t's entries are starts[t] to starts[t + 1] - 1, ascending by example.
     """

@@ -28,10 +28,14 @@ def forward(
     normalized: Callable[[Tensor], Tensor] | None = None,
     positions: Positions | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Activations float32 [E, H] and, where the layer has one, its penalty. Differentiable.
+    """Activations float32 [E, H] and, where the layer has one, its penalty.
 
-    sums: one product of a source and its weights a source, and the units of layers to add, float32 [E, H] each. bias: float32 [H].
-    draws: the step's random numbers; None outside training. normalized: the batch normalization of the layer's sums.
+    Differentiable.
+
+    sums: one product of a source and its weights a source, and the units of layers to add, float32 [E, H]
+    each. bias: float32 [H].
+    draws: the step's random numbers; None outside training. normalized: the batch normalization of the
+    layer's sums.
     positions: where the layer goes along a sequence; E is then their number.
     """
     total_EH = sums[0]
@@ -52,17 +56,22 @@ def forward(
 
 
 def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor, dialect: Dialect) -> Tensor | None:
-    """The sparseness penalty, of the mean before dropout; in DSSTNE's dialect after it, and pulling also from beyond the floor.
+    """The sparseness penalty, of the mean before dropout; in DSSTNE's dialect after it, and pulling also from
+    beyond the floor.
 
     None of a batch without examples, which has no mean.
     """
     if spec is None or not len(a_EH):
         return None
-    return sparseness(units_EH if dialect == "dsstne" else a_EH, spec.target, spec.weight, pulls_outside=dialect == "dsstne")
+    return sparseness(
+        units_EH if dialect == "dsstne" else a_EH, spec.target, spec.weight, pulls_outside=dialect == "dsstne"
+    )
 
 
 def sparseness(a_EH: Tensor, target: float, weight: float, pulls_outside: bool = False) -> Tensor:
-    """weight * sum over units of KL(target || mean activation of the batch). pulls_outside: units beyond the floor have its gradient."""
+    """weight * sum over units of KL(target || mean activation of the batch). pulls_outside: units beyond
+    the floor have its gradient.
+    """
     mean_H = a_EH.mean(dim=0)
     inside_H = mean_H.clamp(_FLOOR, 1 - _FLOOR)
     mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if pulls_outside else inside_H

@@ -13,7 +13,9 @@ from widenet.spec.layers import InputLayer
 
 
 def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
-    """The factor of every feature, float32 [units]: (count / mean count)^-popularity_damping; 1 for features never seen."""
+    """The factor of every feature, float32 [units]: (count / mean count)^-popularity_damping; 1 for
+    features never seen.
+    """
     seen = counts > 0
     factors = np.ones(units, dtype=np.float64)
     factors[: len(counts)][seen] = (counts[seen] / counts[seen].mean()) ** -spec.popularity_damping

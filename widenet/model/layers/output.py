@@ -29,8 +29,8 @@ class WideOutput:
     drift: how its rows move, where a step can do without the logits; None where it cannot.
     sampler: what draws the units of a step; None where all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
-    features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0]. touched: in training, the
-        same by feature, for every shard at hand.
+    features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
+        touched: in training, the same by feature, for every shard at hand.
     """
 
     spec: OutputLayer
@@ -61,7 +61,10 @@ class WideOutput:
         return loss_of(self.spec.loss, self.spec.activation)
 
     def direct(self, hidden_EH: Tensor) -> Tensor:
-        """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature. Differentiable."""
+        """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature.
+
+        Differentiable.
+        """
         if self.spec.cosine is None:
             return hidden_EH
         return hidden_EH / _length(hidden_EH) / self.spec.cosine.temperature
@@ -78,7 +81,14 @@ class WideOutput:
             first = self.weight.shards.start(shard)
             return WeightlessTile(weight_TH, None, None, False, slice(first + start, first + stop))
         if self.features is not None:
-            return FeatureTile(weight_TH, bias_T, None, False, self.features, None if self.touched is None else self.touched[shard])
+            return FeatureTile(
+                weight_TH,
+                bias_T,
+                None,
+                False,
+                self.features,
+                None if self.touched is None else self.touched[shard],
+            )
         length_T1 = None if self.spec.cosine is None else _length(weight_TH)
         return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, half)
 
@@ -91,9 +101,11 @@ def _length(vectors: Tensor) -> Tensor:
 
 @dataclass
 class Tile:
-    """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to them.
+    """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to
+    them.
 
-    half: its products take operands rounded to bfloat16; the incoming vectors and the deltas come rounded, once for all products.
+    half: its products take operands rounded to bfloat16; the incoming vectors and the deltas come rounded,
+    once for all products.
     operand: the vectors as the products take them.
     """
 
@@ -122,7 +134,9 @@ class Tile:
         add_product(total_EH, delta_ET, self.operand)
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor | RowGradient:
-        """float32 [T, H], the gradient to the units' own weights, through the division by their length under "cosine"."""
+        """float32 [T, H], the gradient to the units' own weights, through the division by their length
+        under "cosine".
+        """
         gradient_TH = matrix_product(delta_ET.T, direct_EH)
         if self.length_T1 is not None:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
@@ -132,7 +146,9 @@ class Tile:
 
 @dataclass
 class FeatureTile(Tile):
-    """Some units of an output on a sparse input: a weight float32 [T, F] whose columns lie together, and the batch's features."""
+    """Some units of an output on a sparse input: a weight float32 [T, F] whose columns lie together, and
+    the batch's features.
+    """
 
     features: SparseBatch
     touched: Touched | None
@@ -141,9 +157,14 @@ class FeatureTile(Tile):
         """The logits without the biases, float32 [E, T]."""
         del direct_EH
         features, columns_FT = self.features, self.vector_TH.T
-        if not columns_FT.is_contiguous():  # of a part of a shard; kernels would copy all columns, not the batch's alone
+        if (
+            not columns_FT.is_contiguous()
+        ):  # of a part of a shard; kernels would copy all columns, not the batch's alone
             units_U, indices_Z = torch.unique(features.indices, return_inverse=True)
-            features, columns_FT = SparseBatch(features.indptr, indices_Z, features.values), columns_FT.index_select(0, units_U)
+            features, columns_FT = (
+                SparseBatch(features.indptr, indices_Z, features.values),
+                columns_FT.index_select(0, units_U),
+            )
         return gather_sum(features, columns_FT)
 
     def logits(self, direct_EH: Tensor) -> Tensor:
@@ -163,12 +184,16 @@ class FeatureTile(Tile):
 
 @dataclass
 class WeightlessTile(Tile):
-    """Some units of an output that takes those of its source: a weight float32 [T, 0], and which of the source's units [E, L] they are."""
+    """Some units of an output that takes those of its source: a weight float32 [T, 0], and which of the
+    source's units [E, L] they are.
+    """
 
     units: slice
 
     def products(self, direct_EH: Tensor) -> Tensor:
-        """The logits [E, T]; a copy, for slopes take the place of logits, and the way back asks what the source gave."""
+        """The logits [E, T]; a copy, for slopes take the place of logits, and the way back asks what the
+        source gave.
+        """
         return direct_EH[:, self.units].clone(memory_format=torch.contiguous_format)
 
     def logits(self, direct_EH: Tensor) -> Tensor:

@@ -17,10 +17,15 @@ _LENGTH_FLOOR = 1e-8
 """Added to each length under "cosine", as DSSTNE does."""
 
 
-def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Windows | None, skips: list[Tensor]) -> Tensor:
-    """Units [E, N]. Differentiable.
+def forward(
+    spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Windows | None, skips: list[Tensor]
+) -> Tensor:
+    """Units [E, N].
 
-    sources: the units [E, M] of each source. shape: of the first one. windows: how a kernel moves over it, for max and average.
+    Differentiable.
+
+    sources: the units [E, M] of each source. shape: of the first one. windows: how a kernel moves over it,
+    for max and average.
     skips: units [E, N] to add.
     """
     first_EM = sources[0]
@@ -36,13 +41,19 @@ def forward(spec: PoolingLayer, sources: list[Tensor], shape: Shape, windows: Wi
             products = [(first_EM * other_EM).sum(dim=1) for other_EM in sources[1:]]
             if plain.kind == "cosine":
                 lengths = [torch.linalg.vector_norm(source, dim=1) + _LENGTH_FLOOR for source in sources]
-                products = [each_E / (lengths[0] * length_E) for each_E, length_E in zip(products, lengths[1:], strict=True)]
+                products = [
+                    each_E / (lengths[0] * length_E)
+                    for each_E, length_E in zip(products, lengths[1:], strict=True)
+                ]
             found = torch.stack(products, dim=1)
     return sum(skips, found.flatten(1))
 
 
 def _responded(values_ECP: Tensor, n: int, alpha: float, beta: float, k: float) -> Tensor:
-    """Local response normalization as cuDNN has it. Of an even n torch takes one channel more before than after, so channels turn round."""
+    """Local response normalization as cuDNN has it.
+
+    Of an even n torch takes one channel more before than after, so channels turn round.
+    """
     if n % 2:
         return functional.local_response_norm(values_ECP, n, alpha, beta, k)
     return functional.local_response_norm(values_ECP.flip(1), n, alpha, beta, k).flip(1)
@@ -80,7 +91,10 @@ class _Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, windows: Windows) -> Tensor:
         first, *others = reached(padded(values, windows.axes), windows)
-        ctx.windows, ctx.covered = windows, sum(reached(padded(values.new_ones(1, 1, *windows.places), windows.axes), windows))
+        ctx.windows, ctx.covered = (
+            windows,
+            sum(reached(padded(values.new_ones(1, 1, *windows.places), windows.axes), windows)),
+        )
         found: Tensor = sum(others, first) / ctx.covered
         return found
 

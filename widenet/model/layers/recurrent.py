@@ -11,9 +11,11 @@ from widenet.spec.recurrent import RecurrentLayer
 
 
 def first_bias(spec: RecurrentLayer) -> Tensor:
-    """The biases to start with, float32 [4 units]: of an lstm's forget gates 1, which Jozefowicz et al. found to matter, else 0.
+    """The biases to start with, float32 [4 units]: of an lstm's forget gates 1, which Jozefowicz et al. found
+    to matter, else 0.
 
-    "An empirical exploration of recurrent network architectures", ICML 2015. Of a gru the last ones belong to the state before.
+    "An empirical exploration of recurrent network architectures", ICML 2015. Of a gru the last ones belong to
+    the state before.
     """
     bias = torch.zeros(4 * spec.units)
     if spec.cell == "lstm":
@@ -30,9 +32,12 @@ def forward(
     blocks: Blocks,
     draws: Draws | None,
 ) -> Tensor:
-    """States float32 [N, H], as the next layers see them. Differentiable.
+    """States float32 [N, H], as the next layers see them.
 
-    sums: one product of a source and its weights a source, float32 [N, G] each. weight_GH: of the state before.
+    Differentiable.
+
+    sums: one product of a source and its weights a source, float32 [N, G] each. weight_GH: of the state
+    before.
     draws: the step's random numbers; None outside training.
     """
     total_NG = sums[0]

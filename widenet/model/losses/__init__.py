@@ -30,8 +30,8 @@ class Loss(Protocol):
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
         """Under a softmax: value of each target, and how strongly it pulls its logit up.
 
-        log_p_Z: log of the target's probability; t_Z: its value; share_Z: its value's share of the example's sum.
-        The gradient by the logits is p * (sum of the example's pulls) - pull.
+        log_p_Z: log of the target's probability; t_Z: its value; share_Z: its value's share of the example's
+        sum. The gradient by the logits is p * (sum of the example's pulls) - pull.
         """
 
 

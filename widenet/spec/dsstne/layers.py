@@ -10,7 +10,18 @@ Dialect = Literal["widenet", "dsstne"]
 
 _ANY = ("Kind", "Type", "Name", "N", "Sparse", "pDropout")
 _BEHIND = (*_ANY, "Source", "Kernel", "KernelStride")
-_LEARNT = ("Skip", "Activation", "RELUSlope", "Slope", "ELUAlpha", "SELULambda", "WeightNorm", "DeltaNorm", "WeightInit", "SharedWeights")
+_LEARNT = (
+    "Skip",
+    "Activation",
+    "RELUSlope",
+    "Slope",
+    "ELUAlpha",
+    "SELULambda",
+    "WeightNorm",
+    "DeltaNorm",
+    "WeightInit",
+    "SharedWeights",
+)
 KEYS = {
     "input": (*_ANY, "DataSet"),
     "hidden": (*_BEHIND, *_LEARNT, "BatchNormalization", "SparsenessPenalty", "Function"),
@@ -62,7 +73,9 @@ SCHEMES = {
 
 @dataclass
 class Whole:
-    """What the network as a whole says to its layers. notes: what a person should know, gathered on the way."""
+    """What the network as a whole says to its layers. notes: what a person should know, gathered on the
+    way.
+    """
 
     dialect: Dialect
     slope: float
@@ -76,7 +89,8 @@ class Whole:
 
 
 def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list[dict[str, Any]]:
-    """A layer in this project's words; two of an output that pools, convolves or skips: what gives its units, and what is asked for them.
+    """A layer in this project's words; two of an output that pools, convolves or skips: what gives its units,
+    and what is asked for them.
 
     index: its place among `count`; place: where it stands.
     """
@@ -95,7 +109,10 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list
     if sources:
         spoken["source"] = sources if len(sources) > 1 else sources[0]
     if kind == "output" and form != "pooling" and _dropout(found):
-        whole.notes.append(f"{found.place}.pDropout is of an output, whose units DSSTNE silences before it compares them: left out.")
+        whole.notes.append(
+            f"{found.place}.pDropout is of an output, whose units DSSTNE silences before it compares them:"
+            " left out."
+        )
     if kind == "output" and (form != "full" or found.names("Skip")):
         return _output_in_two(found, form, spoken, whole)
     if form == "pooling":
@@ -107,7 +124,9 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list
         return [spoken | _output(found, spoken["name"], units, whole)]
     if units == "auto":
         raise found.wrong("N", "of a hidden layer must be a number")
-    return [spoken | {"units": units} | _normalized(found) | _hidden(found, whole) | _sparseness(found, whole)]
+    return [
+        spoken | {"units": units} | _normalized(found) | _hidden(found, whole) | _sparseness(found, whole)
+    ]
 
 
 def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
@@ -119,7 +138,9 @@ def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
     if sparse and whole.denoising:
         spoken |= {"denoise": whole.denoising, "denoise_rescale": True}
     if dropout and sparse:
-        whole.notes.append(f"{found.place}.pDropout has no effect on a sparse input, in DSSTNE as here: left out.")
+        whole.notes.append(
+            f"{found.place}.pDropout has no effect on a sparse input, in DSSTNE as here: left out."
+        )
     elif dropout:
         spoken["dropout"] = dropout
     return spoken
@@ -131,21 +152,39 @@ def _output(found: Settings, name: str, units: int | str, whole: Whole) -> dict[
 
 def _asked(found: Settings, name: str, units: int | str, activation: Any, whole: Whole) -> dict[str, Any]:
     """What an output says of its targets."""
-    spoken = {"name": name, "kind": "output", "field": found.text("DataSet") or name, "units": units, "activation": activation}
+    spoken = {
+        "name": name,
+        "kind": "output",
+        "field": found.text("DataSet") or name,
+        "units": units,
+        "activation": activation,
+    }
     spoken |= whole.outputs
     if activation == "softmax" and spoken.pop("delta_boost", None):
-        whole.notes.append(f"DeltaBoost has no effect on {found.place}, a SoftMax, in DSSTNE as here: left out.")
+        whole.notes.append(
+            f"DeltaBoost has no effect on {found.place}, a SoftMax, in DSSTNE as here: left out."
+        )
     return spoken
 
 
 def _output_in_two(found: Settings, form: str, spoken: dict[str, Any], whole: Whole) -> list[dict[str, Any]]:
-    """A layer that gives bare units, and an output that takes them as they are; of what pools DSSTNE computes no activation."""
+    """A layer that gives bare units, and an output that takes them as they are; of what pools DSSTNE
+    computes no activation.
+    """
     name, activation = spoken["name"], "linear" if form == "pooling" else _activation(found, whole)
     units, own = _units(found), dict[str, float]()
     if form == "pooling":
-        before, own = {"name": f"{name} pooled"} | _pooling(found, whole), _limit(found, "DeltaNorm", "delta_norm")
+        before, own = (
+            {"name": f"{name} pooled"} | _pooling(found, whole),
+            _limit(found, "DeltaNorm", "delta_norm"),
+        )
     elif form == "convolution":
-        before = {"name": f"{name} convolved"} | _convolution(found, most=4) | {"padding": "valid"} | _bare(found, whole)
+        before = (
+            {"name": f"{name} convolved"}
+            | _convolution(found, most=4)
+            | {"padding": "valid"}
+            | _bare(found, whole)
+        )
         units = units if len(found.sizes("N", 4)) > 1 else "auto"
     else:
         if units == "auto":
@@ -174,26 +213,40 @@ def _sparseness(found: Settings, whole: Whole) -> dict[str, Any]:
     if whole.sparseness[1] > 0 and found.switch("Sparse", False):
         return {"sparseness": {"target": p, "weight": beta}}
     if "SparsenessPenalty" in found:
-        whole.notes.append(f"{found.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to act: left out.")
+        whole.notes.append(
+            f"{found.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to act: left"
+            " out."
+        )
     return {}
 
 
 def _convolution(found: Settings, most: int = 1) -> dict[str, Any]:
-    """Filters and their windows. most: numbers in N, of which the last counts the filters; an output says all its sides there."""
+    """Filters and their windows. most: numbers in N, of which the last counts the filters; an output says
+    all its sides there.
+    """
     sides, window = found.sizes("N", most) or [1], _window(found)
     if len(sides) > 1 and len(sides) != len(window["kernel"]) + 1:
-        raise found.wrong("N", f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of filters last")
+        raise found.wrong(
+            "N",
+            f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of"
+            " filters last",
+        )
     return {"kind": "convolution", "filters": sides[-1]} | window | _normalized(found)
 
 
 def _pooling(found: Settings, whole: Whole) -> dict[str, Any]:
     for key in ("Activation", "pDropout", "WeightNorm", "WeightInit", "SharedWeights"):
         if key in found and (key != "pDropout" or _dropout(found)):
-            whole.notes.append(f"{found.place}.{key} has no effect on a pooling layer, in DSSTNE as here: left out.")
+            whole.notes.append(
+                f"{found.place}.{key} has no effect on a pooling layer, in DSSTNE as here: left out."
+            )
     if "Function" not in found:
         raise found.wrong("Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer")
     function = found.choice("Function", POOLINGS, "")
-    spoken = {"kind": "pooling", "function": {"kind": "lrn", **whole.lrn} if function == "lrn" else function} | _skip(found)
+    spoken = {
+        "kind": "pooling",
+        "function": {"kind": "lrn", **whole.lrn} if function == "lrn" else function,
+    } | _skip(found)
     return spoken | (_window(found) if function in ("max", "average") else {})
 
 
@@ -218,7 +271,9 @@ def _skip(found: Settings) -> dict[str, Any]:
 
 
 def _units(found: Settings) -> int | str:
-    """The units; of inputs and outputs that say nothing the width of their data set, where DSSTNE takes 1 and refuses the data."""
+    """The units; of inputs and outputs that say nothing the width of their data set, where DSSTNE takes 1
+    and refuses the data.
+    """
     given = found.raw("N")
     if isinstance(given, str) and given.lower() == "auto":
         return "auto"
@@ -237,7 +292,9 @@ def _dropout(found: Settings) -> float:
 def _activation(found: Settings, whole: Whole) -> Any:
     name = found.choice("Activation", ACTIVATIONS, "Sigmoid")
     if name in _WITHOUT_KERNEL and whole.dialect == "dsstne":
-        whole.notes.append(f"{found.place}.Activation {found.text('Activation')} is linear in DSSTNE, and so here.")
+        whole.notes.append(
+            f"{found.place}.Activation {found.text('Activation')} is linear in DSSTNE, and so here."
+        )
         return "linear"
     if name == "leaky_relu":
         slope = found.number(found.spelled("RELUSlope", "Slope"), whole.slope)
@@ -259,9 +316,13 @@ def _learnt(found: Settings, whole: Whole) -> dict[str, Any]:
     spoken |= _limit(found, "WeightNorm", "weight_norm") | _limit(found, "DeltaNorm", "delta_norm")
     shared = found.raw("SharedWeights")
     if isinstance(shared, list) and len(shared) > 1:
-        spoken["weights"] = [_share(each, f"{found.place}.SharedWeights[{number}]") for number, each in enumerate(shared)]
+        spoken["weights"] = [
+            _share(each, f"{found.place}.SharedWeights[{number}]") for number, each in enumerate(shared)
+        ]
     elif shared:
-        spoken["weights"] = _share(shared[0] if isinstance(shared, list) else shared, f"{found.place}.SharedWeights")
+        spoken["weights"] = _share(
+            shared[0] if isinstance(shared, list) else shared, f"{found.place}.SharedWeights"
+        )
     return spoken
 
 
@@ -274,7 +335,9 @@ def _limit(found: Settings, key: str, name: str) -> dict[str, float]:
 def _share(given: Any, place: str) -> dict[str, Any]:
     found = Settings(given, place, ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
     named = {"layer": "SourceOutputLayer", "layer_source": "SourceInputLayer", "source": "InputLayer"}
-    return {word: found.text(key) for word, key in named.items() if key in found} | {"transposed": found.switch("Transposed", False)}
+    return {word: found.text(key) for word, key in named.items() if key in found} | {
+        "transposed": found.switch("Transposed", False)
+    }
 
 
 def _initializer(scheme: str, scale: float, dialect: Dialect) -> dict[str, Any]:
@@ -286,7 +349,11 @@ def _initializer(scheme: str, scale: float, dialect: Dialect) -> dict[str, Any]:
         case "xavier" if dialect == "dsstne":
             return {"kind": "xavier", "scale": scale / 2}
         case "unit_ball":
-            return {"kind": "uniform", "limit": scale, "low": 0.0} if dialect == "dsstne" else {"kind": "unit_ball", "radius": scale}
+            return (
+                {"kind": "uniform", "limit": scale, "low": 0.0}
+                if dialect == "dsstne"
+                else {"kind": "unit_ball", "radius": scale}
+            )
         case "constant":
             return {"kind": "constant", "value": -scale if dialect == "dsstne" else scale}
         case "selu" if dialect == "dsstne":

@@ -53,7 +53,8 @@ OLDEST_VERSION, VERSION = 0.6999, 0.9
 class Translation:
     """A DSSTNE document in this project's words.
 
-    network: plain values of a network document. training: what belongs in a training document, "shuffle" and "schedule".
+    network: plain values of a network document. training: what belongs in a training document, "shuffle" and
+    "schedule".
     notes: sentences on what was left out, or is not what it seems.
     """
 
@@ -63,10 +64,14 @@ class Translation:
 
 
 def is_dsstne(values: object) -> bool:
-    """Whether plain values are a DSSTNE network: some layer has the key DataSet, in any case, and none has "field"."""
+    """Whether plain values are a DSSTNE network: some layer has the key DataSet, in any case, and none has
+    "field".
+    """
     if not isinstance(values, dict):
         return False
-    layers = next((value for key, value in values.items() if isinstance(key, str) and key.lower() == "layers"), None)
+    layers = next(
+        (value for key, value in values.items() if isinstance(key, str) and key.lower() == "layers"), None
+    )
     objects = [one for one in (layers if isinstance(layers, list) else [layers]) if isinstance(one, dict)]
     keys = [{str(key).lower() for key in one} for one in objects]
     return any("dataset" in found for found in keys) and not any("field" in found for found in keys)
@@ -74,14 +79,17 @@ def is_dsstne(values: object) -> bool:
 
 def without_comments(text: str) -> str:
     """JSON text without its // and /* */ comments, every line where it was."""
-    return _TEXT_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0]), text)
+    return _TEXT_OR_COMMENT.sub(
+        lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0]), text
+    )
 
 
 def translation(values: dict[str, Any], where: str = "network", dialect: Dialect = "dsstne") -> Translation:
     """A DSSTNE network in this project's words.
 
-    dialect: dsstne does what DSSTNE's code does; widenet takes its names by what they say: activations, losses and initializers of
-    their mathematics. Raises DocumentError, with the path of what DSSTNE would not take either, or this project cannot do.
+    dialect: dsstne does what DSSTNE's code does; widenet takes its names by what they say: activations,
+    losses and initializers of their mathematics. Raises DocumentError, with the path of what DSSTNE would not
+    take either, or this project cannot do.
     """
     found = Settings(values, where, _KEYS)
     if found.number("Version", VERSION) < OLDEST_VERSION:
@@ -98,7 +106,10 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
         selu_lambda=found.number("SELULambda", 1.050701),
         denoising=found.within("Denoising", ("p",)).number("p", 0, 0, 1),
         sparseness=(penalty.number("p", 0, 0, 1), penalty.number("beta", 0)),
-        lrn={key: normalization.number(key, usual) for key, usual in (("k", 2), ("alpha", 1e-4), ("beta", 0.75))}
+        lrn={
+            key: normalization.number(key, usual)
+            for key, usual in (("k", 2), ("alpha", 1e-4), ("beta", 0.75))
+        }
         | {"n": int(normalization.number("n", 5, 1))},
         outputs=_outputs(found, dialect, notes),
         notes=notes,
@@ -108,7 +119,11 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     if given is None or not layers:
         raise found.wrong("Layers", "must be a list of layers")
     at = f"{where}: Layers"
-    spoken = [said for index, one in enumerate(layers) for said in layer(one, index, len(layers), f"{at}[{index}]", whole)]
+    spoken = [
+        said
+        for index, one in enumerate(layers)
+        for said in layer(one, index, len(layers), f"{at}[{index}]", whole)
+    ]
     spoken = rewired(spoken, whole.notes, at)
     _share_of_parts(spoken)
     _add_channels(spoken)
@@ -128,9 +143,15 @@ def _share_of_parts(layers: list[dict[str, Any]]) -> None:
 
 
 def _add_channels(layers: list[dict[str, Any]]) -> None:
-    """Give one channel to inputs whose sides are all axes of the kernel that moves over them; else the last side counts the channels."""
+    """Give one channel to inputs whose sides are all axes of the kernel that moves over them; else the
+    last side counts the channels.
+    """
     for one in (one for one in layers if "shape" in one):
-        takers = [len(other["kernel"]) for other, before in zip(layers[1:], layers, strict=False) if one["name"] in _sources(other, before)]
+        takers = [
+            len(other["kernel"])
+            for other, before in zip(layers[1:], layers, strict=False)
+            if one["name"] in _sources(other, before)
+        ]
         if (takers or [2])[0] == len(one["shape"]):
             one["shape"] = [1, *one["shape"]]
 
@@ -148,8 +169,15 @@ def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, A
     margins = found.merged(_MARGINS, "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
     if kind.endswith("scaled_marginal_cross_entropy"):
         usual = {"oneTarget": 0.9, "zeroTarget": 0.1, "oneScale": 1.0, "zeroScale": 1.0}
-        numbers = {key: margins.number(key, usual[key], 0, 1 if key.endswith("Target") else None) for key in _MARGINS}
-        words = {"oneTarget": "one_target", "zeroTarget": "zero_target", "oneScale": "one_scale", "zeroScale": "zero_scale"}
+        numbers = {
+            key: margins.number(key, usual[key], 0, 1 if key.endswith("Target") else None) for key in _MARGINS
+        }
+        words = {
+            "oneTarget": "one_target",
+            "zeroTarget": "zero_target",
+            "oneScale": "one_scale",
+            "zeroScale": "zero_scale",
+        }
         spoken["loss"] = {"kind": kind, **{words[key]: value for key, value in numbers.items()}}
     if kind in _WITHOUT_VALUES and dialect == "dsstne":
         spoken["values"] = "ignore"
@@ -159,7 +187,9 @@ def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, A
         if kind in _BOOSTED:
             spoken["delta_boost"] = factors
         else:
-            notes.append(f"DeltaBoost has no effect under {found.text('ErrorFunction')}, in DSSTNE as here: left out.")
+            notes.append(
+                f"DeltaBoost has no effect under {found.text('ErrorFunction')}, in DSSTNE as here: left out."
+            )
     return spoken
 
 

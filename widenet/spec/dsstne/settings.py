@@ -6,10 +6,14 @@ from typing import Any
 from widenet.errors import DocumentError, did_you_mean
 
 _HINTS = {
-    "weightdata": 'DSSTNE calls it "WeightsData"; a trained network comes in with its weights from its .nc file.',
+    "weightdata": (
+        'DSSTNE calls it "WeightsData"; a trained network comes in with its weights from its .nc file.'
+    ),
     "l1penalty": 'Write "l1" in training.json.',
     "recurrent": "DSSTNE never had it; widenet has recurrent layers in its own documents.",
-    "errorfunction": "DSSTNE has one ErrorFunction for the network; widenet's own documents have one an output.",
+    "errorfunction": (
+        "DSSTNE has one ErrorFunction for the network; widenet's own documents have one an output."
+    ),
     "transpose": 'DSSTNE calls it "Transposed", in "SharedWeights".',
 }
 """What to say of keys that DSSTNE's documents describe and DSSTNE refuses."""
@@ -30,24 +34,34 @@ class Settings:
         spelled = {key.lower(): key for key in known}
         for key in values:
             if key.lower() not in spelled:
-                raise DocumentError(f"{self._at(key)} is not a known key of DSSTNE's here.{_hint(key, spelled)}")
+                raise DocumentError(
+                    f"{self._at(key)} is not a known key of DSSTNE's here.{_hint(key, spelled)}"
+                )
 
     def __contains__(self, key: str) -> bool:
         return key.lower() in self._values
 
     def _at(self, key: str) -> str:
-        return f"{self.place}.{key}" if self.place.endswith("]") or ": " in self.place else f"{self.place}: {key}"
+        return (
+            f"{self.place}.{key}"
+            if self.place.endswith("]") or ": " in self.place
+            else f"{self.place}: {key}"
+        )
 
     def wrong(self, key: str, rule: str) -> DocumentError:
         """The error that a key breaks a rule: "must be ..."."""
         return DocumentError(f"{self._at(key)} {rule}; got {self._values.get(key.lower())!r}.")
 
     def spelled(self, *keys: str) -> str:
-        """The one of several spellings that counts: of those in the object the one that DSSTNE reads last; the first if there is none."""
+        """The one of several spellings that counts: of those in the object the one that DSSTNE reads last;
+        the first if there is none.
+        """
         return [keys[0], *self._spellings(*keys)][-1]
 
     def _spellings(self, *keys: str) -> list[str]:
-        """Those of some keys that the object has, in the order in which DSSTNE reads them: by their bytes as they are written."""
+        """Those of some keys that the object has, in the order in which DSSTNE reads them: by their bytes
+        as they are written.
+        """
         lowered_keys = {key.lower(): key for key in keys}
         return [lowered_keys[key.lower()] for key in self._order if key.lower() in lowered_keys]
 
@@ -61,7 +75,9 @@ class Settings:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(key, "must be a number")
         if (low is not None and value < low) or (high is not None and value > high):
-            raise self.wrong(key, f"must be at least {low:g}" if high is None else f"must be from {low:g} to {high:g}")
+            raise self.wrong(
+                key, f"must be at least {low:g}" if high is None else f"must be from {low:g} to {high:g}"
+            )
         return float(value)
 
     def switch(self, key: str, default: bool) -> bool:
@@ -84,7 +100,8 @@ class Settings:
         found = {name.lower(): meaning for name, meaning in names.items()}.get(given.lower())
         if found is None:
             raise DocumentError(
-                f'{self._at(key)} must be a known name; got "{given}".{_hint(given, {name.lower(): name for name in names})}'
+                f"{self._at(key)} must be a known name; got"
+                f' "{given}".{_hint(given, {name.lower(): name for name in names})}'
             )
         return found
 
@@ -100,7 +117,10 @@ class Settings:
         """A whole number or a list of some; empty where the key is absent."""
         value = self._values.get(key.lower(), [])
         given = value if isinstance(value, list) else [value]
-        found = [int(size) if isinstance(size, float) and abs(size) < _EXACT and size.is_integer() else size for size in given]
+        found = [
+            int(size) if isinstance(size, float) and abs(size) < _EXACT and size.is_integer() else size
+            for size in given
+        ]
         whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in found)
         if not whole or len(found) > most or (value == [] and key.lower() in self._values):
             raise self.wrong(key, f"must be a whole number of at least 1, or a list of up to {most}")
@@ -111,7 +131,9 @@ class Settings:
         return Settings(self._values.get(key.lower(), {}), self._at(key), known)
 
     def merged(self, known: Sequence[str], *keys: str) -> "Settings":
-        """The objects under several spellings of a key as one; of what stands in both that counts which DSSTNE reads last."""
+        """The objects under several spellings of a key as one; of what stands in both that counts which
+        DSSTNE reads last.
+        """
         found = [self.within(key, known) for key in self._spellings(*keys)] or [self.within(keys[0], known)]
         together: dict[str, Any] = {}
         for each in found:

@@ -1,4 +1,6 @@
-"""DSSTNE's networks wired as this project needs them: outputs that feed nothing, and nothing beside what feeds an output."""
+"""DSSTNE's networks wired as this project needs them: outputs that feed nothing, and nothing beside what
+feeds an output.
+"""
 
 from typing import Any
 
@@ -8,29 +10,41 @@ Layers = list[dict[str, Any]]
 
 
 def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
-    """The layers of a translation, of which some layer is an output, no output feeds a layer, and every other layer feeds one.
+    """The layers of a translation, of which some layer is an output, no output feeds a layer, and every other
+    layer feeds one.
 
-    Of an output that feeds layers, a hidden layer has the sums and the output's activation is computed for those layers once more. Layers
-    that feed no output are left out. Without an output, those that feed nothing become outputs. notes: told of each.
-    Raises DocumentError, which begins with `where`, for an output that feeds layers and has no number of units.
-    Layers stay as they are if one names a layer that does not exist, or two have one name: the rules of network documents say so.
+    Of an output that feeds layers, a hidden layer has the sums and the output's activation is computed for
+    those layers once more. Layers that feed no output are left out. Without an output, those that feed
+    nothing become outputs. notes: told of each. Raises DocumentError, which begins with `where`, for an
+    output that feeds layers and has no number of units. Layers stay as they are if one names a layer that
+    does not exist, or two have one name: the rules of network documents say so.
     """
     sources = {layer["name"]: _sources(layers, place) for place, layer in enumerate(layers)}
     feeding = {name for layer in layers for name in _feeding(layer, sources)}
     if not feeding <= sources.keys() or len(sources) < len(layers):
         return layers
     outputs = [layer["name"] for layer in layers if layer.get("kind") == "output"]
-    if outputs and not feeding & set(outputs) and all(layer["name"] in feeding or layer["name"] in outputs for layer in layers):
+    if (
+        outputs
+        and not feeding & set(outputs)
+        and all(layer["name"] in feeding or layer["name"] in outputs for layer in layers)
+    ):
         return layers
     found = [layer | ({"source": named} if (named := sources[layer["name"]]) else {}) for layer in layers]
     if not outputs:
         ends = [layer for layer in found if layer["name"] not in feeding and layer.get("kind") != "input"]
         for layer in ends:
-            notes.append(f'The network has no output: "{layer["name"]}", which feeds nothing, is read as one, of a data set of its name.')
+            notes.append(
+                f'The network has no output: "{layer["name"]}", which feeds nothing, is read as one, of a'
+                " data set of its name."
+            )
         found += [_taking(layer) for layer in ends]
         outputs = [layer["name"] for layer in found if layer.get("kind") == "output"]
     for name in [name for name in outputs if name in feeding]:
-        notes.append(f'The output "{name}" feeds other layers: they take its units, with the derivative of its activation on the way back.')
+        notes.append(
+            f'The output "{name}" feeds other layers: they take its units, with the derivative of its'
+            " activation on the way back."
+        )
         found = _parted(found, name, where)
     return _only_used(found, notes)
 
@@ -52,24 +66,41 @@ def _feeding(layer: dict[str, Any], sources: dict[str, list[str]]) -> list[str]:
 
 def _taking(layer: dict[str, Any]) -> dict[str, Any]:
     """An output that takes the units of a layer as they are."""
-    asked = {"kind": "output", "field": layer["name"], "units": layer.get("units", "auto"), "activation": "linear", "loss": "l2"}
-    return {"name": f"{layer['name']} units", **asked, "source": [layer["name"]], "bias": False, "weightless": True}
+    asked = {
+        "kind": "output",
+        "field": layer["name"],
+        "units": layer.get("units", "auto"),
+        "activation": "linear",
+        "loss": "l2",
+    }
+    return {
+        "name": f"{layer['name']} units",
+        **asked,
+        "source": [layer["name"]],
+        "bias": False,
+        "weightless": True,
+    }
 
 
 def _parted(layers: Layers, name: str, where: str) -> Layers:
-    """The layers, an output of which leaves its sums to a layer that others may take, by way of its activation."""
+    """The layers, an output of which leaves its sums to a layer that others may take, by way of its
+    activation.
+    """
     place = next(place for place, layer in enumerate(layers) if layer["name"] == name)
     output, before = layers[place], []
     if output["units"] == "auto" and not (output.get("weightless") and output["activation"] == "linear"):
         raise DocumentError(
-            f'{where}: the output "{name}" feeds other layers, so that its N must say how many units it has. Write all sides.'
+            f'{where}: the output "{name}" feeds other layers, so that its N must say how many units it has.'
+            " Write all sides."
         )
     sums = f"{name} summed"
     if output.get("weightless"):
         (sums,) = output["source"]
     else:
         of_weights = ("units", "source", "initializer", "bias_start", "weight_norm", "weights")
-        before = [{"name": sums, "activation": "linear"} | {key: output[key] for key in of_weights if key in output}]
+        before = [
+            {"name": sums, "activation": "linear"} | {key: output[key] for key in of_weights if key in output}
+        ]
         asked = {key: value for key, value in output.items() if key not in of_weights[2:]}
         output = asked | {"source": [sums], "bias": False, "weightless": True}
     units = sums

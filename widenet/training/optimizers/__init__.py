@@ -1,4 +1,6 @@
-"""Optimizers: one file each, named for the kind in the training document; penalties and rows that idle are the same for all."""
+"""Optimizers: one file each, named for the kind in the training document; penalties and rows that idle are
+the same for all.
+"""
 
 from dataclasses import replace
 from importlib import import_module
@@ -34,12 +36,16 @@ def is_compiled(device: str) -> bool:
 
 
 def guards(epsilon: float, dialect: Dialect) -> tuple[float, float]:
-    """What keeps a division by a root finite: a number added to the root, and a floor under what it is taken of, as DSSTNE has it."""
+    """What keeps a division by a root finite: a number added to the root, and a floor under what it is
+    taken of, as DSSTNE has it.
+    """
     return (0.0, DSSTNE_FLOOR) if dialect == "dsstne" else (epsilon, 0.0)
 
 
 class Formula(Protocol):
-    """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers, for the compiler."""
+    """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers,
+    for the compiler.
+    """
 
     def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
         """See `kernels.compiled_steps.Element`; a static method."""
@@ -47,24 +53,34 @@ class Formula(Protocol):
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """What `element` takes as constants in step `number`."""
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         """One step. May overwrite the gradient."""
 
 
 class Idling(Formula, Protocol):
-    """The arithmetic of an optimizer under which rows without a gradient move too: their state, and their weights where it says so."""
+    """The arithmetic of an optimizer under which rows without a gradient move too: their state, and their
+    weights where it says so.
+    """
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+    ) -> None:
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
 
     def fade(self, steps_U: Numbers) -> Numbers:
-        """What so many idle steps, float64, leave of each state, float64 [U]: all that they do where weights stand still."""
+        """What so many idle steps, float64, leave of each state, float64 [U]: all that they do where
+        weights stand still.
+        """
 
 
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
 
-    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0, dialect: Dialect = "widenet") -> None:
+    def __init__(
+        self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0, dialect: Dialect = "widenet"
+    ) -> None:
         module = import_module(f"{__name__}.{spec.kind}")
         formula = module.formula(spec, dialect)
         self.kind = spec.kind
@@ -98,19 +114,26 @@ class Optimizer:
         return replace(step, loaded=sent(self.table(step), device))
 
     def table(self, step: StepNumbers) -> Tensor:
-        """What changes from step to step, as Triton's kernels load it, float64 [2, 8]: for weights, and for biases.
+        """What changes from step to step, as Triton's kernels load it, float64 [2, 8]: for weights, and for
+        biases.
 
-        A row holds the step's number, what is kept of a weight before the step (`Penalties.keep`), and the formula's constants.
+        A row holds the step's number, what is kept of a weight before the step (`Penalties.keep`), and the
+        formula's constants.
         """
         constants = self.formula.constants(step.rate, step.number)
-        rows = [[step.number, keep, *constants, *[0.0] * (6 - len(constants))] for keep in (1 - step.rate * self.decay, 1.0)]
+        rows = [
+            [step.number, keep, *constants, *[0.0] * (6 - len(constants))]
+            for keep in (1 - step.rate * self.decay, 1.0)
+        ]
         return torch.tensor(rows, dtype=torch.float64)
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""
         self._advance(weight, gradient, state, step)
 
-    def apply_to_bias(self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0) -> None:
+    def apply_to_bias(
+        self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0
+    ) -> None:
         """One step of a bias."""
         self._advance(bias, gradient, state, step, l2)
 
@@ -132,7 +155,14 @@ class Optimizer:
         steps = self._compiled_for(weight)
         if steps is not None:
             constants = self.formula.constants(step.rate, step.number)
-            steps.rows(weight, touched, states, self._fade(touched, idled, step.number - 1), self._penalties(step, bias_l2), constants)
+            steps.rows(
+                weight,
+                touched,
+                states,
+                self._fade(touched, idled, step.number - 1),
+                self._penalties(step, bias_l2),
+                constants,
+            )
         else:
             self._apply_to_blocks(weight, touched, state, idled, step, bias_l2)
         if since is not None:
@@ -162,10 +192,14 @@ class Optimizer:
         return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
 
     def _faded(self, touched: RowGradient, idled: Tensor | None, numbers: Tensor) -> Tensor:
-        """The same on a device, which knows the step's number by `table`; of rows that are none (-1) any number."""
+        """The same on a device, which knows the step's number by `table`; of rows that are none (-1) any
+        number.
+        """
         if idled is None or self.idling is None or not len(idled):
             return torch.ones(len(touched), device=numbers.device)
-        return self.idling.fade(numbers[0] - 1 - idled.index_select(0, touched.features_U.clamp_min(0)).double()).float()
+        return self.idling.fade(
+            numbers[0] - 1 - idled.index_select(0, touched.features_U.clamp_min(0)).double()
+        ).float()
 
     def _launched_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> "Steps | None":
         """Triton's steps, where the weight is one that they take."""
@@ -189,14 +223,27 @@ class Optimizer:
             return Penalties(step.gradient_scale, bias_l2)
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
 
-    def _advance(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, bias_l2: float | None = None) -> None:
+    def _advance(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        state: dict[str, Tensor],
+        step: StepNumbers,
+        bias_l2: float | None = None,
+    ) -> None:
         launched = self._launched_for(weight, step, bias_l2)
         if launched is not None:
             launched.tile(weight, gradient, list(state.values()))
             return
         steps, penalties = self._compiled_for(weight), self._penalties(step, bias_l2)
         if steps is not None:
-            steps.tile(weight, gradient, list(state.values()), penalties, self.formula.constants(step.rate, step.number))
+            steps.tile(
+                weight,
+                gradient,
+                list(state.values()),
+                penalties,
+                self.formula.constants(step.rate, step.number),
+            )
             return
         if penalties.scale != 1.0:
             gradient.mul_(penalties.scale)
@@ -208,8 +255,19 @@ class Optimizer:
             weight.mul_(penalties.keep)
         self.formula.step(weight, gradient, state, step.rate, step.number)
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since: Tensor, until: int, rates: np.ndarray, is_bias: bool = False) -> None:
-        """Steps of rows without a gradient. Penalties other than l2 under sgd wait until a row is touched; so do all of biases."""
+    def idle(
+        self,
+        weight: Tensor,
+        state: dict[str, Tensor],
+        since: Tensor,
+        until: int,
+        rates: np.ndarray,
+        is_bias: bool = False,
+    ) -> None:
+        """Steps of rows without a gradient.
+
+        Penalties other than l2 under sgd wait until a row is touched; so do all of biases.
+        """
         since_U = since.cpu().numpy().astype(np.int64)
         if self._shrinks and not is_bias:
             shrunk = self._shrinkage.logs(rates, until)

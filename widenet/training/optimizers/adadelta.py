@@ -26,16 +26,22 @@ class _Adadelta:
         del number
         return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         del number
         decay, epsilon = self.spec.decay, self.epsilon
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
-        step_root, root = ((held(mean, self.floor) + epsilon).sqrt_() for mean in (state["step_square"], square))
+        step_root, root = (
+            (held(mean, self.floor) + epsilon).sqrt_() for mean in (state["step_square"], square)
+        )
         change = step_root.div_(root).mul_(gradient)
         state["step_square"].mul_(decay).addcmul_(change, change, value=1 - decay)
         weight.add_(change, alpha=-rate)
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+    ) -> None:
         """Both mean squares fade; the weight stands still."""
         del weight, rates
         fade_U = self.fade((until - since_U).astype(np.float64))

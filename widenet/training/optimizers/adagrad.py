@@ -25,7 +25,9 @@ class _Adagrad:
         del number
         return rate, self.epsilon, self.floor
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         del number
         total = state["square_sum"].addcmul_(gradient, gradient)
         weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)

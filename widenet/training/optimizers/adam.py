@@ -14,7 +14,9 @@ _LARGEST = torch.finfo(torch.float32).max
 
 
 class AdamFormula:
-    """Adam's step; the correction for the moments' start counts the training's steps, and one more in DSSTNE's dialect."""
+    """Adam's step; the correction for the moments' start counts the training's steps, and one more in
+    DSSTNE's dialect.
+    """
 
     def __init__(self, spec: Adam, dialect: Dialect) -> None:
         self.spec = spec
@@ -32,7 +34,9 @@ class AdamFormula:
         beta1, beta2 = self.spec.beta1, self.spec.beta2
         return 1 - beta1, beta2, 1 - beta2, *self._corrected(rate, number), self.spec.epsilon
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         """One step."""
         beta1, beta2 = self.spec.beta1, self.spec.beta2
         mean = state["mean"].lerp_(gradient, 1 - beta1)
@@ -41,7 +45,9 @@ class AdamFormula:
         weight.addcdiv_(mean, square.sqrt().mul_(factor).add_(self.spec.epsilon), value=-length)
 
     def _corrected(self, rate: float, number: int) -> tuple[float, float]:
-        """The rate for the mean, and the factor of the square's root, that make up for the moments' start at zero."""
+        """The rate for the mean, and the factor of the square's root, that make up for the moments' start
+        at zero.
+        """
         times = number + self.ahead
         return min(rate / (1 - self.spec.beta1**times), _LARGEST), 1 / math.sqrt(1 - self.spec.beta2**times)
 

@@ -32,15 +32,21 @@ class Velocity:
         del number
         return self.momentum, self.momentum if self.looks_ahead else 0.0, rate
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         """One step."""
         del number
         velocity = state["velocity"].mul_(self.momentum).add_(gradient)
         direction = gradient.add_(velocity, alpha=self.momentum) if self.looks_ahead else velocity
         weight.add_(direction, alpha=-rate)
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
-        """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *= momentum^skipped."""
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+    ) -> None:
+        """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *=
+        momentum^skipped.
+        """
         ahead = self._roads.ahead(rates, until)
         fade_U = self.fade((until - since_U).astype(np.float64))
         distance_U = ahead[since_U] - fade_U * ahead[until]

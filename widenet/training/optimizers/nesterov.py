@@ -1,4 +1,6 @@
-"""Nesterov's accelerated gradient, in the form of Sutskever et al., ICML 2013, section 2.1, as torch has it."""
+"""Nesterov's accelerated gradient, in the form of Sutskever et al., ICML 2013, section 2.1, as torch has
+it.
+"""
 
 from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Nesterov

@@ -25,13 +25,17 @@ class _Rmsprop:
         del number
         return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         del number
         decay = self.spec.decay
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
         weight.addcdiv_(gradient, held(square, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
-    def idle(self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray) -> None:
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+    ) -> None:
         """The mean square fades; the weight stands still."""
         del weight, rates
         multiply_rows(state["square"], self.fade((until - since_U).astype(np.float64)))

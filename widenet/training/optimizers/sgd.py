@@ -17,7 +17,9 @@ class _Sgd:
         del number
         return (rate,)
 
-    def step(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int) -> None:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
         del state, number
         weight.add_(gradient, alpha=-rate)
 
