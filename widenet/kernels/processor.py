@@ -15,6 +15,9 @@ from widenet.kernels.bits import chosen_bits
 from widenet.kernels.mkl import mkl
 
 _CPUINFO = Path("/proc/cpuinfo")
+_ALL_SETTINGS, _OFF = -1, 1
+"""MKL_CBWR_ALL and MKL_CBWR_BRANCH_OFF of MKL's C interface."""
+
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _ONEDNN = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
 """Instruction sets that make oneDNN choose other code, best first, by Linux's names."""
@@ -25,8 +28,8 @@ def instruction_sets() -> dict[str, str]:
 
     Equal answers in two processes mean equal bits, given equal library versions. The answers respect the
     environment variables that limit a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS,
-    ONEDNN_MAX_CPU_ISA and NUMBA_CPU_NAME. Asking makes torch and MKL settle on their instruction sets, so
-    choose the bits of a training first.
+    MKL_CBWR, ONEDNN_MAX_CPU_ISA and NUMBA_CPU_NAME. Asking makes torch and MKL settle on their instruction
+    sets, so choose the bits of a training first.
 
     Returns:
         "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
@@ -68,13 +71,18 @@ class _Version(ctypes.Structure):
 
 
 def _of_mkl() -> str:
-    """MKL's own words for the instruction set that it has chosen."""
+    """MKL's own words for the instruction set that it has chosen, and the branch that MKL_CBWR asks for.
+
+    On processors of others than Intel the words are always the same, and MKL ignores MKL_ENABLE_INSTRUCTIONS.
+    """
     ask = mkl("get_version")
     if ask is None:
         return "none"
     version = _Version()
     ask(ctypes.byref(version))
-    return (version.processor or b"").decode()
+    words = (version.processor or b"").decode()
+    branch = mkl("cbwr_get")(_ALL_SETTINGS)
+    return words if branch == _OFF else f"{words}, MKL_CBWR {branch:#x}"
 
 
 def _of_onednn(flags: list[str]) -> str:
