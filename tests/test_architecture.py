@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,81 @@ def test_an_import_of_the_same_level_or_upward_is_seen(source):
         )
         == 1
     )
+
+
+WEAKLY_HELD = {
+    "widenet/parallel/line.py": "the thread of a line ends with the line, which nobody closes",
+    "widenet/parallel/heartbeat.py": "a heartbeat outlives the exchanges of its process, which nobody closes",
+    **dict.fromkeys(
+        [f"widenet/model/{name}.py" for name in ("compiled_tiles", "fused_tiles", "row_activation")],
+        "in a circle that is still to be opened",
+    ),
+}
+"""Why a module may use weak references: where nothing else ends what nobody closes."""
+
+TANGLED = {
+    "widenet.model.wide_loss",
+    "widenet.model.fused_tiles",
+    "widenet.kernels.running_top_k",
+}
+"""Modules in circles that are still to be opened."""
+
+
+def module_name(path: str) -> str:
+    """The dotted name of a module's file: "widenet.model" for widenet/model/__init__.py."""
+    return ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_between(sources: dict[str, ast.AST]) -> dict[str, set[str]]:
+    """The modules that each module imports, wherever it does: also in functions and for type checkers alone.
+
+    sources: the syntax trees of modules by their paths.
+    """
+    names = {module_name(path) for path in sources}
+    found: dict[str, set[str]] = {}
+    for path, tree in sources.items():
+        own = found.setdefault(module_name(path), set())
+        for _, name in imports(path, tree):
+            while name and name not in names:
+                name = name.rpartition(".")[0]
+            own |= {name} - {"", module_name(path)}
+    return found
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules of which each imports the next, the last one being the first; none where there is no circle."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_no_module_imports_itself_through_others():
+    sources = {path: parsed(path) for path in MODULES if module_name(path) not in TANGLED}
+    assert circle(imports_between(sources)) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from widenet.model import network",
+        "from . import network",
+        "def late():\n    from widenet.model.network import Network",
+        "if TYPE_CHECKING:\n    import widenet.model.network",
+    ],
+)
+def test_a_circle_is_seen(back):
+    step, network = "widenet/model/step.py", "widenet/model/network.py"
+    one_way = {step: ast.parse(back), network: ast.parse("import torch")}
+    assert circle(imports_between(one_way)) == []
+    both_ways = {step: ast.parse(back), network: ast.parse("from widenet.model.step import Step")}
+    assert set(circle(imports_between(both_ways))) == {"widenet.model.network", "widenet.model.step"}
+
+
+def test_weak_references_hide_no_circle():
+    users = {path for path in MODULES for _, name in imports(path, parsed(path)) if within(name, "weakref")}
+    assert users == set(WEAKLY_HELD)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests import sequences
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
@@ -50,7 +51,7 @@ def test_rows_come_by_time_and_of_equal_times_as_the_source_has_them(source, tmp
     manifest = ingest([source], tmp_path / "ds", sequence=True, time="time").manifest
     assert named(tmp_path / "ds") == {"ann": "y x x", "ben": "z z x", "cat": "y"}
     assert (manifest.fields["items"].kind, manifest.fields["items"].has_values) == ("sequence", False)
-    manifest.verify(tmp_path / "ds")
+    verify(tmp_path / "ds", manifest)
 
 
 def test_without_a_time_rows_come_as_the_sources_have_them_one_file_after_the_other(source, tmp_path):
@@ -110,7 +111,7 @@ def lists(tmp_path):
 
 def test_lists_keep_their_order_and_their_repeats(lists):
     assert named(lists) == {"0": "3 1 3 2", "1": "2 2", "2": "1", "3": ""}
-    Manifest.read(lists).verify(lists)
+    verify(lists, Manifest.read(lists))
     assert Dataset.open(lists).counts("items").tolist() == [0, 2, 3, 2, 0]
 
 
@@ -129,7 +130,7 @@ def test_lists_keep_their_order_and_their_repeats(lists):
 )
 def test_the_end_is_set_aside_and_one_stays(options, train, validation, heldout, lists, tmp_path):
     manifest = split(lists, tmp_path / "ds", **options).manifest
-    manifest.verify(tmp_path / "ds")
+    verify(tmp_path / "ds", manifest)
     for part, rows in (("train", train), ("validation", validation), ("heldout", heldout)):
         if rows is None:
             assert part not in manifest.fields["items"].parts

@@ -11,6 +11,7 @@ import pytest
 from tests.flips import flips, outcome
 from tests.older import dataset_of_format_1
 from widenet.data import blocks
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import Manifest
@@ -87,7 +88,7 @@ def test_every_kind_of_file_has_several_blocks_and_what_is_read_is_what_was_writ
     assert len([name for name in files if name.startswith("examples-")]) > 1
     assert all(len(file.blocks.sha256) > 5 for name, file in files.items() if name.startswith("examples-"))
     assert Dataset.open(folder).ids(slice(None)) == [f"üser {row}" for row in range(ROWS)]
-    Manifest.read(folder).verify(folder)
+    verify(folder, Manifest.read(folder))
 
 
 def test_every_changed_bit_is_found_before_its_first_use(folder):

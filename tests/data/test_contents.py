@@ -3,21 +3,22 @@
 import pyarrow as pa
 import pytest
 
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.data.split import split
 from widenet.errors import DataError
 
 
-def verify(folder):
-    Manifest.read(folder).verify(folder)
+def check(folder):
+    verify(folder, Manifest.read(folder))
 
 
 def test_a_right_directory_of_another_program_passes(foreign, tmp_path):
     folder = foreign()
-    verify(folder)
+    check(folder)
     split(folder, tmp_path / "split", validation=0.5)
-    verify(tmp_path / "split")
+    check(tmp_path / "split")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_a_right_directory_of_another_program_passes(foreign, tmp_path):
 def test_a_row_that_breaks_a_rule_is_found(foreign, columns, message):
     folder = foreign(columns)
     with pytest.raises(DataError, match=f"examples-00000.arrow: .*{message}"):
-        verify(folder)
+        check(folder)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_row_that_breaks_a_rule_is_found(foreign, columns, message):
 def test_a_manifest_that_says_otherwise_is_found(foreign, key, value, message):
     folder = foreign(**{key: value})
     with pytest.raises(DataError, match=message):
-        verify(folder)
+        check(folder)
 
 
 def test_an_index_beyond_the_width_is_refused_when_its_batch_is_read(foreign):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
 from widenet.data.lists import dataset_from_lists
@@ -63,7 +64,7 @@ def test_users_are_in_one_dataset_and_have_all_that_they_had(tmp_path, whole, va
             == numbers
             == dataset.dense("age", slice(None))[:, 0].tolist()
         )
-        dataset.manifest.verify(dataset.path)
+        verify(dataset.path, dataset.manifest)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["held", "others"]
 
 

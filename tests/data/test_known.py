@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from tests.data.test_ingest import rows_of
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.errors import DataError, OptionError
@@ -62,7 +63,7 @@ def test_new_features_are_appended_by_falling_count(after, ids, tmp_path, source
     assert named(dataset) == [(ids[name], shown.get(ids[name], ids[name]), count) for name, count in ordered]
     assert rows_of(dataset)["d"] == {ids["z"]: 1, ids["new"]: 1, ids["w"]: 1}
     assert manifest.source["items_new"] == 3
-    manifest.verify(tmp_path / "after")
+    verify(tmp_path / "after", manifest)
 
 
 def test_a_run_keeps_its_vocabulary_in_a_folder(after, tmp_path):

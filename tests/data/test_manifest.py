@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.older import dataset_of_format_1
+from widenet.data.contents import verify
 from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import Manifest, column, value_column
 from widenet.errors import DataError
@@ -37,7 +38,7 @@ def test_a_written_manifest_is_read_back_equal(folder):
     assert manifest.fields["items"].num_entries == {"train": 3, "heldout": 1}
     assert manifest.fields["items"].parts == ("train", "heldout")
     assert manifest.files["items.vocabulary.arrow"].num_rows == 3
-    manifest.verify(folder)
+    verify(folder, manifest)
 
 
 def test_a_path_that_is_no_dataset_is_refused_with_the_remedy(tmp_path):
@@ -85,4 +86,4 @@ def test_verify_finds_a_flipped_bit(folder):
             r" SHA-256"
         ),
     ):
-        manifest.verify(folder)
+        verify(folder, manifest)

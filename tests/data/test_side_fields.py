@@ -5,6 +5,7 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.split import split
@@ -53,7 +54,7 @@ def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memo
         assert dataset.vocabulary("tag").ids(range(2)) == ["3", "20"]
         assert dataset.dense("profile", slice(None)).tolist() == [[30, 1.5], [40, -2], [50, 0], [0, 0]]
         assert dataset.weights(slice(None)).tolist() == [2, 0.5, 1, 1]
-        dataset.manifest.verify(folder)
+        verify(folder, dataset.manifest)
     assert manifest.source["users_without_a_row"] == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from widenet.data import split as splitting
 from widenet.data import tables
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
@@ -46,7 +47,7 @@ def log(request, source):
 def rows_of(path):
     """{part: {user: [(item, value)]}} of a dataset."""
     dataset = Dataset.open(path)
-    Manifest.read(path).verify(path)
+    verify(path, Manifest.read(path))
     names = dataset.vocabulary("items").all_ids().to_pylist()
     found = {}
     for part in dataset.fields["items"].parts:
@@ -111,7 +112,7 @@ def test_times_are_kept_where_a_bucket_has_no_row_of_a_part(tmp_path, log, sourc
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 50)
     heldout = source("heldout.csv", f"user,item,at\nx,7,{int(NEWEST) + 9}\nz,8,{int(NEWEST) + 8}\n")
     dataset = ingest(log, tmp_path / "ds", time="at", keep_times=True, heldout=heldout, **further)
-    dataset.manifest.verify(tmp_path / "ds")
+    verify(tmp_path / "ds", dataset.manifest)
     times = pa.Table.from_batches(list(dataset.record_batches())).column("items.heldout.time").to_pylist()
     assert sorted(time for row in times for time in row) == [NEWEST + 8, NEWEST + 9]
 

@@ -108,9 +108,10 @@ def describe(
 @app.command("verify")
 def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")]) -> None:
     """Read every file of a dataset: compare its checksum, and check every rule of what it holds."""
+    from widenet.data.contents import verify as read_and_check
     from widenet.data.manifest import Manifest
 
     manifest = Manifest.read(source)
-    manifest.verify(source)
+    read_and_check(source, manifest)
     show(source, manifest, made=False)
     typer.echo("Every checksum and every rule holds.")

@@ -6,13 +6,26 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
+from widenet.data.blocks import check_whole
+from widenet.data.manifest import FILE_NAME, Field, Manifest, Part, check_size
 from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, checked_parts, examples_schema
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError
 
 _REMEDY = "Write both again, or ingest again."
+
+
+def verify(folder: Path, manifest: Manifest) -> None:
+    """Read every file of a dataset directory: compare its checksum, then check what it holds.
+
+    Raises:
+        DataError: A file breaks a rule; the message names the first file and rule.
+    """
+    for name, file in manifest.files.items():
+        check_size(folder / name, file.size_bytes)
+        check_whole(folder / name, file)
+    check_contents(folder, manifest)
 
 
 def check_contents(folder: Path, manifest: Manifest) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol
+from typing import Any, Literal, ParamSpec, Protocol
 
 from widenet.arguments import typed
 from widenet.data.assemble import SortedEntries, assembled
+from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
 from widenet.data.formats.source import Source
 from widenet.data.manifest import PARTS, Manifest, Part
@@ -21,25 +22,22 @@ from widenet.data.tables import Tables, database
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 
-if TYPE_CHECKING:
-    from widenet.data.dataset import Dataset
-
 _P = ParamSpec("_P")
 
 
 class _ByKeywords(Protocol[_P]):
-    def __call__(self, sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> "Dataset": ...
+    def __call__(self, sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Dataset: ...
 
 
 def _by_keywords(
     make: Callable[_P, Options],
-) -> Callable[[Callable[[Any, Path | str, Options], "Dataset"]], _ByKeywords[_P]]:
+) -> Callable[[Callable[[Any, Path | str, Options], Dataset]], _ByKeywords[_P]]:
     """Let a function take its options as keywords of its own, which type checkers, `help` and notebooks
     see.
     """
 
-    def of(function: Callable[[Any, Path | str, Options], "Dataset"]) -> _ByKeywords[_P]:
-        def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> "Dataset":
+    def of(function: Callable[[Any, Path | str, Options], Dataset]) -> _ByKeywords[_P]:
+        def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Dataset:
             return function(sources, out, make(*args, **options))
 
         sources, out, _ = signature(function).parameters.values()
@@ -62,7 +60,7 @@ def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
 
 
 @_by_keywords(Options)
-def ingest(sources: Any, out: Path | str, options: Options) -> "Dataset":
+def ingest(sources: Any, out: Path | str, options: Options) -> Dataset:
     """Publish the dataset of some interactions, and open it.
 
     docs/data.md says what each option means, docs/architecture.md the order and form.
@@ -75,8 +73,6 @@ def ingest(sources: Any, out: Path | str, options: Options) -> "Dataset":
     is not known yet. Raises DataError naming place, column, rule and value; OptionError for an option that is
     wrong.
     """
-    from widenet.data.dataset import Dataset
-
     ingest_with(sources, out, options)
     return Dataset.open(out)
 

@@ -144,7 +144,7 @@ class Manifest(_Frozen):
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """The manifest of a dataset directory; sizes of all files are checked, their contents are not (see
-        `verify`).
+        `contents.verify`).
 
         Raises DataError when the directory or its manifest is missing, broken, of a newer format, or a file
         has another size.
@@ -158,7 +158,7 @@ class Manifest(_Frozen):
             raise DataError(f"{folder}: a dataset must hold {FILE_NAME}; it is missing. {remedy}")
         manifest = cls._parse(path)
         for name, file in manifest.files.items():
-            _check_size(folder / name, file.size_bytes)
+            check_size(folder / name, file.size_bytes)
         held = sum(manifest.files[name].num_rows for name in manifest.example_files)
         if held != manifest.num_examples:
             rule = f"num_examples must be what the files hold, {held:,}"
@@ -205,20 +205,6 @@ class Manifest(_Frozen):
         """SHA-256 of all that the manifest says, and thereby of every file: equal for equal directories."""
         return _sha256_of_contents(self.model_dump(mode="json"))
 
-    def verify(self, folder: Path) -> None:
-        """Read every file: compare its checksum, then check what it holds; raises DataError naming the
-        first file and rule broken.
-        """
-        from widenet.data.blocks import (
-            check_whole,
-        )  # both read by the manifest, so that they cannot be imported before it
-        from widenet.data.contents import check_contents
-
-        for name, file in self.files.items():
-            _check_size(folder / name, file.size_bytes)
-            check_whole(folder / name, file)
-        check_contents(folder, self)
-
     def write(self, folder: Path) -> None:
         """Write `dataset.json` into a folder that is not yet published."""
         contents = self.model_dump(mode="json")
@@ -237,7 +223,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check_size(path: Path, size_bytes: int) -> None:
+def check_size(path: Path, size_bytes: int) -> None:
+    """Raise DataError unless a file of a dataset is there with that many bytes."""
     if not path.is_file():
         raise DataError(f"{path}: listed in {FILE_NAME} but missing. Restore it, or ingest again.")
     actual = path.stat().st_size

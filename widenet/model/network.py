@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 import torch
@@ -17,7 +18,7 @@ from widenet.model.layers import pooling as pooling_layer
 from widenet.model.layers import recurrent as recurrent_layer
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, by_batch, by_statistics
-from widenet.model.preparation import Prepared, Values
+from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
 from widenet.model.trunk_weight import TrunkWeight
@@ -90,12 +91,23 @@ class Network:
 
         draws: the step's random numbers; None outside training, where nobody asks the outputs for anything.
         """
-        prepared = preparation.prepared(self, fields, draws)
+        prepared = preparation.prepared(self._ends, fields, draws)
         if draws is not None and self.device.type == "cuda":
             prepared.touched = self.touched(
                 prepared
             )  # how many there are the host must wait for; a step need not, if it is known
         return prepared
+
+    @cached_property
+    def _ends(self) -> Ends:
+        inputs = {layer.name for layer in self.spec.inputs}
+        standing: dict[str, list[str]] = {}
+        for name, output in self.outputs.items():
+            sources = self.spec.sources(output.spec)
+            if len(sources) == 1 and sources[0] in inputs:
+                standing.setdefault(sources[0], []).append(name)
+        shards = {source: self.shards(source) for _, source in self.links if source in inputs}
+        return Ends(self.spec.inputs, self.outputs, shards, standing, self.along, self.damping)
 
     def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
         """Of every weight of sparse inputs, by whom it is read."""

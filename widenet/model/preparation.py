@@ -1,8 +1,7 @@
 """A batch as a network takes it: what asks no weight, and so may be done ahead of a step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.nn.functional import pad
@@ -15,12 +14,10 @@ from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
 from widenet.model.targets import Targets
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer
-
-if TYPE_CHECKING:
-    from widenet.model.network import Network
 
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
@@ -48,10 +45,27 @@ class Prepared:
     touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
 
 
-def prepared(network: "Network", fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
+@dataclass(frozen=True)
+class Ends:
+    """The ends of a network, and what reads its inputs.
+
+    shards: of every input whose rows of weights are gathered, how they are cut.
+    standing: of every input, the outputs that stand on it.
+    along: of every layer that goes along a sequence the input of it. damping: factors of an input's features.
+    """
+
+    inputs: Sequence[InputLayer]
+    outputs: Mapping[str, WideOutput]
+    shards: Mapping[str, Shards]
+    standing: Mapping[str, Sequence[str]]
+    along: Mapping[str, str]
+    damping: Mapping[str, Tensor]
+
+
+def prepared(ends: Ends, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
     """See `Network.prepare`."""
     found, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
-    for layer in network.spec.inputs:
+    for layer in ends.inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):
             found.dense[layer.name] = scaled_dense(layer, values, draws)
@@ -60,9 +74,9 @@ def prepared(network: "Network", fields: Mapping[str, Values], draws: Draws | No
             values, hidden[layer.field] = hide(layer, values, draws)
         elif layer.values == "ignore":
             values = values.with_values(None)
-        _take(network, layer, values, draws is not None, found)
-    for name, output in network.outputs.items():
-        positions = found.positions.get(network.along.get(name, ""))
+        _take(ends, layer, values, draws is not None, found)
+    for name, output in ends.outputs.items():
+        positions = found.positions.get(ends.along.get(name, ""))
         asks_next = draws is not None and output.spec.predict == "next"
         if positions is not None:
             found.taken[name] = positions.asking_M if asks_next else positions.ends_E
@@ -76,34 +90,29 @@ def prepared(network: "Network", fields: Mapping[str, Values], draws: Draws | No
     return found
 
 
-def _take(
-    network: "Network", layer: InputLayer, values: SparseBatch, in_training: bool, found: Prepared
-) -> None:
+def _take(ends: Ends, layer: InputLayer, values: SparseBatch, in_training: bool, found: Prepared) -> None:
     """Add what an input layer makes of its sparse field: for those who gather rows of weights by it, and
     for outputs on it.
     """
-    if layer.name in network.along:
+    if layer.name in ends.along:
         found.positions[layer.name] = Positions.of(
-            values, layer.newest, in_training and _ends_ask(network, layer)
+            values, layer.newest, in_training and _all_predict_next(ends, layer)
         )
         values = found.positions[layer.name].features
-    batch = scaled(layer, values, network.damping.get(layer.name))
-    standing = [
-        name for name, output in network.outputs.items() if network.spec.sources(output.spec) == (layer.name,)
-    ]
-    found.features |= dict.fromkeys(standing, batch)
-    if any(source == layer.name for _, source in network.links):
-        found.sparse[layer.name] = split(batch, network.shards(layer.name))
+    batch = scaled(layer, values, ends.damping.get(layer.name))
+    found.features |= dict.fromkeys(ends.standing.get(layer.name, ()), batch)
+    if layer.name in ends.shards:
+        found.sparse[layer.name] = split(batch, ends.shards[layer.name])
 
 
-def _ends_ask(network: "Network", layer: InputLayer) -> bool:
+def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
     """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its
     end.
     """
     return all(
         output.spec.predict == "next"
-        for name, output in network.outputs.items()
-        if network.along.get(name) == layer.name
+        for name, output in ends.outputs.items()
+        if ends.along.get(name) == layer.name
     )
 
 

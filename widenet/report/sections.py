@@ -68,7 +68,10 @@ def network_section(subject: Subject) -> Html:
             ]
         )
     listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
-    return section("Network", tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"))
+    return section(
+        "Network",
+        tag("div", drawn(network.name, network.layers, sizes, subject.parameters), listed, class_="beside"),
+    )
 
 
 def data_section(subject: Subject) -> Html:

@@ -97,7 +97,8 @@ class Model:
     def _repr_html_(self) -> str:
         """The layers and the curves of the training, for notebooks."""
         sizes = {name: f"{units:,} units" for name, units in self.network.units.items()}
-        return tag("div", drawn(self.run.network, sizes), log_curves(self.run.records()))
+        network = self.run.network
+        return tag("div", drawn(network.name, network.layers, sizes), log_curves(self.run.records()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""

@@ -1,15 +1,14 @@
 """A network as a picture of its layers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from widenet.pictures.curves import COLOURS
 from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
-from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
-from widenet.spec.wiring import feeding
+from widenet.spec.wiring import feeding, in_order
 
 _COLOUR_OF = {
     "input": COLOURS[2],
@@ -37,22 +36,28 @@ _SAID = {
 
 
 def drawn(
-    spec: NetworkSpec, sizes: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
+    name: str,
+    layers: Sequence[Layer],
+    sizes: Mapping[str, str] | None = None,
+    numbers: Mapping[str, int] | None = None,
 ) -> Html:
     """A network's layers as boxes, from inputs down to outputs.
 
     sizes: how many units each layer has, in words, by name; None: as the document says. numbers: parameters
     that a layer owns, by name.
     """
-    layers = [*spec.inputs, *spec.hidden, *spec.outputs]
-    arrows = [(start, layer.name) for layer in layers for start in feeding(spec.layers, layer)]
+    inputs = [layer for layer in layers if isinstance(layer, InputLayer)]
+    outputs = [layer for layer in layers if isinstance(layer, OutputLayer)]
+    hidden = [layer for layer in in_order(layers) if not isinstance(layer, InputLayer | OutputLayer)]
+    drawn_layers = [*inputs, *hidden, *outputs]
+    arrows = [(start, layer.name) for layer in drawn_layers for start in feeding(layers, layer)]
     boxes = {}
-    for layer in layers:
+    for layer in drawn_layers:
         size = (sizes or {}).get(layer.name) or _size(layer)
         number = (numbers or {}).get(layer.name, 0)
         lines = [_what(layer, size), _how(layer), _more(layer), f"{number:,} parameters" if number else ""]
         boxes[layer.name] = (_COLOUR_OF[layer.kind], [line for line in lines if line])
-    return graph(f"The network {spec.name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
+    return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
 
 
 def _size(layer: Layer) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from widenet.spec.document import Document
+from widenet.spec.drawing import drawn
 from widenet.spec.dsstne.network import is_dsstne, translation, without_comments
 from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
 from widenet.spec.rules import check_layers
@@ -112,9 +113,7 @@ class NetworkSpec(Document):
 
     def _repr_html_(self) -> str:
         """The layers as boxes and arrows, for notebooks."""
-        from widenet.spec.drawing import drawn
-
-        return drawn(self)
+        return drawn(self.name, self.layers)
 
 
 def _left_to_training(settings: dict[str, Any]) -> list[str]:

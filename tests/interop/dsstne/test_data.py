@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.interop.dsstne.files import dense_set, sparse_set
+from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError, DataError, OptionError
 from widenet.interop.dsstne import data_set
@@ -21,7 +22,7 @@ VALUES = [[3.5, -1.0], [], [0.25, 2.0, 1.0]]
 def imported(path, tmp_path, **options):
     import_data([path] if isinstance(path, Path) else path, tmp_path / "data", **options)
     dataset = Dataset.open(tmp_path / "data")
-    dataset.manifest.verify(dataset.path)
+    verify(dataset.path, dataset.manifest)
     return dataset
 
 
