@@ -13,9 +13,10 @@ import torch
 from torch import distributed
 
 from benchmarks.results import Table, machine, publish
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
 from widenet.plan.work import work
@@ -69,9 +70,7 @@ def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
     ]
     training = TrainingSpec.of({"batch_size": BATCH, "optimizer": optimizer})
     job = Job.of(
-        NetworkSpec.of({"layers": layers}),
-        training,
-        {"items": Width(width)},
+        bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}),
         num_processes=DEVICES,
         device="cuda",
     )

@@ -98,7 +98,8 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
     from widenet.model.build import build
     from widenet.parallel.group import exchange_for
     from widenet.parallel.threads import one_thread_an_operation
-    from widenet.plan.binding import Width
+    from widenet.plan.binding import bind
+    from widenet.plan.layout import Width
     from widenet.predict.top_k import top_k
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec
@@ -114,13 +115,11 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
     fields = {"users": Width(len(users)), "items": Width(len(items))}
     training = TrainingSpec.of({})
     network = build(
-        NetworkSpec.of({"layers": layers}),
-        training,
-        fields,
+        bind(NetworkSpec.of({"layers": layers}), training, fields),
         exchange_for(training.shards, torch.device("cpu")),
     )
     for link, vectors in ((("vector", "user"), users), (("score", ""), items)):
-        wide = network.wide[network.links[link].weight]
+        wide = network.wide[network.layout.links[link].weight]
         for shard, part in wide.parts.items():
             part.weight.copy_(vectors[wide.shards.start(shard) : wide.shards.start(shard) + len(part.weight)])
     batch = {"users": SparseBatch.from_lists([[user] for user in range(len(users))])}

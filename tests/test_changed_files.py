@@ -109,7 +109,7 @@ def everything(run, data):
     model = Model.load(run)
     names = directory.vocabulary("items")
     checkpoints = [find() for find in directory.candidates()]
-    built = build(directory.network, directory.training, directory.fields, LocalExchange(2), counts={})
+    built = build(directory.layout, LocalExchange(2), counts={})
     state = LoopState.of(checkpoints[0].facts["state"])
     for checkpoint in (*checkpoints, directory.best(state.epoch, state.best_epoch)):
         checkpoint.check_files(built)
@@ -237,7 +237,7 @@ def damaged(best):
 
 def of_another_epoch(best):
     directory, facts = RunDirectory.open(best.parent), Checkpoint.open(best).facts
-    built = build(directory.network, directory.training, directory.fields, LocalExchange(2), counts={})
+    built = build(directory.layout, LocalExchange(2), counts={})
     directory.save_model("best", built, {**facts, "epoch": 0})
 
 

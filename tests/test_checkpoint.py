@@ -10,6 +10,7 @@ from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.publication import publish
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -30,9 +31,7 @@ def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", exchange=
     training = TrainingSpec.of({"shards": shards, "seed": seed, "optimizer": optimizer})
     fields = {"items": Field(name="items", kind="sparse", width=width, num_entries={"train": 5})}
     built = build(
-        spec,
-        training,
-        fields,
+        bind(spec, training, fields),
         exchange or LocalExchange(shards),
         counts={"items": torch.arange(width).numpy()},
     )

@@ -14,6 +14,7 @@ from widenet.evaluate import evaluate, evaluate_popularity
 from widenet.metrics import RankingMetrics
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -40,7 +41,9 @@ def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
             }
         )
     training = TrainingSpec.of({"shards": 2})
-    network = build(NetworkSpec.of({"layers": layers}), training, data.fields, LocalExchange(2), counts={})
+    network = build(
+        bind(NetworkSpec.of({"layers": layers}), training, data.fields), LocalExchange(2), counts={}
+    )
     for name, own in zip(outputs, scores if len(outputs) > 1 else [scores], strict=True):
         for shard, part in network.wide[f"{name} bias"].parts.items():
             network.wide[name].parts[shard].weight.zero_()

@@ -15,6 +15,7 @@ import pytest
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
+from widenet.plan.binding import bind
 from widenet.runs import Model, Silence, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -262,7 +263,8 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
             train(NETWORK, TRAINING, data, run)
         return locked(path)
 
-    with RunDirectory.begin(run, NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data):
+    layout = bind(NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data.fields)
+    with RunDirectory.begin(run, layout, data):
         pass
     monkeypatch.setattr(run_path, "locked", other_first)
     with pytest.raises(

@@ -84,11 +84,11 @@ class Checkpoint:
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
-        if shards - {network.num_shards}:
-            cut = f"{self.path} is cut into {max(shards)} shards, the network into {network.num_shards}"
+        if shards - {network.layout.num_shards}:
             raise CheckpointError(
-                f"{cut}: another number of shards makes another run. Use the training.json that it was begun"
-                " with."
+                f"{self.path} is cut into {max(shards)} shards, the network into"
+                f" {network.layout.num_shards}: another number of shards makes another run. Use the"
+                " training.json that it was begun with."
             )
         for name, tensors in _files_of(network):
             self.fill(name, tensors if with_state else weights_among(tensors))

@@ -22,6 +22,7 @@ from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.cuda_graph import GraphSteps
@@ -80,7 +81,7 @@ def steps_of(
     base = status_bytes("VmRSS")
     with threading():
         counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        network = build(spec, training, dataset.fields, exchange, device, counts=counts)
+        network = build(bind(spec, training, dataset.fields), exchange, device, counts=counts)
         rule = Optimizer(training.optimizer)
         network.prepare_training(rule)
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
     ended = widenet(*line, "--quiet")
     assert (ended.status, ended.out, ended.err) == (0, "", "")
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
+
+
+def test_it_binds_the_documents_once_and_opens_the_dataset_once(line, widenet):
+    calls = Counter()
+
+    def count(frame, event, _):
+        if event == "call" and frame.f_code.co_qualname in ("bind", "shapes_of", "Dataset.open"):
+            calls[frame.f_code.co_qualname] += 1
+
+    sys.setprofile(count)
+    try:
+        ended = widenet(*line)
+    finally:
+        sys.setprofile(None)
+    assert ended.status == 0
+    assert calls == {"bind": 1, "shapes_of": 1, "Dataset.open": 1}
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])

@@ -7,6 +7,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.model.activations import activate
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -96,9 +97,10 @@ def dataset(path):
 def model_of(layers, data, path, seed=0):
     """A network with its first weights and random biases, as a run."""
     network, training = NetworkSpec.of({"layers": layers}), TrainingSpec(shards=3, seed=seed)
-    with RunDirectory.begin(path, network, training, data) as run:
+    layout = bind(network, training, data.fields)
+    with RunDirectory.begin(path, layout, data) as run:
         counts = {field: data.counts(field) for field in network.counted_fields}
-        built = build(network, training, data.fields, LocalExchange(3), "cpu", counts)
+        built = build(layout, LocalExchange(3), "cpu", counts)
         random = torch.Generator().manual_seed(seed)
         tensors = [(name, trunk.tensor) for name, trunk in built.trunk.items()]
         tensors += [(name, part.weight) for name, wide in built.wide.items() for part in wide.parts.values()]

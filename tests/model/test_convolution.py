@@ -271,7 +271,7 @@ KINDS = SMOOTH | {
 @pytest.mark.parametrize("document", KINDS.values(), ids=KINDS)
 def test_the_gradients_of_the_twin_are_central_differences_of_its_loss(document):
     real, given = Real(document, {}, FIELDS), batch()
-    weights, twin = snapshot(real.network), Twin(real.spec, real.network.units)
+    weights, twin = snapshot(real.network), Twin(real.spec, real.network.layout.units)
     _, gradients, _ = twin.step(weights, given, None, real.draws, real.training, 0.5)
     generator = torch.Generator().manual_seed(1)
     for key, gradient in gradients.items():

@@ -9,6 +9,7 @@ import torch
 from widenet.model.build import build
 from widenet.model.initializers import initial
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -125,7 +126,9 @@ def built(held, initializer="xavier", seed=0):
     training = TrainingSpec.of({"seed": seed, "shards": 4})
     fields = {"x": SimpleNamespace(kind="sparse", width=23, min_value=1.0, max_value=1.0)}
     return build(
-        NetworkSpec.of({"layers": layers_with(initializer)}), training, fields, SomeShards(4, held), counts={}
+        bind(NetworkSpec.of({"layers": layers_with(initializer)}), training, fields),
+        SomeShards(4, held),
+        counts={},
     )
 
 

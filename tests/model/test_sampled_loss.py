@@ -20,6 +20,7 @@ from widenet.model.rule import StepNumbers
 from widenet.model.sampled_loss import sampled
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles
+from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
@@ -284,9 +285,7 @@ def test_only_rows_of_the_sample_and_of_targets_are_moved():
 
 def test_a_network_that_only_serves_draws_nothing():
     served = build(
-        NetworkSpec.of(network(POPULAR)),
-        Real(network(POPULAR), {}, FIELDS, COUNTS).training,
-        FIELDS,
+        bind(NetworkSpec.of(network(POPULAR)), Real(network(POPULAR), {}, FIELDS, COUNTS).training, FIELDS),
         LocalExchange(3),
     )
     assert served.outputs["out"].sampler is None

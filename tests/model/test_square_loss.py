@@ -14,6 +14,7 @@ from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.plan.drift import DRIFT_GRAM_WINDOWS
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -160,7 +161,7 @@ def assert_as_near_as_with_every_logit(runs, steps, tolerance):
     """
     drifting, full = runs
     assert drifting.network.outputs["out"].drift.window in range(5, 12)
-    twin, weights = Twin(full.real.spec, full.network.units), snapshot(full.network)
+    twin, weights = Twin(full.real.spec, full.network.layout.units), snapshot(full.network)
     for number, (batch, weights_E) in enumerate(steps, 1):
         losses = [run.step(batch, weights_E) for run in runs]
         loss, _, weights = twin.step(
@@ -273,7 +274,7 @@ def test_what_would_break_rows_later_counts_as_broken(name):
 
 def test_a_network_that_only_serves_takes_no_room_for_drifting():
     built = build(
-        NetworkSpec.of(network()), Run(network()).real.training, FIELDS, LocalExchange(3), counts={}
+        bind(NetworkSpec.of(network()), Run(network()).real.training, FIELDS), LocalExchange(3), counts={}
     )
     assert built.outputs["out"].drift.products.numel() == 0
     assert all(not part.state for part in built.wide["out"].parts.values())

@@ -12,6 +12,7 @@ from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -390,9 +391,7 @@ class Real:
             {"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, "shards": 3, **training}
         )
         self.network = build(
-            self.spec,
-            self.training,
-            facts,
+            bind(self.spec, self.training, facts),
             LocalExchange(self.training.shards, num_threads),
             counts=counts or {},
         )
@@ -440,7 +439,7 @@ def assert_step_matches_twin(
         for name, output in real.network.outputs.items()
         if output.sampler is not None
     }
-    twin = Twin(real.spec, real.network.units, counts, stands)
+    twin = Twin(real.spec, real.network.layout.units, counts, stands)
     rate = real.training.optimizer.learning_rate
     loss, gradients, after = twin.step(before, batch, weights_E, real.draws, real.training, rate)
     assert abs(real.step(batch, weights_E) - loss) <= 1e-5 * max(abs(loss), 0.1)

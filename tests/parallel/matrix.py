@@ -14,6 +14,7 @@ from widenet.evaluate import evaluate
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.plan.binding import bind
 from widenet.predict.top_k import Filter, top_k
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -361,7 +362,7 @@ def outcome_of(name, folder, exchange, precision):
 
 def outcome_in(spec, training, data, exchange):
     counts = {field: data.counts(field) for field in spec.counted_fields}
-    network = build(spec, training, data.fields, exchange, counts=counts)
+    network = build(bind(spec, training, data.fields), exchange, counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     stream = Stream(data, spec.fields, training.batch_size, training.seed, training.shuffle)

@@ -34,7 +34,8 @@ from widenet.model.build import build
 from widenet.parallel import processes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
+from widenet.plan.layout import Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -347,7 +348,7 @@ def first_broken(broken):
     training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
     facts = {"items": Width(100)}
     here = exchange() if distributed.is_initialized() else LocalExchange(8)
-    network = build(NetworkSpec.of(TWO_HIDDEN), training, facts, here, counts={})
+    network = build(bind(NetworkSpec.of(TWO_HIDDEN), training, facts), here, counts={})
     for name, shard in broken:
         for part in (part for number, part in network.wide[name].parts.items() if number == shard):
             part.weight[0] = math.inf

@@ -11,8 +11,9 @@ from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.plan.work import work
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -70,7 +71,10 @@ def sent(width, tied):
         }
     )
     training = TrainingSpec.of({"epochs": 1, "optimizer": "sgd"})
-    network, rule = build(spec, training, {"items": Width(width)}, exchange()), Optimizer(training.optimizer)
+    network, rule = (
+        build(bind(spec, training, {"items": Width(width)}), exchange()),
+        Optimizer(training.optimizer),
+    )
     network.prepare_training(rule)
     chance = np.random.default_rng(width)
     batch = SparseBatch.from_lists(
@@ -86,7 +90,7 @@ def sent_and_planned(layers, plan, folder):
     """Bytes that this process sends in the second step of a training, and what the plan says of it."""
     data, spec, training = Dataset.open(folder), NetworkSpec.of(layers), TrainingSpec.of(plan)
     counts = {field: data.counts(field) for field in spec.counted_fields}
-    network = build(spec, training, data.fields, exchange(), counts=counts)
+    network = build(bind(spec, training, data.fields), exchange(), counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
@@ -103,9 +107,7 @@ def sent_and_planned(layers, plan, folder):
                 training.gradient_norm_limit,
             )
     job = Job.of(
-        spec,
-        training,
-        data.fields,
+        bind(spec, training, data.fields),
         num_examples=data.num_examples,
         num_processes=distributed.get_world_size(),
     )

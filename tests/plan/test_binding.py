@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from widenet.errors import FitError
-from widenet.plan.binding import bind, is_sparse_input
+from widenet.plan.binding import bind
+from widenet.plan.layout import is_sparse_input
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 
 
 def field(kind, width, low=1.0, high=1.0):
@@ -32,7 +34,7 @@ def layers(source=None, middle=None, out=None, more=()):
 
 
 def bound(document):
-    return bind(NetworkSpec.of({"layers": document}), FIELDS)
+    return bind(NetworkSpec.of({"layers": document}), TrainingSpec(), FIELDS).units
 
 
 def test_auto_layers_are_as_wide_as_their_field_and_others_as_they_say():

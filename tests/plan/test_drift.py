@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.drift import drift_columns, drift_window, drifts
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.report import checkpoint_bytes
-from widenet.plan.weights import weights_of
 from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -31,9 +31,7 @@ def training(**changes):
 
 
 def drifting(network, training):
-    weights = weights_of(network, FIELDS)
-    layer = network.outputs[0]
-    return drifts(layer, training, weights, FIELDS[layer.field].kind == "sparse")
+    return drifts(network.outputs[0], bind(network, training, FIELDS))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +79,9 @@ def job(drifts=True, **changes):
     network_ = network(**changes.pop("network", {}))
     if not drifts:
         made = made.model_copy(update={"l1": 1e-9})
-    return Job.of(network_, made, {"items": Width(changes.pop("width", 10**6))}, {"items": 30.0}, **changes)
+    return Job.of(
+        bind(network_, made, {"items": Width(changes.pop("width", 10**6))}), {"items": 30.0}, **changes
+    )
 
 
 def test_its_work_grows_with_the_root_of_the_width_and_is_divided_among_processes():
@@ -108,4 +108,4 @@ def test_it_holds_a_matrix_for_each_step_of_a_window_and_four_bytes_a_row():
 def test_a_row_is_its_weights_and_its_bias():
     for bias in (True, False):
         asked = network(bias=bias)
-        assert drift_columns(asked.outputs[0], weights_of(asked, FIELDS)) == 64 + bias
+        assert drift_columns(asked.outputs[0], bind(asked, TrainingSpec(), FIELDS)) == 64 + bias

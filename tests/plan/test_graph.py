@@ -6,9 +6,10 @@ import pytest
 
 from widenet.errors import OptionError
 from widenet.model.losses import loss_of
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.graph import check_recordable
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.spec.activations import PlainActivation
 from widenet.spec.losses import CROSS_ENTROPIES, Loss
 from widenet.spec.network import NetworkSpec
@@ -31,7 +32,7 @@ def job(layers, training=(), **more):
     network = NetworkSpec.of({"layers": layers})
     fields = {name: widths[name] for name in network.fields}
     return Job.of(
-        network, TrainingSpec.of({"shards": 2, **dict(training)}), fields, **{"device": "cuda", **more}
+        bind(network, TrainingSpec.of({"shards": 2, **dict(training)}), fields), **{"device": "cuda", **more}
     )
 
 

@@ -10,8 +10,9 @@ import pytest
 from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
@@ -37,10 +38,10 @@ def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
     network, training = documents(case)
     width = WIDTHS[case["data"]]
     fields = {"items": Width(width), "wishes": Width(width), "age": Width(3, kind="dense"), "label": Width(2)}
-    job = Job.of(network, training, fields, num_processes=num_processes)
+    job = Job.of(bind(network, training, fields), num_processes=num_processes)
     for process in range(num_processes):
         counts = {field: np.ones(width) for field in network.counted_fields}
-        built = build(network, training, fields, Part(process, num_processes), counts=counts)
+        built = build(bind(network, training, fields), Part(process, num_processes), counts=counts)
         built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
         parts = [part for weight in built.wide.values() for part in weight.parts.values()]
         trunk = list(built.trunk.values())
@@ -75,7 +76,9 @@ def job(**changes):
         ]
     }
     training = TrainingSpec.of({"batch_size": 512, **changes.pop("training", {})})
-    return Job.of(NetworkSpec.of(network), training, {"items": Width(changes.pop("width", 10**5))}, **changes)
+    return Job.of(
+        bind(NetworkSpec.of(network), training, {"items": Width(changes.pop("width", 10**5))}), **changes
+    )
 
 
 def test_the_workspace_does_not_grow_with_the_width_once_logits_are_not_kept():
@@ -101,9 +104,11 @@ def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
     full, half = (
         memory(
             Job.of(
-                NetworkSpec.of({"layers": layers}),
-                TrainingSpec.of({"precision": name}),
-                {"items": Width(1000)},
+                bind(
+                    NetworkSpec.of({"layers": layers}),
+                    TrainingSpec.of({"precision": name}),
+                    {"items": Width(1000)},
+                ),
             )
         )
         for name in ("float32", "bfloat16")

@@ -4,11 +4,11 @@ import pytest
 
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, gru
 from widenet.errors import FitError
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.positions import along_of, sequences_of
-from widenet.plan.weights import weights_of
 from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -78,13 +78,13 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
 )
 def test_what_does_not_fit_is_refused(layers, message):
     with pytest.raises(FitError, match=message):
-        weights_of(spec(*layers), FIELDS)
+        bind(spec(*layers), TrainingSpec(), FIELDS)
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4)])
 def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell, gates):
-    found = weights_of(
-        spec(HISTORY, gru(cell=cell), gru(name="second", cell=cell, units=9), NEXT), FIELDS
+    found = bind(
+        spec(HISTORY, gru(cell=cell), gru(name="second", cell=cell, units=9), NEXT), TrainingSpec(), FIELDS
     ).weights
     assert {
         name: (weight.rows, weight.columns, weight.wide)
@@ -103,7 +103,9 @@ def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell,
 def job(entries, newest=50, **more):
     training = TrainingSpec.of({"batch_size": 100, "shards": 4, "optimizer": "adam"})
     return Job.of(
-        spec({**HISTORY, "last": newest}, gru(units=64), NEXT), training, FIELDS, {"items": entries}, **more
+        bind(spec({**HISTORY, "last": newest}, gru(units=64), NEXT), training, FIELDS),
+        {"items": entries},
+        **more,
     )
 
 
@@ -128,7 +130,7 @@ def test_the_statistics_that_a_step_sends_are_of_positions():
     }
     training = TrainingSpec.of({"batch_size": 7, "shards": 4})
     sent = {
-        name: work(Job.of(each, training, FIELDS, {"items": 20.0}, num_processes=2)).sent_bytes
+        name: work(Job.of(bind(each, training, FIELDS), {"items": 20.0}, num_processes=2)).sent_bytes
         for name, each in ends.items()
     }
     assert sent["linear_max"] - sent["linear"] == 7 * 20 * 2 * 8 * 2  # positions, numbers, bytes, shards held
@@ -143,7 +145,7 @@ def test_the_windows_of_a_convolution_are_laid_out_for_positions():
     ]
     training = TrainingSpec.of({"batch_size": 1, "shards": 1})
     few, many = (
-        memory(Job.of(spec(*layers), training, FIELDS, {"items": entries})).workspace
+        memory(Job.of(bind(spec(*layers), training, FIELDS), {"items": entries})).workspace
         for entries in (10.0, 30.0)
     )
     assert many - few > 20 * 200 * 50 * 4
@@ -151,7 +153,9 @@ def test_the_windows_of_a_convolution_are_laid_out_for_positions():
 
 def test_an_output_along_a_sequence_is_planned_with_its_logits():
     document = spec(*EMBEDDED, gru(units=2), {**NEXT, "activation": "linear", "loss": "l2", "units": 10**6})
-    assert not Job.of(document, TrainingSpec.of({"optimizer": "sgd"}), FIELDS).drifts(document.outputs[0])
+    assert not Job.of(bind(document, TrainingSpec.of({"optimizer": "sgd"}), FIELDS)).drifts(
+        document.outputs[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 import pytest
 
 from widenet.errors import FitError
-from widenet.plan.binding import Width, bind
+from widenet.plan.binding import bind
+from widenet.plan.layout import Width
 from widenet.plan.shapes import shapes_of
-from widenet.plan.weights import weights_of
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 
 FIELDS = {"pixels": Width(84, kind="dense"), "items": Width(29), "label": Width(4)}
 PICTURE = {"name": "in", "kind": "input", "field": "pixels", "shape": [2, 7, 6]}
@@ -44,7 +45,7 @@ def network(*layers):
     ids=str,
 )
 def test_every_kind_of_layer_has_its_shape(layers, shape):
-    assert weights_of(network(PICTURE, *layers), FIELDS).shapes["p"] == shape
+    assert bind(network(PICTURE, *layers), TrainingSpec(), FIELDS).shapes["p"] == shape
 
 
 REFUSED = {
@@ -99,7 +100,7 @@ REFUSED = {
 def test_what_does_not_fit_is_one_sentence(message):
     spec = network(*REFUSED[message])
     with pytest.raises(FitError) as caught:
-        bind(spec, FIELDS)
+        bind(spec, TrainingSpec(), FIELDS)
     assert str(caught.value) == f"network.json: {message}"
 
 

@@ -2,15 +2,16 @@
 
 import pytest
 
-from widenet.plan.binding import Width
-from widenet.plan.weights import Link, Weight, weights_of
+from widenet.plan.binding import bind
+from widenet.plan.layout import Link, Weight, Width
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 
 FIELDS = {"items": Width(30), "tags": Width(7), "age": Width(3, kind="dense")}
 
 
 def weights(*layers):
-    return weights_of(NetworkSpec.of({"layers": list(layers)}), FIELDS)
+    return bind(NetworkSpec.of({"layers": list(layers)}), TrainingSpec(), FIELDS)
 
 
 ITEMS = {"name": "in", "kind": "input", "field": "items"}

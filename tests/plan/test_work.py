@@ -12,8 +12,9 @@ from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.plan.work import work
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -36,7 +37,7 @@ def job(output=None, hidden=(), **training):
     ]
     spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd", **training})
     return Job.of(
-        NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)}, {"items": float(ENTRIES)}
+        bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)}), {"items": float(ENTRIES)}
     )
 
 
@@ -68,7 +69,9 @@ def counted(job):
     """Floating-point operations of one step's matrix products, as torch counts them."""
     counts = {"items": np.ones(WIDTH)}
     network = build(
-        job.network, job.training, {"items": Width(WIDTH)}, LocalExchange(job.training.shards), counts=counts
+        job.layout,
+        LocalExchange(job.training.shards),
+        counts=counts,
     )
     rule = Optimizer(job.training.optimizer)
     network.prepare_training(rule)
@@ -120,9 +123,7 @@ def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_o
     found = [
         work(
             Job.of(
-                NetworkSpec.of({"layers": layers}),
-                spec,
-                {"items": Width(width)},
+                bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(width)}),
                 {"items": 5.0},
                 num_processes=num,
             )
@@ -147,7 +148,7 @@ def test_traffic_depends_on_examples_and_hidden_units_alone():
     wide = {"items": Width(10**8)}
     asked = replace(job(), num_processes=4)
     assert (
-        work(Job.of(asked.network, asked.training, wide, num_processes=4)).sent_bytes
+        work(Job.of(bind(asked.network, asked.training, wide), num_processes=4)).sent_bytes
         == work(asked).sent_bytes
     )
     assert 0 < work(asked).sent_bytes <= 2 * (16 * EXAMPLES * 7 + 64 * EXAMPLES)

@@ -9,6 +9,7 @@ import torch
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.binding import bind
 from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
 from widenet.predict.top_k import Filter, top_k
 from widenet.predict.values import layer_values
@@ -65,9 +66,7 @@ def network(activation, shards=2, width=WIDTH, **output):
     ]
     facts = {"history": Facts(20), "items": Facts(width)}
     built = build(
-        NetworkSpec.of({"layers": layers}),
-        TrainingSpec.of({"shards": shards}),
-        facts,
+        bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts),
         LocalExchange(shards, 2),
         counts={},
     )
@@ -252,7 +251,9 @@ def test_a_network_trained_in_bfloat16_predicts_in_float32():
     for precision in ("float32", "bfloat16"):
         training = TrainingSpec.of({"precision": precision})
         built = build(
-            NetworkSpec.of({"layers": layers}), training, {"items": Facts(WIDTH)}, LocalExchange(8), counts={}
+            bind(NetworkSpec.of({"layers": layers}), training, {"items": Facts(WIDTH)}),
+            LocalExchange(8),
+            counts={},
         )
         found.append([tensor.tolist() for tensor in top_k(built, {"items": BATCH}, "out", 9)])
     assert found[0] == found[1]

@@ -14,7 +14,7 @@ from widenet.training.run_directory import FieldRecord, RunDirectory
 def test_parameters_are_those_of_the_weights(reported):
     subject = Subject("run", RunDirectory.open(reported / "run"))
     assert subject.parameters == {"taste": 31 * 6 + 6, "next": 31 * 6 + 31}
-    assert set(subject.weights.units) == set(Model.load(reported / "run").network.units)
+    assert set(subject.run.layout.units) == set(Model.load(reported / "run").network.layout.units)
 
 
 def test_the_parameters_of_a_convolution_are_the_numbers_of_its_filters():

@@ -4,6 +4,7 @@ import pytest
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
@@ -25,9 +26,7 @@ def data(tmp_path):
 
 def test_without_triton_nothing_is_recorded(data, monkeypatch):
     job = Job.of(
-        NetworkSpec.of({"layers": LAYERS}),
-        TrainingSpec.of({"shards": 2}),
-        data.manifest.fields,
+        bind(NetworkSpec.of({"layers": LAYERS}), TrainingSpec.of({"shards": 2}), data.manifest.fields),
         device="cuda",
         cuda_graph=True,
     )

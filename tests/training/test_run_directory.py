@@ -12,6 +12,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import run_directory
@@ -41,13 +42,13 @@ def run(tmp_path, data):
 
 def begun(path, training, data):
     """A run that nobody trains any more."""
-    with RunDirectory.begin(path, NETWORK, training, data) as run:
+    with RunDirectory.begin(path, bind(NETWORK, training, data.fields), data) as run:
         return run
 
 
 @pytest.fixture
 def network(data):
-    return build(NETWORK, TRAINING, data.fields, LocalExchange(1), counts={})
+    return build(bind(NETWORK, TRAINING, data.fields), LocalExchange(1), counts={})
 
 
 def test_a_new_run_is_read_back_as_it_was_made(tmp_path, run):
@@ -143,7 +144,7 @@ def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
 
 
 def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
-    with RunDirectory.begin(tmp_path / "run", NETWORK, TRAINING, data) as run:
+    with RunDirectory.begin(tmp_path / "run", bind(NETWORK, TRAINING, data.fields), data) as run:
         with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
             pass
         with pytest.raises(CheckpointError, match="run is being trained by another process"):

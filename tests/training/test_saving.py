@@ -19,6 +19,7 @@ from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, GroupError
 from widenet.parallel import group
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.machine import available_threads
 from widenet.plan.memory import memory
@@ -254,7 +255,9 @@ def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(
     documents, facts = saving_often("momentum", every_steps=2), Dataset.open(data).manifest
     network, training = NetworkSpec.of(documents[0]), TrainingSpec.of(documents[1])
     entries, threads = facts.entries_per_example, available_threads()
-    needed = memory(Job.of(network, training, facts.fields, entries, facts.num_examples, num_threads=threads))
+    needed = memory(
+        Job.of(bind(network, training, facts.fields), entries, facts.num_examples, num_threads=threads)
+    )
     monkeypatch.setattr(group, "available_memory", lambda: needed.total - needed.program + spare_bytes)
     watch = Watch()
     train(*documents, data, tmp_path / "run", report=watch)

@@ -17,6 +17,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.runs import Model, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -54,7 +55,12 @@ def grown(path, ids):
 def made(network, training, data):
     """A network as a training of a dataset begins, with room for the optimizer's state."""
     specs = NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")
-    net = build(*specs, data.fields, LocalExchange(specs[1].shards), "cpu", {"items": data.counts("items")})
+    net = build(
+        bind(*specs, data.fields),
+        LocalExchange(specs[1].shards),
+        "cpu",
+        {"items": data.counts("items")},
+    )
     net.prepare_training(Optimizer(specs[1].optimizer, specs[1].l1, specs[1].l2))
     return net
 
@@ -62,7 +68,7 @@ def made(network, training, data):
 def begun(folder, network, training, data, start):
     """A network that a run begins with, and what was said."""
     specs, said = (NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")), []
-    with RunDirectory.begin(folder / "run", *specs, data, start) as run:
+    with RunDirectory.begin(folder / "run", bind(*specs, data.fields), data, start) as run:
         net = made(network, training, data)
         load_start(run, net, said.append)
     return net, said

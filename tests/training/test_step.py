@@ -16,6 +16,7 @@ from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
 from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -44,7 +45,7 @@ class Training:
         fields = {"items": SimpleNamespace(kind="sparse", width=width, min_value=1.0, max_value=1.0)}
         counts = {"items": np.arange(width) + 1}
         exchange = LocalExchange(self.spec.shards, num_threads)
-        self.network = build(NetworkSpec.of(document), self.spec, fields, exchange, counts=counts)
+        self.network = build(bind(NetworkSpec.of(document), self.spec, fields), exchange, counts=counts)
         self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2, self.network.spec.dialect)
         self.network.prepare_training(self.rule)
         self.rates, self.number = rates(self.spec, 1000), 0

@@ -44,7 +44,7 @@ def demo(
     for liked, recommended in steps.examples(model, dataset):
         typer.echo(f"\nTo somebody who had, among others: {'; '.join(liked)}")
         typer.echo(recommendations_table(recommended))
-    written = leave_report(model, out / "data", quiet=False)
+    written = leave_report(model, dataset, quiet=False)
     if written is not None:
         typer.echo(f"\nThe same as a page, with curves: {written}")
     typer.echo(f"Try your own: widenet recommend {out / 'run'} --items TITLE TITLE")

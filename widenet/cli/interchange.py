@@ -75,7 +75,7 @@ def import_network(
     )
     typer.echo(
         f"{out}:"
-        f" {', '.join(f'{layer.name} {model.network.units[layer.name]:,}' for layer in model.run.network.layers)}"
+        f" {', '.join(f'{layer.name} {model.network.layout.units[layer.name]:,}' for layer in model.run.network.layers)}"
     )
     for name, record in model.run.fields.items():
         typer.echo(f'  field "{name}": {record.kind}, {record.width:,}')

@@ -57,6 +57,7 @@ def plan(
     The exit status is 0 where it fits, or the memory is not known, and 1 where it does not fit.
     """
     from widenet.cli.plan_table import plan_table
+    from widenet.plan.binding import bind
     from widenet.plan.evaluation import check_evaluation
     from widenet.plan.graph import check_recordable
     from widenet.plan.job import Job
@@ -70,12 +71,12 @@ def plan(
     check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
-    facts = _facts(data, width or [], documents[0])
+    fields, *sizes = _facts(data, width or [], documents[0])
     kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
     threads = available_threads(processes) if kind == _Kind.cpu else 1
     job = Job.of(
-        *documents,
-        **facts,
+        bind(*documents, fields),
+        *sizes,
         num_processes=processes,
         device=kind.value,
         num_threads=threads,
@@ -93,9 +94,9 @@ def plan(
         raise typer.Exit(_DOES_NOT_FIT)
 
 
-def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict[str, Any]:
+def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> tuple[Any, ...]:
     """What is known of the fields: by a dataset, or by widths alone; of those with a shape that they are
-    dense, and which are sequences.
+    dense, and which are sequences. A dataset also tells entries of an example and the number of examples.
     """
     if data is None and not widths:
         raise OptionError("plan needs either --data DIR or --width FIELD=N.")
@@ -107,12 +108,8 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict
         from widenet.data.manifest import Manifest
 
         manifest = Manifest.read(data)
-        return {
-            "fields": manifest.fields,
-            "entries": manifest.entries_per_example,
-            "num_examples": manifest.num_examples,
-        }
-    from widenet.plan.binding import Width
+        return manifest.fields, manifest.entries_per_example, manifest.num_examples
+    from widenet.plan.layout import Width
     from widenet.plan.positions import sequences_of
 
     given, fields = [_width(text) for text in widths], network.fields
@@ -137,7 +134,7 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> dict
                 f"--width must name each of {', '.join(fields)} once; got"
                 f" {', '.join(known for known, _ in given)}."
             )
-    return {"fields": found}
+    return (found,)
 
 
 def _width(text: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
     from widenet.runs import Model
 
 
@@ -33,7 +34,7 @@ def report(
     typer.echo(write_report(runs, out, data))
 
 
-def leave_report(model: "Model", data: Path, quiet: bool) -> Path | None:
+def leave_report(model: "Model", data: "Dataset", quiet: bool) -> Path | None:
     """Write the report of a training that has ended; where that fails, say so in a line and give None, for
     the training is safe.
     """
@@ -50,7 +51,7 @@ def leave_report(model: "Model", data: Path, quiet: bool) -> Path | None:
         return None
 
 
-def leave_interim_report(run: Path, data: Path) -> Path | None:
+def leave_interim_report(run: Path, data: "Dataset") -> Path | None:
     """Write the report of an interrupted training, without recommendations, which take their time; None
     where that fails.
     """

@@ -2,9 +2,8 @@
 
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +11,9 @@ from widenet.cli.options import CudaGraph, Device
 from widenet.cli.processes import Processes, Timeout, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
 
 
 def train(
@@ -52,16 +54,15 @@ def train(
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader
-    from widenet.runs import train as run
-    from widenet.runs.arguments import documents as documents_of
+    from widenet.runs.arguments import documents
+    from widenet.runs.training import Launch, run_training
     from widenet.training.check import check_training
     from widenet.training.outcome import diverged
 
     dataset = Dataset.open(data)
-    documents = documents_of(network, training, dataset, out if resume else None)
-    check_training(*documents, dataset)
+    layout = check_training(*documents(network, training, dataset, out if resume else None), dataset)
     run_in_processes(context, processes, device)
-    for note in documents[0].notes if is_leader() and not quiet else ():
+    for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
     usual = " and no ".join(
         name for name, given in (("network.json", network), ("training.json", training)) if given is None
@@ -71,21 +72,21 @@ def train(
             f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.",
             err=True,
         )
-    evaluation = documents[1].evaluation
+    evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
-        start = partial(run, *documents, data, out, resume=resume, start_from=start_from)
-        model = start(device=device, cuda_graph=cuda_graph, timeout=timeout, report=report)
+        launch = Launch(out, resume, start_from, device, cuda_graph, timeout, report)
+        model = run_training(layout, dataset, launch)
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
         if not is_leader():
             sys.exit(130)
-        _say_how_to_go_on([network, training], data, out, processes, device, cuda_graph)
+        _say_how_to_go_on([network, training], dataset, out, processes, device, cuda_graph)
         sys.exit(130)
     finally:
         report.stop()
-    written = leave_report(model, data, quiet or not is_leader())
+    written = leave_report(model, dataset, quiet or not is_leader())
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
         _say_what_follows(diverged(model.run.training, model.run.records()), written, data, out)
@@ -105,7 +106,7 @@ def _say_what_follows(problem: str | None, written: Path | None, data: Path, out
 
 def _say_how_to_go_on(
     named: list[Path | None],
-    data: Path,
+    dataset: "Dataset",
     out: Path,
     processes: int | None,
     device: str | None,
@@ -126,7 +127,7 @@ def _say_how_to_go_on(
         "train",
         *(str(path) for path in named if path is not None),
         "--data",
-        str(data),
+        str(dataset.path),
         "--out",
         str(out),
     ]
@@ -136,4 +137,4 @@ def _say_how_to_go_on(
     typer.echo(
         f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True
     )
-    leave_interim_report(out, data)
+    leave_interim_report(out, dataset)

@@ -37,7 +37,7 @@ from widenet.interop.operations import (
     Same,
     Unknown,
 )
-from widenet.plan.binding import Width
+from widenet.plan.layout import Width
 
 _ALL_POSITIONS = 2**31 - 1
 """The largest number that a document may say."""

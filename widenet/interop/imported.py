@@ -19,8 +19,8 @@ from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.local import LocalExchange
-from widenet.plan.binding import FieldFacts, Width
-from widenet.plan.weights import weights_of
+from widenet.plan.binding import bind
+from widenet.plan.layout import FieldFacts, Width
 from widenet.runs import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -43,8 +43,8 @@ class Imported:
     """A network as its file describes it.
 
     layers: as in a network document. fields: what its inputs and outputs are, by name.
-    weights: float32, by the names of `weights_of`; matrices are [units, inputs], biases [units]. factors: of
-    an input's features.
+    weights: float32, by the names of `Layout.weights`; matrices are [units, inputs], biases [units].
+    factors: of an input's features.
     settings: what the network document says beside its layers. names: of the fields of which a file says
     them.
     """
@@ -105,10 +105,10 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
                     f'{dataset.path}: field "{name}" has {widths}. Take the dataset that the network was'
                     " trained on."
                 )
-        exchange = LocalExchange(imported.training.shards)
-        network = build(spec, imported.training, dataset.fields, exchange, "cpu")
-        fill(network, imported, dataset.fields)
-        with RunDirectory.begin(out, spec, imported.training, dataset) as run:
+        layout = bind(spec, imported.training, dataset.fields)
+        network = build(layout, LocalExchange(layout.num_shards))
+        fill(network, imported)
+        with RunDirectory.begin(out, layout, dataset) as run:
             try:
                 run.save_model(
                     "model", network, {} if imported.names and data is None else {"imported": imported.name}
@@ -134,12 +134,11 @@ def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str
     return layer if 0 <= facts.min_value <= facts.max_value <= 1 else {**layer, "values": "ignore"}
 
 
-def fill(network: Network, imported: Imported, fields: Mapping[str, FieldFacts]) -> None:
+def fill(network: Network, imported: Imported) -> None:
     """Give a network its weights; raises DataError where one is missing, has another shape, or holds a
     number that is not finite.
     """
-    layout = weights_of(network.spec, fields)
-    for name, weight in layout.weights.items():
+    for name, weight in network.layout.weights.items():
         wanted = (weight.rows,) if weight.columns is None else (weight.rows, weight.columns)
         rows = _checked(
             imported, imported.weights.get(name), name, wanted[::-1] if weight.rows_are_features else wanted

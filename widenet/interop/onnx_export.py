@@ -174,14 +174,9 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
     damped = frozenset(network.damping)
     layers = Layers(
         graph,
-        network.spec,
-        network.links,
-        network.units,
-        network.shapes,
-        network.windows,
+        network.layout,
         fields,
         damped,
-        network.along,
     )
     layers.add_all()
     for output in network.spec.outputs:

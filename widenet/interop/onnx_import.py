@@ -36,8 +36,8 @@ from widenet.interop.operations import (
     leaky,
 )
 from widenet.interop.reading import reading
-from widenet.plan.binding import Width
-from widenet.plan.weights import weights_of
+from widenet.plan.binding import bind
+from widenet.plan.layout import Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -86,7 +86,7 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
         for name, record in records.items()
     }
     weights = {}
-    for name, weight in weights_of(spec, fields).weights.items():
+    for name, weight in bind(spec, training, fields).weights.items():
         found = constants.get(weight_name(name))
         if found is not None:
             weights[name] = found.T if weight.rows_are_features else found

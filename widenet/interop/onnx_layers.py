@@ -9,11 +9,10 @@ from widenet.interop.onnx_graph import Graph, weight_name
 from widenet.interop.onnx_sequences import Padded, at_positions, newest, padded, states
 from widenet.interop.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.layers.output import SHORTEST
-from widenet.plan.weights import FOLLOWING, TRAINED, Link
-from widenet.plan.windows import Shape, Windows
+from widenet.plan.layout import Layout
+from widenet.plan.weights import FOLLOWING, TRAINED
 from widenet.spec.activations import is_rising
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
-from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
@@ -71,32 +70,28 @@ class Layers:
 
     fields: the sparse ones as declared, the names of dense ones.
     damped: input layers whose features are multiplied by the weight "LAYER damping".
-    along: the input whose sequence each layer goes along, or an output takes the newest position of.
     """
 
     graph: Graph
-    spec: NetworkSpec
-    links: dict[tuple[str, str], Link]
-    units: dict[str, int]
-    shapes: dict[str, Shape]
-    windows: dict[tuple[str, str], Windows]
+    layout: Layout
     fields: dict[str, SparseField | str]
     damped: frozenset[str]
-    along: dict[str, str]
     values: dict[str, SparseValue | SequenceValue | str] = field(default_factory=dict)
     positions: dict[str, Padded] = field(default_factory=dict)
 
     def add_all(self) -> None:
         """Every input and hidden layer."""
-        for layer in self.spec.inputs:
+        for layer in self.layout.network.inputs:
             given = self.fields[layer.field]
             if isinstance(given, str):
                 self.values[layer.name] = self._dense(layer, given)
             else:
                 self.values[layer.name] = (
-                    self._sequence(layer, given) if layer.name in self.along else self._sparse(layer, given)
+                    self._sequence(layer, given)
+                    if layer.name in self.layout.along
+                    else self._sparse(layer, given)
                 )
-        for hidden in self.spec.hidden:
+        for hidden in self.layout.network.hidden:
             if isinstance(hidden, PoolingLayer):
                 self.values[hidden.name] = self._pooled(hidden)
             elif isinstance(hidden, RecurrentLayer):
@@ -137,8 +132,8 @@ class Layers:
         return SequenceValue(features, graph.op("Sign", factors) if layer.scale == "unit" else factors)
 
     def _recurrent(self, layer: RecurrentLayer) -> str:
-        sums = [self._product(layer.name, source) for source in self.spec.sources(layer)]
-        weight = weight_name(self.links[layer.name, layer.name].weight)
+        sums = [self._product(layer.name, source) for source in self.layout.network.sources(layer)]
+        weight = weight_name(self.layout.links[layer.name, layer.name].weight)
         bias = weight_name(f"{layer.name} bias") if layer.bias else None
         found = states(
             self.graph,
@@ -146,12 +141,12 @@ class Layers:
             self._added(sums[0], sums[1:]),
             weight,
             bias,
-            self.positions[self.along[layer.name]],
+            self.positions[self.layout.along[layer.name]],
         )
         return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
 
     def _dense(self, layer: InputLayer, given: str) -> str:
-        graph, width = self.graph, self.units[layer.name]
+        graph, width = self.graph, self.layout.units[layer.name]
         if layer.scale == "none":
             return given
         if layer.scale == "unit":
@@ -160,8 +155,8 @@ class Layers:
         return str(graph.op("Div", given, graph.constant(width if layer.scale == "mean" else width**0.5)))
 
     def _hidden(self, layer: HiddenLayer | ConvolutionLayer) -> str:
-        graph, shape = self.graph, self.shapes[layer.name]
-        products = [self._product(layer.name, source) for source in self.spec.sources(layer)]
+        graph, shape = self.graph, self.layout.shapes[layer.name]
+        products = [self._product(layer.name, source) for source in self.layout.network.sources(layer)]
         first, *others = [*products, *(str(self.values[name]) for name in layer.skip or ())]
         total = self._added(first, others)
         changes = [("Add", weight_name(f"{layer.name} bias"))] if layer.bias else []
@@ -179,10 +174,14 @@ class Layers:
         )
 
     def _pooled(self, layer: PoolingLayer) -> str:
-        names = self.spec.sources(layer)
+        names = self.layout.network.sources(layer)
         sources = [str(self.values[name]) for name in names]
         found = pooling(
-            self.graph, layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0]))
+            self.graph,
+            layer,
+            sources,
+            self.layout.shapes[names[0]],
+            self.layout.windows.get((layer.name, names[0])),
         )
         return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
 
@@ -192,9 +191,11 @@ class Layers:
         return total
 
     def _product(self, layer: str, source: str) -> str:
-        value, link = self.values[source], self.links[layer, source]
-        if isinstance(value, str) and (layer, source) in self.windows:
-            return convolution(self.graph, value, weight_name(link.weight), self.windows[layer, source])
+        value, link = self.values[source], self.layout.links[layer, source]
+        if isinstance(value, str) and (layer, source) in self.layout.windows:
+            return convolution(
+                self.graph, value, weight_name(link.weight), self.layout.windows[layer, source]
+            )
         if isinstance(value, str):
             return str(
                 self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1)
@@ -222,17 +223,17 @@ class Layers:
 
     def logits(self, output: OutputLayer) -> str:
         """What an output's units have before the activation, [E, L]."""
-        graph, weight = self.graph, weight_name(self.links[output.name, ""].weight)
+        graph, weight = self.graph, weight_name(self.layout.links[output.name, ""].weight)
         bias = weight_name(f"{output.name} bias")
-        features = self.values[self.spec.sources(output)[0]]
+        features = self.values[self.layout.network.sources(output)[0]]
         if isinstance(features, SparseValue):
             gathered = self._gathered(features, weight, axis=1)
             return str(graph.op("Add", gathered, bias)) if output.bias else gathered
-        sources = [str(self.values[source]) for source in self.spec.sources(output)]
+        sources = [str(self.values[source]) for source in self.layout.network.sources(output)]
         incoming = sources[0] if len(sources) == 1 else graph.op("Concat", *sources, axis=1)
-        if output.name in self.along:
-            width = sum(self.units[source] for source in self.spec.sources(output))
-            incoming = newest(graph, incoming, self.positions[self.along[output.name]], width)
+        if output.name in self.layout.along:
+            width = sum(self.layout.units[source] for source in self.layout.network.sources(output))
+            incoming = newest(graph, incoming, self.positions[self.layout.along[output.name]], width)
         if output.weightless:
             return str(graph.op("Identity", incoming))
         if output.cosine is None:

@@ -77,6 +77,6 @@ def _weights(network: Network, layer: str) -> list[str]:
     weightless output.
     """
     if layer in network.outputs:
-        return [] if network.outputs[layer].spec.weightless else [network.links[layer, ""].weight]
-    named = [link.weight for (_, source), link in network.links.items() if source == layer]
+        return [] if network.outputs[layer].spec.weightless else [network.layout.links[layer, ""].weight]
+    named = [link.weight for (_, source), link in network.layout.links.items() if source == layer]
     return [name for name in dict.fromkeys(named) if name in network.wide]

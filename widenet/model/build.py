@@ -1,4 +1,4 @@
-"""From documents and widths to a network with its first weights."""
+"""From a layout to a network with its first weights."""
 
 from collections.abc import Mapping
 
@@ -17,35 +17,31 @@ from widenet.model.network import Network
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
-from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drift_window, drifts
-from widenet.plan.shards import Shards
-from widenet.plan.weights import Weight, Weights, weights_of
+from widenet.plan.layout import Layout, Weight
 from widenet.spec.layers import HiddenLayer, OutputLayer
-from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer
 from widenet.spec.training import TrainingSpec
 
 
 def build(
-    spec: NetworkSpec,
-    training: TrainingSpec,
-    fields: Mapping[str, FieldFacts],
+    layout: Layout,
     exchange: Exchange,
     device: torch.device | str = "cpu",
     counts: Mapping[str, np.ndarray] | None = None,
 ) -> Network:
-    """A network with the weights that (seed, layer, shard) determine, holding the shards that the exchange
-    has at hand.
+    """Build a network with the weights that (seed, layer, shard) determine.
 
-    fields: facts of the dataset's fields. counts: training interactions int64 [width] of the fields that
-    "popularity_damping" and samples by popularity need; None: leave every weight undefined, for a checkpoint
-    to fill. Raises FitError.
+    Args:
+        layout: Its layers and weights.
+        exchange: Says which shards this process holds.
+        device: Where the weights are to be.
+        counts: Training interactions int64 [width] of the fields that "popularity_damping" and samples by
+            popularity need. None leaves every weight undefined, for a checkpoint to fill.
     """
-    device = torch.device(device)
-    layout = weights_of(spec, fields)
-    first = _First(spec, training, device, blank=counts is None)
+    device, spec = torch.device(device), layout.network
+    first = _First(layout, device, blank=counts is None)
     wide = {
         name: first.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide
     }
@@ -57,9 +53,7 @@ def build(
             factors[layer.name] = (
                 torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)
             ).to(device)
-    outputs = {
-        output.name: _output(output, training, layout, wide, exchange, fields) for output in spec.outputs
-    }
+    outputs = {output.name: _output(output, layout, wide, exchange) for output in spec.outputs}
     for output in spec.outputs:
         if output.sample is not None and counts is not None:
             weight, known = outputs[output.name].weight, counts.get(output.field)
@@ -67,30 +61,18 @@ def build(
                 output.sample, output.name, weight.shards, list(weight.parts), known, device
             )
     return Network(
-        spec=spec,
-        units=layout.units,
-        shapes=layout.shapes,
-        windows=layout.windows,
+        layout=layout,
         exchange=exchange,
-        num_shards=training.shards,
         device=device,
-        links=layout.links,
         wide=wide,
         trunk=trunk,
         outputs=outputs,
         damping=factors,
-        along=layout.along,
-        half=training.precision == "bfloat16",
     )
 
 
 def _output(
-    spec: OutputLayer,
-    training: TrainingSpec,
-    layout: Weights,
-    wide: Mapping[str, WideWeight],
-    exchange: Exchange,
-    fields: Mapping[str, FieldFacts],
+    spec: OutputLayer, layout: Layout, wide: Mapping[str, WideWeight], exchange: Exchange
 ) -> WideOutput:
     """An output over its weight, which may be another layer's."""
     output = WideOutput(
@@ -99,12 +81,12 @@ def _output(
         bias=wide.get(f"{spec.name} bias"),
         exchange=exchange,
         owns_weight=not layout.is_shared(spec.name),
-        half=training.precision == "bfloat16"
+        half=layout.training.precision == "bfloat16"
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
     )
-    if drifts(spec, training, layout, fields[spec.field].kind == "sparse"):
-        output.drift = _drift(output, training)
+    if drifts(spec, layout):
+        output.drift = _drift(output, layout.training)
     return output
 
 
@@ -120,13 +102,13 @@ def _drift(output: WideOutput, training: TrainingSpec) -> Drift:
 class _First:
     """The weights to start with. blank: undefined, for a checkpoint to fill."""
 
-    def __init__(self, spec: NetworkSpec, training: TrainingSpec, device: torch.device, blank: bool) -> None:
-        self.spec, self.training, self.device, self.blank = spec, training, device, blank
+    def __init__(self, layout: Layout, device: torch.device, blank: bool) -> None:
+        self.layout, self.device, self.blank = layout, device, blank
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
         """A wide weight or bias, the shards at hand."""
         layer = self._layer(weight)
-        shards = Shards(weight.rows, self.training.shards)
+        shards = self.layout.shards(weight.rows)
         parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
         if weight.columns is None:
             assert isinstance(layer, OutputLayer)
@@ -149,7 +131,7 @@ class _First:
         return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit, trained=weight.trained)
 
     def _layer(self, weight: Weight) -> HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer:
-        layer = self.spec.layer(weight.layer)
+        layer = self.layout.network.layer(weight.layer)
         assert isinstance(layer, HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer)
         return layer
 
@@ -170,4 +152,6 @@ class _First:
             fans = fans[::-1]
         if isinstance(layer, RecurrentLayer):
             fans = (fans[0], layer.units)
-        return initial(layer.initializer, shape, *fans, self.training.seed, name, shard).to(self.device)
+        return initial(layer.initializer, shape, *fans, self.layout.training.seed, name, shard).to(
+            self.device
+        )

@@ -23,17 +23,13 @@ from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
+from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
-from widenet.plan.weights import Link
-from widenet.plan.windows import Shape, Windows
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
-
-Key = tuple[str, str]
-"""A layer and one of its sources."""
 
 
 @dataclass
@@ -54,37 +50,36 @@ class Activity:
 
 @dataclass
 class Network:
-    """A network over known widths.
+    """A network: a layout, and tensors that hold its weights.
 
     It knows no rank: what crosses shards goes through the exchange.
 
-    units, shapes: of every layer, by name. links: the weight of every (layer, source); of an output (layer,
-    "").
-    windows: how the kernels of convolutions and pooling layers move, by (layer, source).
-    wide: sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias". trunk: the rest.
-    along: of every layer that goes along a sequence the input of it.
-    damping: factors of an input's features, by layer. half: a training step's matrix products take operands
-    rounded to bfloat16.
+    Attributes:
+        layout: Its layers, with shapes and weights.
+        exchange: Adds and compares across shards.
+        device: Where its tensors are.
+        wide: Sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias".
+        trunk: All other weights.
+        outputs: Its outputs, by name.
+        damping: Factors of an input's features, by layer.
     """
 
-    spec: NetworkSpec
-    units: dict[str, int]
-    shapes: dict[str, Shape]
-    windows: dict[Key, Windows]
+    layout: Layout
     exchange: Exchange
-    num_shards: int
     device: torch.device
-    links: dict[Key, Link]
     wide: dict[str, WideWeight]
     trunk: dict[str, TrunkWeight]
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
-    along: dict[str, str] = field(default_factory=dict)
-    half: bool = False
+
+    @property
+    def spec(self) -> NetworkSpec:
+        """The network document."""
+        return self.layout.network
 
     def shards(self, layer: str) -> Shards:
         """How a wide layer's units are cut."""
-        return Shards(self.units[layer], self.num_shards)
+        return self.layout.shards(self.layout.units[layer])
 
     def prepare(self, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
         """A batch's fields as the layers take them; no weight is asked, so that it may be done ahead.
@@ -106,13 +101,13 @@ class Network:
             sources = self.spec.sources(output.spec)
             if len(sources) == 1 and sources[0] in inputs:
                 standing.setdefault(sources[0], []).append(name)
-        shards = {source: self.shards(source) for _, source in self.links if source in inputs}
-        return Ends(self.spec.inputs, self.outputs, shards, standing, self.along, self.damping)
+        shards = {source: self.shards(source) for _, source in self.layout.links if source in inputs}
+        return Ends(self.spec.inputs, self.outputs, shards, standing, self.layout.along, self.damping)
 
     def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
         """Of every weight of sparse inputs, by whom it is read."""
         uses: dict[str, list[Key]] = {}
-        for key, link in self.links.items():
+        for key, link in self.layout.links.items():
             if key[1] in prepared.sparse:
                 uses.setdefault(link.weight, []).append(key)
         return uses
@@ -143,7 +138,7 @@ class Network:
         """
         if weights_E is None or output.spec.predict != "next":
             return weights_E
-        positions = prepared.positions[self.along[output.spec.name]]
+        positions = prepared.positions[self.layout.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
@@ -151,7 +146,9 @@ class Network:
         gradients are enabled.
         """
         activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
-        travels = {key: self._start_gather(key, prepared) for key in self.links if key[1] in prepared.sparse}
+        travels = {
+            key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
+        }
         for layer in self.spec.hidden:
             skips = [activity.values[name] for name in layer.skip or ()]
             if isinstance(layer, PoolingLayer):
@@ -169,7 +166,7 @@ class Network:
                 if layer.batch_normalization is None
                 else self._normalization(layer, activity, draws is not None)
             )
-            positions = prepared.positions.get(self.along.get(layer.name, ""))
+            positions = prepared.positions.get(self.layout.along.get(layer.name, ""))
             value_EH, penalty = hidden_layer.forward(
                 layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions
             )
@@ -182,7 +179,7 @@ class Network:
         """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1
         / their number.
         """
-        users = sum(link.weight == weight for link in self.links.values())
+        users = sum(link.weight == weight for link in self.layout.links.values())
         return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
 
     def follow(self, activity: Activity) -> None:
@@ -257,7 +254,7 @@ class Network:
         )
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
-        parts, weight = prepared.sparse[key[1]], self.wide[self.links[key].weight]
+        parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
         terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
         return self.exchange.start_sum(terms, where=f'layer "{key[0]}"')
 
@@ -266,17 +263,16 @@ class Network:
             (gathered_EH,) = travels[key].result()
             activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
-        link, values_EN = self.links[key], activity.values[key[1]]
+        link, values_EN = self.layout.links[key], activity.values[key[1]]
         weight_HN = self.trunk[link.weight].tensor
         blocks = self._blocks(key[0])
-        if key in self.windows:
-            return convolution(values_EN, weight_HN, self.windows[key], blocks)
+        if key in self.layout.windows:
+            return convolution(values_EN, weight_HN, self.layout.windows[key], blocks)
         return product(values_EN, weight_HN.T if link.transposed else weight_HN, blocks)
 
     def _blocks(self, layer: str) -> Blocks:
-        return Blocks(
-            self.exchange, self.num_shards, f'layer "{layer}"', self.half and torch.is_grad_enabled()
-        )
+        half = self.layout.training.precision == "bfloat16" and torch.is_grad_enabled()
+        return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half)
 
     def _recurrent(
         self,
@@ -286,9 +282,9 @@ class Network:
         skips: list[Tensor],
         draws: Draws | None,
     ) -> Tensor:
-        weight_GH = self.trunk[self.links[layer.name, layer.name].weight].tensor
+        weight_GH = self.trunk[self.layout.links[layer.name, layer.name].weight].tensor
         bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
-        positions = prepared.positions[self.along[layer.name]]
+        positions = prepared.positions[self.layout.along[layer.name]]
         state_NH = recurrent_layer.forward(
             layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws
         )
@@ -298,13 +294,17 @@ class Network:
         names = self.spec.sources(layer)
         sources = [activity.values[name] for name in names]
         return pooling_layer.forward(
-            layer, sources, self.shapes[names[0]], self.windows.get((layer.name, names[0])), skips
+            layer,
+            sources,
+            self.layout.shapes[names[0]],
+            self.layout.windows.get((layer.name, names[0])),
+            skips,
         )
 
     def _each_unit(self, layer: HiddenLayer | ConvolutionLayer, numbers: str) -> Tensor:
         """Numbers of a layer's channels, each for all its positions."""
         number_C = self.trunk[f"{layer.name} {numbers}"].tensor
-        positions = prod(self.shapes[layer.name][1:])
+        positions = prod(self.layout.shapes[layer.name][1:])
         return number_C[:, None].expand(-1, positions).reshape(-1)
 
     def _normalization(
@@ -313,7 +313,7 @@ class Network:
         """The batch normalization of a layer; in training it leaves the batch's statistics in the
         activity.
         """
-        spec, (channels, *positions) = layer.batch_normalization, self.shapes[layer.name]
+        spec, (channels, *positions) = layer.batch_normalization, self.layout.shapes[layer.name]
         assert spec is not None
         scale_C, shift_C = (
             self.trunk[f"{layer.name} normalization {part}"].tensor for part in ("scale", "shift")

@@ -1,57 +1,62 @@
-"""A network document meets a dataset: widths of "auto" layers, and every rule that only both together can
-break.
+"""A network document meets the fields of a dataset: widths of "auto" layers, and every rule that only both
+together can break.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
-from typing import Protocol
 
 from widenet.errors import FitError, did_you_mean
+from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
+from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of, times
+from widenet.plan.weights import links_of, weights_of, windows_between
 from widenet.plan.windows import Shape, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.parts import Share
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer
+from widenet.spec.training import TrainingSpec
 
 
-class FieldFacts(Protocol):
-    """What a network must know of a dataset's field."""
+def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, FieldFacts]) -> Layout:
+    """Bind two documents to the fields of a dataset.
 
-    @property
-    def kind(self) -> str:
-        """sparse, dense or sequence."""
+    Args:
+        network: The network document.
+        training: The training document, of which the number of shards counts here.
+        fields: Facts of the dataset's fields, by name.
 
-    @property
-    def width(self) -> int:
-        """Features, or numbers a row."""
-
-    @property
-    def min_value(self) -> float:
-        """The smallest stored value; 1 without values."""
-
-    @property
-    def max_value(self) -> float:
-        """The largest stored value; 1 without values."""
-
-
-@dataclass(frozen=True)
-class Width:
-    """The facts of a field of which little more than the width is known."""
-
-    width: int
-    kind: str = "sparse"
-    min_value: float = 1.0
-    max_value: float = 1.0
-
-
-def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
-    """The units of every layer, by name; raises FitError where the document and the fields do not go
-    together.
+    Raises:
+        FitError: The network and the fields do not go together.
     """
+    ends = _units_of_ends(network, fields)
+    shapes = shapes_of(network, ends)
+    for output in network.outputs:
+        _check_weightless(output, network, ends, shapes)
+    for layer in network.layers:
+        _check_feeding(layer, network, fields)
+        if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
+            for share in layer.weights:
+                _check_share(layer, share, network, fields, shapes)
+    layout = Layout(
+        network,
+        training,
+        fields,
+        units={layer.name: prod(shapes[layer.name]) for layer in network.layers},
+        shapes=shapes,
+        windows=windows_between(network, shapes),
+        links=links_of(network),
+        along=along_of(network, fields),
+        weights={},
+    )
+    return replace(layout, weights=weights_of(layout))
+
+
+def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
+    """The units of inputs and outputs, whose settings are checked against their fields."""
     units = {}
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
@@ -70,23 +75,7 @@ def bind(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
             _check_input(place, layer, facts)
         else:
             _check_output(place, layer, facts, units[layer.name])
-    shapes = shapes_of(spec, units)
-    for output in spec.outputs:
-        _check_weightless(output, spec, units, shapes)
-    for each in spec.layers:
-        _check_feeding(each, spec, fields)
-        if isinstance(each, HiddenLayer | ConvolutionLayer | OutputLayer) and each.weights is not None:
-            for share in each.weights:
-                _check_share(each, share, spec, fields, shapes)
-    return {layer.name: prod(shapes[layer.name]) for layer in spec.layers}
-
-
-def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
-    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each
-    position.
-    """
-    layer = spec.layer(name)
-    return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
+    return units
 
 
 def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:

@@ -4,9 +4,8 @@ logits.
 
 from math import isqrt
 
-from widenet.plan.weights import Weights
+from widenet.plan.layout import Layout
 from widenet.spec.layers import OutputLayer
-from widenet.spec.training import TrainingSpec
 
 _ASSUMED_ENTRIES = 100
 """Targets of an example by which it is judged what is less work: the bits must not depend on how many a
@@ -24,14 +23,14 @@ and that adds up.
 """
 
 
-def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_sparse: bool) -> bool:
+def drifts(layer: OutputLayer, layout: Layout) -> bool:
     """Whether the rows of an output move by one matrix a step, but for its targets, and whether that at least
     halves the work.
 
     So it is where the derivative is a - t for every unit, and a step nothing but its product with a rate and
     penalties on squares.
-    is_sparse: whether the output's field is.
     """
+    training = layout.training
     unset = (
         layer.cosine,
         layer.weight_norm,
@@ -41,7 +40,7 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
         training.gradient_norm_limit,
     )
     if not (
-        is_sparse
+        layout.fields[layer.field].kind == "sparse"
         and layer.activation.kind == "linear"
         and layer.loss.kind == "l2"
         and layer.others == "use"
@@ -52,17 +51,17 @@ def drifts(layer: OutputLayer, training: TrainingSpec, weights: Weights, is_spar
         and training.l1 == 0
         and not training.brake
         and training.precision == "float32"
-        and weights.owns(layer.name)
-        and not weights.of_output(layer.name).by_columns
+        and layout.owns(layer.name)
+        and not layout.of_output(layer.name).by_columns
     ):
         return False
-    num, width, columns = training.batch_size, weights.units[layer.name], drift_columns(layer, weights)
+    num, width, columns = training.batch_size, layout.units[layer.name], drift_columns(layer, layout)
     return 2 * drift_operations(num, num * _ASSUMED_ENTRIES, width, columns) <= 6 * num * width * columns
 
 
-def drift_columns(layer: OutputLayer, weights: Weights) -> int:
+def drift_columns(layer: OutputLayer, layout: Layout) -> int:
     """Numbers of a unit: its weights, and its bias if it has one."""
-    return weights.weights[layer.name].row_length + layer.bias
+    return layout.weights[layer.name].row_length + layer.bias
 
 
 def drift_window(width: int, columns: int) -> int:

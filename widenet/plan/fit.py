@@ -41,11 +41,11 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
     """
     more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
     for num_shards in [job.training.shards, *more]:
-        training = job.training.model_copy(update={"shards": num_shards})
+        layout = job.layout.with_shards(num_shards)
         for num_processes in worthwhile(num_shards):
             recorded = job.cuda_graph and num_processes == 1
             candidate = with_room(
-                replace(job, training=training, num_processes=num_processes, cuda_graph=recorded),
+                replace(job, layout=layout, num_processes=num_processes, cuda_graph=recorded),
                 device_bytes,
             )
             if memory(candidate).total <= device_bytes:

@@ -39,7 +39,7 @@ def _obstacles(job: Job) -> Iterator[str]:
         ),
         '"brake" asks for the loss before each step': training.brake,
         f'under "{kind}"{penalty} weights move that a batch does not touch': training.idle_weights_move,
-        "it reads a sequence": bool(job.weights.along),
+        "it reads a sequence": bool(job.layout.along),
     }
     yield from (obstacle for obstacle, is_there in found.items() if is_there)
     yield from (
@@ -70,7 +70,7 @@ def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
     found = {
         "is trained on a sample": output.sample is not None,
         "is trained without its logits": job.drifts(output),
-        "shares its weights": job.weights.is_shared(output.name),
+        "shares its weights": job.layout.is_shared(output.name),
         "stands on a sparse input": _is_over_sparse(job, output),
         f'has the activation "{kind}" under "{output.loss.kind}"': kind in ROW_WISE and not closed,
         "has dense targets": output.field not in job.entries and not closed,

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from widenet.errors import OptionError
-from widenet.plan.binding import FieldFacts
 from widenet.plan.drift import drifts
+from widenet.plan.layout import Layout, Weight
 from widenet.plan.shards import Shards, held, most_held
-from widenet.plan.weights import Weight, Weights, weights_of
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -24,7 +23,7 @@ BATCHES_AHEAD = 3
 
 @dataclass(frozen=True)
 class Job:
-    """A training over known widths, divided among processes.
+    """A training of a layout, divided among processes.
 
     entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
     num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes;
@@ -33,9 +32,7 @@ class Job:
     for a copy of weights and state where the training asks for one.
     """
 
-    network: NetworkSpec
-    training: TrainingSpec
-    weights: Weights
+    layout: Layout
     entries: Mapping[str, float]
     num_examples: int
     num_processes: int = 1
@@ -48,9 +45,7 @@ class Job:
     @classmethod
     def of(
         cls,
-        network: NetworkSpec,
-        training: TrainingSpec,
-        fields: Mapping[str, FieldFacts],
+        layout: Layout,
         entries: Mapping[str, float] | None = None,
         num_examples: int | None = None,
         *,
@@ -60,23 +55,21 @@ class Job:
         kept_bytes: int | None = None,
         cuda_graph: bool = False,
     ) -> "Job":
-        """The job of two documents over a dataset's fields.
+        """The job of a layout.
 
-        num_examples: of the dataset; None: enough to fill a step. Raises FitError, and OptionError for more
-        processes than shards. Whether a CUDA graph can hold it, `graph.check_recordable` says.
+        num_examples: of the dataset; None: enough to fill a step. Raises OptionError for more processes than
+        shards. Whether a CUDA graph can hold it, `graph.check_recordable` says.
         """
         found = {
             name: (entries or {}).get(name, ASSUMED_ENTRIES)
-            for name, facts in fields.items()
+            for name, facts in layout.fields.items()
             if facts.kind != "dense"
         }
-        batch = training.batch_size if num_examples is None else min(training.batch_size, num_examples)
-        weights = weights_of(network, fields)
-        check_processes(training.shards, num_processes)
+        batch_size = layout.training.batch_size
+        batch = batch_size if num_examples is None else min(batch_size, num_examples)
+        check_processes(layout.num_shards, num_processes)
         return cls(
-            network,
-            training,
-            weights,
+            layout,
             found,
             batch,
             num_processes,
@@ -86,9 +79,19 @@ class Job:
             cuda_graph,
         )
 
+    @property
+    def network(self) -> NetworkSpec:
+        """The network document."""
+        return self.layout.network
+
+    @property
+    def training(self) -> TrainingSpec:
+        """The training document."""
+        return self.layout.training
+
     def shards(self, weight: Weight) -> Shards:
         """How a wide weight is cut."""
-        return Shards(weight.rows, self.training.shards)
+        return self.layout.shards(weight.rows)
 
     def rows(self, weight: Weight, process: int) -> int:
         """Rows of a weight that a process holds."""
@@ -104,13 +107,13 @@ class Job:
         assert isinstance(layer, InputLayer)
         return (
             min(self.entries[layer.field], layer.newest)
-            if source in self.weights.along
+            if source in self.layout.along
             else self.entries[layer.field]
         )
 
     def vectors(self, layer: str) -> int:
         """Vectors of a layer in a step: one an example, or one a position where it goes along a sequence."""
-        along = self.weights.along.get(layer)
+        along = self.layout.along.get(layer)
         found = self.network.layer(layer)
         if along is None or (isinstance(found, OutputLayer) and found.predict != "next"):
             return self.num_examples
@@ -122,13 +125,13 @@ class Job:
 
     def drifts(self, layer: OutputLayer) -> bool:
         """Whether an output is trained without its logits."""
-        return drifts(layer, self.training, self.weights, layer.field in self.entries)
+        return drifts(layer, self.layout)
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Units of an output that a step computes in a process: all of its own, or with a sample at most
         its draws and the targets.
         """
-        weight = self.weights.of_output(layer.name)
+        weight = self.layout.of_output(layer.name)
         own = self.rows(weight, process)
         if layer.sample is None:
             return own

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
+from widenet.plan.layout import Weight
 from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
-from widenet.plan.weights import Weight
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
 from widenet.spec.recurrent import RecurrentLayer
@@ -55,18 +55,16 @@ def memory(job: Job, process: int | None = None) -> Memory:
         return max(
             (memory(job, process) for process in (job.num_processes - 1, 0)), key=lambda needed: needed.total
         )
-    held = {
-        name: job.rows(weight, process) * weight.row_bytes for name, weight in job.weights.weights.items()
-    }
+    held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.layout.weights.items()}
     counted = sum(
-        4 * job.weights.units[layer.name] for layer in job.network.inputs if layer.popularity_damping
+        4 * job.layout.units[layer.name] for layer in job.network.inputs if layer.popularity_damping
     )
     counted += sum(_line(job, layer, process) for layer in job.network.outputs)
-    trained = sum(size for name, size in held.items() if job.weights.weights[name].trained)
+    trained = sum(size for name, size in held.items() if job.layout.weights[name].trained)
     optimizer = job.training.optimizer
     moved = sum(
         4 * _touchable(job, weight, process)
-        for weight in job.weights.weights.values()
+        for weight in job.layout.weights.values()
         if _remembers_moves(job, weight)
     )
     steps = (
@@ -105,7 +103,7 @@ def _touchable(job: Job, weight: Weight, process: int) -> int:
 
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
     """Where each unit ends on the line on which a sample by popularity is drawn."""
-    weight = job.weights.of_output(layer.name)
+    weight = job.layout.of_output(layer.name)
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
 
 
@@ -113,8 +111,8 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
     """The step that moved each row of a drifting output last, and what turned them since."""
     if not job.drifts(layer):
         return 0
-    weight = job.weights.weights[layer.name]
-    return 4 * job.rows(weight, process) + drift_bytes(weight.rows, drift_columns(layer, job.weights))
+    weight = job.layout.weights[layer.name]
+    return 4 * job.rows(weight, process) + drift_bytes(weight.rows, drift_columns(layer, job.layout))
 
 
 def _activations(job: Job) -> int:
@@ -135,9 +133,9 @@ def _activations(job: Job) -> int:
     entries += sum(
         8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries
     )
-    widths = {field: job.weights.units[name] for field, name in ends}
+    widths = {field: job.layout.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
-    units = job.weights.units
+    units = job.layout.units
     hidden = sum(
         4
         * (4 + (getattr(layer, "batch_normalization", None) is not None))
@@ -146,7 +144,7 @@ def _activations(job: Job) -> int:
         for layer in job.network.hidden
     )
     pooled = [
-        source for layer, source in job.weights.windows if isinstance(job.network.layer(layer), PoolingLayer)
+        source for layer, source in job.layout.windows if isinstance(job.network.layer(layer), PoolingLayer)
     ]
     hidden += sum(4 * 2 * job.vectors(source) * units[source] for source in pooled)
     hidden += sum(
@@ -154,25 +152,23 @@ def _activations(job: Job) -> int:
         for layer in job.network.hidden
         if isinstance(layer, RecurrentLayer)
     )
-    trunk = sum(weight.rows * weight.row_bytes for weight in job.weights.weights.values() if not weight.wide)
+    trunk = sum(weight.rows * weight.row_bytes for weight in job.layout.weights.values() if not weight.wide)
     operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
 
 
 def _phases(job: Job, process: int) -> Iterator[int]:
     """The workspace of each phase of a step; only the largest counts, for each gives its room back."""
-    inputs = [(layer, source, link.weight) for (layer, source), link in job.weights.links.items() if source]
+    inputs = [(layer, source, link.weight) for (layer, source), link in job.layout.links.items() if source]
     wide = [
-        (layer, source, weight)
-        for layer, source, name in inputs
-        if (weight := job.weights.weights[name]).wide
+        (layer, source, weight) for layer, source, name in inputs if (weight := job.layout.weights[name]).wide
     ]
     rows = sum(_touched_rows(job, weight, source, process) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
     yield sum(_exact_sum(job, layer, weight.row_length, process) for layer, _, weight in wide)
-    for (layer, source), link in job.weights.links.items():
-        if (layer, source) in job.weights.windows:
-            windows, filters = job.weights.windows[layer, source], job.weights.weights[link.weight].rows
+    for (layer, source), link in job.layout.links.items():
+        if (layer, source) in job.layout.windows:
+            windows, filters = job.layout.windows[layer, source], job.layout.weights[link.weight].rows
             yield workspace(
                 job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device
             )
@@ -220,7 +216,7 @@ def _sample(job: Job, layer: OutputLayer, process: int) -> int:
     """The rows of a sample and the targets, and their gradients, twice where others add to them; and which
     these are, for batches ahead.
     """
-    weight, copies = job.weights.of_output(layer.name), 3 if job.weights.is_shared(layer.name) else 2
+    weight, copies = job.layout.of_output(layer.name), 3 if job.layout.is_shared(layer.name) else 2
     return (copies * (weight.row_bytes + 4) + 12 * (1 + BATCHES_AHEAD)) * job.units_at_work(layer, process)
 
 
@@ -228,7 +224,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Tiles at work, and an output's gradient to the hidden vectors."""
     if job.drifts(layer):
         return _drifting(job, layer, process)
-    weight = job.weights.of_output(layer.name)
+    weight = job.layout.of_output(layer.name)
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
         return _standing(job, layer, weight, process)
@@ -266,7 +262,7 @@ def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
     """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's
     targets, and what turns all rows.
     """
-    width, columns = job.weights.units[layer.name], drift_columns(layer, job.weights)
+    width, columns = job.layout.units[layer.name], drift_columns(layer, job.layout)
     examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns, process)
     touched = (
         min(job.num_examples * job.entries[layer.field], width)
@@ -288,4 +284,4 @@ def waits(job: Job, layer: OutputLayer) -> bool:
     """
     if layer.sample is not None:
         return False
-    return job.weights.is_shared(layer.name) or job.training.waits
+    return job.layout.is_shared(layer.name) or job.training.waits

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from widenet.errors import FitError
-from widenet.plan.binding import FieldFacts
+from widenet.plan.layout import FieldFacts
 from widenet.plan.place import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec

@@ -31,7 +31,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
                 "bytes": weight.rows * weight.row_bytes,
                 "wide": weight.wide,
             }
-            for name, weight in job.weights.weights.items()
+            for name, weight in job.layout.weights.items()
         },
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
@@ -70,7 +70,7 @@ def checkpoint_bytes(job: Job) -> int:
 def _process(job: Job, process: int) -> dict[str, Any]:
     own = held(job.training.shards, process, job.num_processes)
     units = {}
-    for name, weight in job.weights.weights.items():
+    for name, weight in job.layout.weights.items():
         if weight.wide and weight.columns is not None:
             shards = job.shards(weight)
             units[name] = [shards.start(own[0]), shards.stop(own[-1])]

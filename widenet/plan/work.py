@@ -36,8 +36,8 @@ def work(job: Job, process: int = -1) -> Work:
 
 
 def _products(job: Job, process: int) -> Iterator[int]:
-    for (layer, source), link in job.weights.links.items():
-        weight = job.weights.weights[link.weight]
+    for (layer, source), link in job.layout.links.items():
+        weight = job.layout.weights[link.weight]
         if not source:
             continue
         if weight.wide:
@@ -46,11 +46,11 @@ def _products(job: Job, process: int) -> Iterator[int]:
         else:
             yield from (operations for operations, _ in _narrow(job, layer, source))
     for output in job.network.outputs:
-        weight = job.weights.of_output(output.name)
+        weight = job.layout.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
         if job.drifts(output):
             columns, entries, share = (
-                drift_columns(output, job.weights),
+                drift_columns(output, job.layout),
                 num * job.entries[output.field],
                 rows / weight.rows,
             )
@@ -78,11 +78,11 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
     once.
     """
     found = job.network.layer(layer)
-    units = found.sums if isinstance(found, RecurrentLayer) else job.weights.units[layer]
-    num, inputs = job.vectors(layer), job.weights.units[source]
+    units = found.sums if isinstance(found, RecurrentLayer) else job.layout.units[layer]
+    num, inputs = job.vectors(layer), job.layout.units[source]
     with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
-    if (layer, source) in job.weights.windows:
-        windows, filters = job.weights.windows[layer, source], job.weights.shapes[layer][0]
+    if (layer, source) in job.layout.windows:
+        windows, filters = job.layout.windows[layer, source], job.layout.shapes[layer][0]
         yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
         return
     times = max(1, num // job.num_examples) if source == layer else 1
@@ -114,26 +114,26 @@ def _added_up(job: Job) -> Iterator[int]:
     """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of
     every row.
     """
-    for (layer, source), link in job.weights.links.items():
-        if source and (weight := job.weights.weights[link.weight]).wide:
+    for (layer, source), link in job.layout.links.items():
+        if source and (weight := job.layout.weights[link.weight]).wide:
             yield 8 * job.vectors(layer) * (weight.row_length + 1)
     for output in job.network.outputs:
         num = job.vectors(output.name)
         if job.drifts(output):
-            columns = drift_columns(output, job.weights)
+            columns = drift_columns(output, job.layout)
             yield 16 * num * (columns + 1)
             continue
-        yield 8 * num * (job.weights.of_output(output.name).incoming + 1) + 16
+        yield 8 * num * (job.layout.of_output(output.name).incoming + 1) + 16
     if job.training.gradient_norm_limit is not None:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (
             samples
-            + sum(weight.wide and weight.columns is not None for weight in job.weights.weights.values())
+            + sum(weight.wide and weight.columns is not None for weight in job.layout.weights.values())
         )
     for hidden in job.network.hidden:
         if isinstance(hidden, HiddenLayer) and hidden.weight_norm is not None:
             owned = [
-                job.weights.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)
+                job.layout.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)
             ]
             yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
 
@@ -148,6 +148,6 @@ def _gathered(job: Job) -> Iterator[int]:
             yield 8 * num * job.most_held
         if output.activation.kind in ROW_WISE:
             yield 8 * num * (3 if output.activation.kind == "softmax" else 2) * job.most_held
-    for (layer, source), link in job.weights.links.items():
-        if source and not job.weights.weights[link.weight].wide:
+    for (layer, source), link in job.layout.links.items():
+        if source and not job.layout.weights[link.weight].wide:
             yield from (sent for _, sent in _narrow(job, layer, source))

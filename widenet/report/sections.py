@@ -49,12 +49,12 @@ def curves_section(subject: Subject) -> Html:
 
 def network_section(subject: Subject) -> Html:
     """The layers with their sizes, and a table of the weights."""
-    network, weights = subject.run.network, subject.weights
+    network, layout = subject.run.network, subject.run.layout
     sizes = {
-        name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in weights.shapes.items()
+        name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in layout.shapes.items()
     }
     rows = []
-    for name, weight in weights.weights.items():
+    for name, weight in layout.weights.items():
         held = "in shards of rows" if weight.wide else "whole"
         numbers = f"{weight.numbers:,}"
         rows.append(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from widenet.data.manifest import Manifest
-from widenet.plan.weights import Weights, weights_of
 from widenet.report.sample import Sample
 from widenet.training.arithmetic import MIXED
 from widenet.training.outcome import best_line, diverged, kept_line
@@ -33,16 +32,11 @@ class Subject:
         """The lines of the log."""
         return self.run.records()
 
-    @cached_property
-    def weights(self) -> Weights:
-        """The weights of the network, with their sizes."""
-        return weights_of(self.run.network, self.run.fields)
-
     @property
     def parameters(self) -> dict[str, int]:
         """Trained numbers by the layer that owns them."""
         found: dict[str, int] = {}
-        for weight in self.weights.weights.values():
+        for weight in self.run.layout.weights.values():
             if weight.trained:
                 found[weight.layer] = found.get(weight.layer, 0) + weight.numbers
         return found

@@ -75,13 +75,8 @@ class Model:
         check_in_common(
             chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)
         )
-        network = build(
-            directory.network,
-            directory.training,
-            directory.fields,
-            exchange_for(directory.training.shards, chosen),
-            chosen,
-        )
+        layout = directory.layout
+        network = build(layout, exchange_for(layout.num_shards, chosen), chosen)
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:
@@ -90,13 +85,13 @@ class Model:
 
     def __repr__(self) -> str:
         layers = ", ".join(
-            f"{layer.name} {self.network.units[layer.name]:,}" for layer in self.run.network.layers
+            f"{layer.name} {self.network.layout.units[layer.name]:,}" for layer in self.run.network.layers
         )
-        return f"Model({str(self.run.path)!r}, {layers}, {self.network.num_shards} shards)"
+        return f"Model({str(self.run.path)!r}, {layers}, {self.network.layout.num_shards} shards)"
 
     def _repr_html_(self) -> str:
         """The layers and the curves of the training, for notebooks."""
-        sizes = {name: f"{units:,} units" for name, units in self.network.units.items()}
+        sizes = {name: f"{units:,} units" for name, units in self.network.layout.units.items()}
         network = self.run.network
         return tag("div", drawn(network.name, network.layers, sizes), log_curves(self.run.records()))
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from widenet.arguments import typed
@@ -24,11 +24,13 @@ from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, 
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
+from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
 from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
 from widenet.runs.seen_before import held_of, seen_before
 from widenet.runs.unread import unread
+from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, MIXED
@@ -88,25 +90,53 @@ def train(
     dataset, path = dataset_of(data), path_of("out", out)
     network_spec, training_spec = documents(network, training, dataset, path if resume else None)
     start = None if start_from is None else path_of("start_from", start_from)
-    metric_k = check_training(network_spec, training_spec, dataset)
-    chosen = _device(device, training_spec)
-    join(chosen, timeout)
-    check_in_common(
-        chosen, [network_spec, training_spec], dataset, facts_of_options(resume, start, cuda_graph)
+    return run_training(
+        check_training(network_spec, training_spec, dataset),
+        dataset,
+        Launch(path, resume, start, device, cuda_graph, timeout, report, interrupted, after_epoch),
     )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where a training runs and who follows it: everything beside its documents and data.
+
+    The fields are the arguments of `train`.
+    """
+
+    out: Path
+    resume: bool = False
+    start_from: Path | None = None
+    device: str | None = None
+    cuda_graph: bool = False
+    timeout: float = TIMEOUT_SECONDS
+    report: Report | None = None
+    interrupted: Callable[[], bool] | None = None
+    after_epoch: AfterEpoch | None = None
+
+
+def run_training(layout: Layout, dataset: Dataset, launch: Launch) -> Model:
+    """Train a layout that has been checked against its dataset, as `train` does."""
+    network_spec, training_spec = layout.network, layout.training
+    chosen = _device(launch.device, training_spec)
+    join(chosen, launch.timeout)
+    options = facts_of_options(launch.resume, launch.start_from, launch.cuda_graph)
+    check_in_common(chosen, [network_spec, training_spec], dataset, options)
     with one_thread_an_operation(), ExitStack() as stack:
-        exchange = exchange_for(training_spec.shards, chosen)
-        job = fitted(_job(network_spec, training_spec, dataset, chosen, cuda_graph), chosen, exchange)
-        again = started_again(path, exchange)
-        resume = resume or (again and exchange.collect(holds_work_of(path, launch_id()), "restart")[0])
-        run = begun(path, network_spec, training_spec, dataset, start, resume, exchange, stack)
+        exchange = exchange_for(layout.num_shards, chosen)
+        job = fitted(_job(layout, dataset, chosen, launch.cuda_graph), chosen, exchange)
+        again = started_again(launch.out, exchange)
+        resume = launch.resume or (
+            again and exchange.collect(holds_work_of(launch.out, launch_id()), "restart")[0]
+        )
+        run = begun(launch.out, layout, dataset, launch.start_from, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
         rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
         net = _built(job, rule, dataset, exchange, chosen)
-        teller = report if report is not None and exchange.leads else Silence()
+        teller = launch.report if launch.report is not None and exchange.leads else Silence()
         for sentence in [*unread(network_spec, dataset), *_slow(training_spec, chosen, job.in_background)]:
             teller.say(sentence)
-        with interruption(interrupted) as stop:
+        with interruption(launch.interrupted) as stop:
             state = _state(run, net, dataset, teller)
             if again:
                 goes_on = (
@@ -122,9 +152,17 @@ def train(
                 training_spec.seed,
                 training_spec.shuffle,
             )
-            evaluation = _evaluation(training_spec, dataset, metric_k)
             if not Training(
-                run, net, rule, stream, evaluation, teller, state, after_epoch, cuda_graph, job.in_background
+                run,
+                net,
+                rule,
+                stream,
+                _evaluation(training_spec, dataset),
+                teller,
+                state,
+                launch.after_epoch,
+                launch.cuda_graph,
+                job.in_background,
             ).loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, net, state, dataset, teller)
@@ -139,31 +177,20 @@ def _device(asked: str | None, training: TrainingSpec) -> torch.device:
 
 def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
     """The network of a training before its first step."""
-    network = build(
-        job.network, job.training, dataset.fields, exchange, device, _counts(job.network, dataset)
-    )
+    counts = {field: dataset.counts(field) for field in job.network.counted_fields}
+    network = build(job.layout, exchange, device, counts)
     for output in network.outputs.values():
         output.kept_bytes = job.kept_bytes
     network.prepare_training(rule)
     return network
 
 
-def _counts(network: NetworkSpec, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Training interactions of each feature, of the fields of which a training must know them."""
-    return {field: dataset.counts(field) for field in network.counted_fields}
-
-
-def _job(
-    network: NetworkSpec, training: TrainingSpec, dataset: Dataset, device: torch.device, cuda_graph: bool
-) -> Job:
+def _job(layout: Layout, dataset: Dataset, device: torch.device, cuda_graph: bool) -> Job:
     """The job of a training; raises OptionError where its steps are to be recorded and cannot be."""
-    facts = dataset.manifest
     job = Job.of(
-        network,
-        training,
-        facts.fields,
-        facts.entries_per_example,
-        facts.num_examples,
+        layout,
+        dataset.manifest.entries_per_example,
+        dataset.num_examples,
         num_processes=num_processes(),
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
@@ -187,11 +214,11 @@ def _slow(training: TrainingSpec, device: torch.device, in_background: bool) -> 
         )
 
 
-def _evaluation(training: TrainingSpec, dataset: Dataset, metric_k: int) -> Evaluate | None:
+def _evaluation(training: TrainingSpec, dataset: Dataset) -> Evaluate | None:
     evaluation = training.evaluation
     if evaluation is None:
         return None
-    ks, excludes = sorted({metric_k, 20}), evaluation.seen == "exclude"
+    ks, excludes = sorted({check_metric(evaluation.metric), 20}), evaluation.seen == "exclude"
     return lambda network: evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes)
 
 

@@ -10,6 +10,7 @@ from widenet.errors import CheckpointError
 from widenet.model.exchange import Exchange
 from widenet.parallel.announced import identity, launch_id, restarted
 from widenet.parallel.group import by_all, by_leader
+from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
@@ -18,8 +19,7 @@ from widenet.training.run_path import LAUNCH
 
 def begun(
     path: Path,
-    network: NetworkSpec,
-    training: TrainingSpec,
+    layout: Layout,
     dataset: Dataset,
     start: Path | None,
     resume: bool,
@@ -36,17 +36,15 @@ def begun(
 
     def begin() -> None:
         stack.enter_context(
-            RunDirectory.open(path).locked()
-            if resume
-            else RunDirectory.begin(path, network, training, dataset, start)
+            RunDirectory.open(path).locked() if resume else RunDirectory.begin(path, layout, dataset, start)
         )
 
     def check() -> None:
         run = RunDirectory.open(path)
-        _check_documents(run, network, training)
+        _check_documents(run, layout.network, layout.training)
         run.check_dataset(dataset)
         _check_start(run, start)
-        opened.append(run)
+        opened.append(run.bound(layout))
 
     by_leader(exchange, begin, "run directory")
     by_all(

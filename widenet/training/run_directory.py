@@ -7,8 +7,8 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from widenet.durable import appearing, force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
+from widenet.plan.binding import bind
+from widenet.plan.layout import Layout
 from widenet.publication import publish
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
@@ -76,6 +78,7 @@ class RunDirectory:
     training: TrainingSpec
     fields: dict[str, FieldRecord]
     digests: dict[str, str] = field(default_factory=dict)
+    _bound: Layout | None = field(default=None, repr=False, compare=False)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -83,8 +86,7 @@ class RunDirectory:
     def begin(
         cls,
         path: Path,
-        network: NetworkSpec,
-        training: TrainingSpec,
+        layout: Layout,
         dataset: Dataset,
         start_from: Path | None = None,
     ) -> "Iterator[RunDirectory]":
@@ -100,14 +102,14 @@ class RunDirectory:
         check_free(path)
         if start_from is not None:
             check_finished(start_from)
-        fields = {name: record_of(dataset, name) for name in network.fields}
+        fields = {name: record_of(dataset, name) for name in layout.network.fields}
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
             try:
                 (beside / "vocabulary").mkdir(parents=True)
                 stack.enter_context(locked(beside))  # who renames a directory keeps its lock
-                (beside / "network.json").write_text(network.to_json(), encoding="utf-8")
-                (beside / "training.json").write_text(training.to_json(), encoding="utf-8")
+                (beside / "network.json").write_text(layout.network.to_json(), encoding="utf-8")
+                (beside / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
                 write_records(beside / RUN_FIELDS, fields)
                 if start_from is not None:
                     (beside / START).write_text(str(start_from.resolve()), encoding="utf-8")
@@ -146,6 +148,19 @@ class RunDirectory:
                     f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.'
                 )
         return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The run's network bound to the fields that it was trained on.
+
+        Raises:
+            FitError: The run's files were changed and no longer go together.
+        """
+        return self._bound or bind(self.network, self.training, self.fields)
+
+    def bound(self, layout: Layout) -> "RunDirectory":
+        """Return the same run with the layout of its training, so that nobody binds it again."""
+        return replace(self, _bound=layout)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -13,8 +13,7 @@ from widenet.checkpoint import TRUNK, Checkpoint, wide_file
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
-from widenet.plan.shards import Shards
-from widenet.plan.weights import Weight, weights_of
+from widenet.plan.layout import Layout, Weight
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
@@ -37,11 +36,11 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     check_finished(run.start)
     before = RunDirectory.open(run.start)
     model = before.model()
-    _check_layers(before, run)
+    _check_layers(before, network.layout)
     known = {name: _known(before, run, name, "imported" in model.facts) for name in run.fields}
-    _check_columns(before, run, known)
+    _check_columns(before, network.layout, known)
     last = _last_checkpoint(before, run, model)
-    by_all(network.exchange, lambda: _Start(before, run, network, known).load(model, last), "checkpoint")
+    by_all(network.exchange, lambda: _Start(before, network, known).load(model, last), "checkpoint")
     for name, origin in known.items():
         num_known = int((origin >= 0).sum())
         if num_known < len(origin) or before.fields[name].width > num_known:
@@ -56,9 +55,9 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
             )
 
 
-def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
+def _check_layers(before: RunDirectory, layout: Layout) -> None:
     """Raise where two runs have weights of different names, sizes or kinds, but for their features."""
-    old, new = (dict(_sizes(each)) for each in (before, run))
+    old, new = (dict(_sizes(each)) for each in (before.layout, layout))
     for name in [*new, *old]:
         if old.get(name) != new.get(name):
             there, here = (
@@ -71,15 +70,15 @@ def _check_layers(before: RunDirectory, run: RunDirectory) -> None:
             )
 
 
-def _check_columns(before: RunDirectory, run: RunDirectory, known: Mapping[str, np.ndarray]) -> None:
+def _check_columns(before: RunDirectory, layout: Layout, known: Mapping[str, np.ndarray]) -> None:
     """Raise where an output stands on a sparse input whose features are not the same in both runs: its
     columns stay where they are.
     """
-    old = weights_of(before.network, before.fields).weights
-    for name, weight in weights_of(run.network, run.fields).weights.items():
+    old = before.layout.weights
+    for name, weight in layout.weights.items():
         if not weight.by_columns:
             continue
-        field = _input_field(run.network, weight)
+        field = _input_field(layout.network, weight)
         same = np.arange(before.fields[field].width)
         if old[name].columns != weight.columns or not np.array_equal(known[field], same):
             rule = (
@@ -90,11 +89,13 @@ def _check_columns(before: RunDirectory, run: RunDirectory, known: Mapping[str, 
             raise CheckpointError(f"{before.path}: {rule}, with as much room; they differ. {remedy}")
 
 
-def _sizes(run: RunDirectory) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Every weight of a run, and what must be equal of it."""
-    for name, weight in weights_of(run.network, run.fields).weights.items():
-        rows = f"units of {_field_of(run.network, weight)}" if weight.wide else weight.rows
-        columns = f"features of {_input_field(run.network, weight)}" if weight.by_columns else weight.columns
+def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Every weight of a layout, and what must be equal of it."""
+    for name, weight in layout.weights.items():
+        rows = f"units of {_field_of(layout.network, weight)}" if weight.wide else weight.rows
+        columns = (
+            f"features of {_input_field(layout.network, weight)}" if weight.by_columns else weight.columns
+        )
         yield name, (rows,) if weight.columns is None else (rows, columns)
 
 
@@ -185,24 +186,19 @@ class _Copy:
 
 @dataclass(frozen=True)
 class _Start:
-    """Two runs of the same layers, the network of the later one, and which feature of each field each was."""
+    """An earlier run, a network of the same layers, and which feature of each field each was."""
 
     before: RunDirectory
-    run: RunDirectory
     network: Network
     known: Mapping[str, np.ndarray]
 
     def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
         """Fill the shards at hand and the trunk; memory holds a block of an earlier tensor at a time."""
-        old, new = (
-            weights_of(self.before.network, self.before.fields),
-            weights_of(self.run.network, self.run.fields),
-        )
+        old, new = self.before.layout, self.network.layout
         for number, (name, wide) in enumerate(self.network.wide.items()):
-            origin = self._origin(
-                _field_of(self.run.network, new.weights[name]), old.weights[name].rows, wide.shards.width
-            )
-            shards = Shards(old.weights[name].rows, self.before.training.shards)
+            field = _field_of(new.network, new.weights[name])
+            origin = self._origin(field, old.weights[name].rows, wide.shards.width)
+            shards = old.shards(old.weights[name].rows)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
             cuts = {shard: origin[wide.shards.start(shard) : wide.shards.stop(shard)] for shard in targets}
             states = [
@@ -224,7 +220,7 @@ class _Start:
                     )
         self._load_trunk(model, last)
         for name, factors in self.network.damping.items():
-            layer = self.run.network.layer(name)
+            layer = new.network.layer(name)
             assert isinstance(layer, InputLayer)
             rows = old.units[name]
             copies = {f"damping.{name}": [_Copy(factors, self._origin(layer.field, rows, len(factors)))]}

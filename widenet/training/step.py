@@ -116,9 +116,11 @@ def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) 
     """The largest number of vectors of those outputs that share an output's weight; along a sequence there
     are more of them.
     """
-    weight = network.links[output, ""].weight
+    weight = network.layout.links[output, ""].weight
     return max(
-        len(direct_EH) for name, direct_EH in directs.items() if network.links[name, ""].weight == weight
+        len(direct_EH)
+        for name, direct_EH in directs.items()
+        if network.layout.links[name, ""].weight == weight
     )
 
 

@@ -40,12 +40,12 @@ class Update:
             gradient_NH = torch.cat([_gradient(sums_EH) for sums_EH in sums])
             self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, sample in samples.items():
-            self._add_rows(network.links[name, ""].weight, sample.rows_of_weight)
+            self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
                 self._add_rows(f"{name} bias", sample.rows_of_bias)
         self.stepped: dict[str, list[WideLoss]] = {}
         for name, wide in deferred.items():
-            self.stepped.setdefault(network.links[name, ""].weight, []).append(wide)
+            self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(wide)
 
     def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
         """The numbers of a step whose whole gradient is at most so long."""

@@ -14,8 +14,9 @@ from widenet.data.formats.table import opened
 from widenet.data.ingest import ingest
 from widenet.data.sources import Roles
 from widenet.errors import WidenetError
-from widenet.plan.binding import Width
+from widenet.plan.binding import bind
 from widenet.plan.job import Job
+from widenet.plan.layout import Width
 from widenet.spec.dsstne.network import is_dsstne, translation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -180,7 +181,12 @@ def test_a_changed_network_is_planned_or_refused(document):
             )
             for name in network.fields
         }
-        Job.of(network, TrainingSpec.of({"shards": 2}), fields, num_processes=1, device="cpu", num_threads=1)
+        Job.of(
+            bind(network, TrainingSpec.of({"shards": 2}), fields),
+            num_processes=1,
+            device="cpu",
+            num_threads=1,
+        )
 
 
 @cases(2_000)

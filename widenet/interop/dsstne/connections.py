@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.model.network import Network
-from widenet.plan.weights import Link
+from widenet.plan.layout import Link
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.spatial import ConvolutionLayer
 
@@ -113,7 +113,7 @@ def connections_of(
     norm = layer.weight_norm or 0.0
     for place, source in enumerate(sources):
         bias = _bias(network, layer, is_zero=place > 0)
-        link = network.links[layer.name, "" if isinstance(layer, OutputLayer) else source]
+        link = network.layout.links[layer.name, "" if isinstance(layer, OutputLayer) else source]
         owner, sides = _owner(network, link), _sides(network, layer, source)
         if owner not in (None, (source, layer.name)) and len(sources) * isinstance(layer, OutputLayer) <= 1:
             assert owner is not None
@@ -128,7 +128,7 @@ def connections_of(
                 link.transposed,
             )
             continue
-        stop = start + network.units[source]
+        stop = start + network.layout.units[source]
         yield Connection(source, name, _weights(network, layer, link, start, stop), bias, sides, norm)
         start = stop
 
@@ -139,10 +139,10 @@ def _sides(
     """The sizes of a connection's weights as DSSTNE lists them, five numbers: out, in, and a kernel's
     axes, slowest first.
     """
-    windows = network.windows.get((layer.name, source))
-    sides: tuple[int, ...] = (network.units[layer.name], network.units[source])
+    windows = network.layout.windows.get((layer.name, source))
+    sides: tuple[int, ...] = (network.layout.units[layer.name], network.layout.units[source])
     if windows is not None:
-        sides = (network.shapes[layer.name][0], windows.channels, *windows.kernel)
+        sides = (network.layout.shapes[layer.name][0], windows.channels, *windows.kernel)
     return *sides, *(1,) * (len(_SIDES) - len(sides))
 
 
@@ -173,7 +173,7 @@ def _weights(
             lambda: ((0, unit, rows.T) for unit, rows in _rows(network, link.weight, start, stop)),
         )
     if link.weight in network.wide:
-        wide, columns = network.wide[link.weight], network.units[layer.name]
+        wide, columns = network.wide[link.weight], network.layout.units[layer.name]
         return Matrix(
             wide.shards.width,
             columns,
@@ -187,7 +187,7 @@ def _bias(network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer,
     """The bias of a layer, of a convolution one number a filter; zeros where it has none, or stands
     elsewhere.
     """
-    name, width = f"{layer.name} bias", network.shapes[layer.name][0]
+    name, width = f"{layer.name} bias", network.layout.shapes[layer.name][0]
     if is_zero or not layer.bias:
         return Matrix.whole(np.zeros(width, np.float32))
     if isinstance(layer, OutputLayer):

@@ -15,7 +15,7 @@ from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.interop.dsstne.index_file import read_names
 from widenet.interop.dsstne.model_file import ModelFile, Numbers, read_model
 from widenet.interop.imported import Imported, write_run
-from widenet.plan.binding import Width
+from widenet.plan.layout import Width
 from widenet.runs import Model
 from widenet.spec.dsstne.network import translation
 from widenet.spec.training import TrainingSpec

@@ -96,7 +96,7 @@ def _problems(network: Network) -> list[str]:
     problems = [problem for layer in spec.layers for problem in problems_of(spec, layer)]
     problems += [
         problem
-        for (name, _), windows in network.windows.items()
+        for (name, _), windows in network.layout.windows.items()
         for problem in padding_problems(spec.layer(name), windows)
     ]
     placed = [source for layer in spec.layers if is_placed(layer) for source in spec.sources(layer)]
@@ -125,16 +125,16 @@ def _write(
     spec, taken = network.spec, taken_by(network.spec)
     layers = [layer for layer in spec.layers if layer not in taken.values()]
     placed = {source for each in spec.layers if is_placed(each) for source in spec.sources(each)}
-    windows_by_layer = {name: windows for (name, _), windows in network.windows.items()}
+    windows_by_layer = {name: windows for (name, _), windows in network.layout.windows.items()}
     with writing(out) as file:
         _write_network(file, spec, training, len(layers), len(connections))
         for number, layer in enumerate(layers):
             if isinstance(layer, OutputLayer) and layer.name in taken:
                 before = taken[layer.name]
-                shape, windows = network.shapes[before.name], windows_by_layer.get(before.name)
+                shape, windows = network.layout.shapes[before.name], windows_by_layer.get(before.name)
                 _set(file, f"layer{number}_", attributes_of_both(spec, layer, before, shape, windows))
                 continue
-            shape, windows = network.shapes[layer.name], windows_by_layer.get(layer.name)
+            shape, windows = network.layout.shapes[layer.name], windows_by_layer.get(layer.name)
             is_sparse = isinstance(layer, InputLayer) and kinds[layer.field] == "sparse"
             has_places = layer.name in placed
             attributes = attributes_of(

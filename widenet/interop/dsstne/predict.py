@@ -69,13 +69,13 @@ def predict(
             {name: index for index, name in enumerate(read_names(features[0]))},
             read_names(features[1]),
         )
-        room = found.network.units[output.name]
+        room = found.network.layout.units[output.name]
         if len(items) > room:
             raise DataError(
                 f"{features[1]}: must name at most the {room:,} units of {output.name!r}; got {len(items):,}."
                 " Use its own file."
             )
-        if (layer is not None and layer not in found.network.units) or layer in [
+        if (layer is not None and layer not in found.network.layout.units) or layer in [
             each.name for each in inputs
         ]:
             known = [each.name for each in found.run.network.layers if each not in inputs]
@@ -138,7 +138,7 @@ class _Task:
 
     def values(self, samples: Mapping[str, "array[int]"], batch_size: int, layer: str) -> Iterator[str]:
         """The values of a layer's units for each sample, a line in pieces."""
-        together = max(1, min(batch_size, _VALUES_A_BLOCK // self.network.units[layer]))
+        together = max(1, min(batch_size, _VALUES_A_BLOCK // self.network.layout.units[layer]))
         for names, batch in self._batches(samples, together):
             pieces: Iterable[Tensor] = layer_values(self.network, {self.field: batch}, layer)
             if len(names) > 1:

@@ -13,6 +13,7 @@ from widenet.interop.dsstne.shared_folder import joined, shared_folder
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader, device_for, exchange_for
+from widenet.plan.layout import Layout
 from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
 from widenet.spec.dsstne.network import Translation, is_dsstne, translation
@@ -78,8 +79,7 @@ def train(
             )
             teller.say(f"{run} holds a training that {state}.")
         elif initial is not None:
-            check_training(network, training, dataset)
-            write_initial(network, training, dataset, initial)
+            write_initial(check_training(network, training, dataset), dataset, initial)
         kinds = {name: field.kind for name, field in dataset.fields.items()}
 
         def write_checkpoint(net: Network, epoch: int) -> None:
@@ -119,16 +119,15 @@ def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tupl
     return NetworkSpec.of(found.network, f"{config}, in widenet's words"), found
 
 
-def write_initial(network: NetworkSpec, training: TrainingSpec, dataset: Dataset, out: Path) -> None:
+def write_initial(layout: Layout, dataset: Dataset, out: Path) -> None:
     """Write the network that a training begins with, for DSSTNE; raises FitError as `export_model` does.
 
     Every process that a launcher has started must call it, and builds its own shards alone.
     """
-    counts, device = {field: dataset.counts(field) for field in network.counted_fields}, device_for(None)
-    built = build(network, training, dataset.fields, exchange_for(training.shards, device), device, counts)
-    write_network(
-        built, training, {name: field.kind for name, field in dataset.fields.items()}, out, str(out)
-    )
+    device, kinds = device_for(None), {name: field.kind for name, field in dataset.fields.items()}
+    counts = {field: dataset.counts(field) for field in layout.network.counted_fields}
+    built = build(layout, exchange_for(layout.num_shards, device), device, counts)
+    write_network(built, layout.training, kinds, out, str(out))
 
 
 def _with_dimensions(

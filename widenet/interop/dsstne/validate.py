@@ -18,6 +18,7 @@ from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
@@ -50,8 +51,8 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
             {"seed": seed, "batch_size": batch_size, "optimizer": _PLAIN, "shuffle": False, "epochs": 1},
             str(config),
         )
-        check_training(network, training, dataset)
-        checks = _Checks(network, training, dataset)
+        layout = check_training(network, training, dataset)
+        checks = _Checks(layout, dataset)
         lines, failed = [], []
         for name, (quotients, gradients) in checks.all():
             differences = (quotients - gradients).abs()
@@ -75,11 +76,10 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
 class _Checks:
     """A network as it begins, and its first batch."""
 
-    def __init__(self, spec: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> None:
+    def __init__(self, layout: Layout, dataset: Dataset) -> None:
+        spec, training = layout.network, layout.training
         counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        self.network: Network = build(
-            spec, training, dataset.fields, LocalExchange(training.shards), "cpu", counts
-        )
+        self.network: Network = build(layout, LocalExchange(layout.num_shards), "cpu", counts)
         self.rule = Optimizer(training.optimizer)
         self.network.prepare_training(self.rule)
         for wide in self.network.wide.values():

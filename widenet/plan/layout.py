@@ -1,0 +1,177 @@
+"""A network bound to the fields of its data: widths, shapes, weights and shards, in one immutable value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from widenet.plan.shards import Shards
+from widenet.plan.windows import Shape, Windows
+from widenet.spec.layers import InputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+Key = tuple[str, str]
+"""A layer and one of its sources."""
+
+
+class FieldFacts(Protocol):
+    """What a network must know of a dataset's field."""
+
+    @property
+    def kind(self) -> str:
+        """sparse, dense or sequence."""
+
+    @property
+    def width(self) -> int:
+        """Features, or numbers a row."""
+
+    @property
+    def min_value(self) -> float:
+        """The smallest stored value; 1 without values."""
+
+    @property
+    def max_value(self) -> float:
+        """The largest stored value; 1 without values."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """The facts of a field of which little more than the width is known."""
+
+    width: int
+    kind: str = "sparse"
+    min_value: float = 1.0
+    max_value: float = 1.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A weight seen from the layer that uses it."""
+
+    weight: str
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight [rows, columns] or bias [rows] of the layer that owns it.
+
+    wide: its rows are the units of a sparse input or of an output, and cut into shards; otherwise every
+    process has it whole.
+    trained: it has a gradient; otherwise it follows the batches.
+    places: of a convolution's kernel; a row is a filter, a column one of its numbers, channel by channel.
+    by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise,
+        where it is wide, only rows that a batch touches or an output's sample holds.
+    input: the sparse input whose features its rows are, or where it is by columns its columns; None where
+    units of no input meet it singly.
+    by_columns: of an output on a sparse input; only the columns that a batch has are touched.
+    """
+
+    layer: str
+    rows: int
+    columns: int | None
+    wide: bool
+    by_tiles: bool = False
+    trained: bool = True
+    places: int = 1
+    input: str | None = None
+    by_columns: bool = False
+
+    @property
+    def rows_are_features(self) -> bool:
+        """Whether a row belongs to a feature of a sparse input, and so holds what it gives to every unit;
+        else a row is a unit's.
+        """
+        return self.input is not None and not self.by_columns
+
+    @property
+    def incoming(self) -> int:
+        """Numbers of a vector that meets the rows; none where a batch's features do, one for each row that
+        has no weights.
+        """
+        return 0 if self.by_columns else self.row_length or self.rows
+
+    @property
+    def row_length(self) -> int:
+        """Numbers in a row: the columns, of a bias 1."""
+        return 1 if self.columns is None else self.columns
+
+    @property
+    def numbers(self) -> int:
+        """Numbers in all rows."""
+        return self.rows * self.row_length
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, float32."""
+        return 4 * self.row_length
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything about a network's layers and weights that the two documents and the data's fields decide.
+
+    `plan.binding.bind` makes it, once. The plan, the network, the run directory and checkpoints take it from
+    there.
+
+    Attributes:
+        network: The network document.
+        training: The training document.
+        fields: Facts of the data's fields, by name.
+        units: Units of every layer, by name.
+        shapes: Shape of every layer, by name.
+        windows: How kernels move, by (layer, source): of convolutions, and of pooling layers with a kernel.
+        links: The weight that every (layer, source) uses; of an output the key is (layer, ""). A recurrent
+            layer is a source of its own.
+        along: The input whose sequence a layer goes along, by the layer's name.
+        weights: By name, hidden layers' first: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an
+            output, "LAYER bias" of any, and of a batch normalization "LAYER normalization scale",
+            "... shift", "... mean" and "... variance".
+    """
+
+    network: NetworkSpec
+    training: TrainingSpec
+    fields: Mapping[str, FieldFacts]
+    units: Mapping[str, int]
+    shapes: Mapping[str, Shape]
+    windows: Mapping[Key, Windows]
+    links: Mapping[Key, Link]
+    along: Mapping[str, str]
+    weights: Mapping[str, Weight]
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards into which every wide weight is cut."""
+        return self.training.shards
+
+    def with_shards(self, num_shards: int) -> "Layout":
+        """Return the same layout with wide weights cut into another number of shards."""
+        return replace(self, training=self.training.model_copy(update={"shards": num_shards}))
+
+    def shards(self, rows: int) -> Shards:
+        """Return how so many rows of a wide weight, or units of a wide layer, are cut."""
+        return Shards(rows, self.num_shards)
+
+    def of_output(self, output: str) -> Weight:
+        """Return the weight that an output uses, its own or a shared one."""
+        return self.weights[self.links[output, ""].weight]
+
+    def users(self, weight: str) -> int:
+        """Return how many layers and sources use a weight."""
+        return sum(link.weight == weight for link in self.links.values())
+
+    def is_shared(self, output: str) -> bool:
+        """Return whether others use an output's weight too."""
+        return self.users(self.links[output, ""].weight) > 1
+
+    def owns(self, output: str) -> bool:
+        """Return whether an output has a weight of its own that no other layer uses."""
+        return self.links[output, ""].weight == output and not self.is_shared(output)
+
+
+def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
+    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each
+    position.
+    """
+    layer = spec.layer(name)
+    return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
