@@ -94,7 +94,7 @@ def test_held_out_rows_are_what_comes_after_even_if_they_were_there_before(sourc
 
 @pytest.mark.parametrize("options", [{"keep_values": True, "min_value": 2}, {"value": "rating"}])
 def test_a_sequence_stores_no_values(options, source, tmp_path):
-    with pytest.raises(OptionError, match="--sequence stores no values"):
+    with pytest.raises(OptionError, match="`sequence` stores no values"):
         ingest([source], tmp_path / "ds", sequence=True, **options)
     with pytest.raises(DataError, match="a sequence must have no values"):
         dataset_from_lists(tmp_path / "lists", [[1]], values=[[2.0]], sequence=True)
@@ -144,17 +144,17 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r"--heldout and --validation can only divide a sparse field; 'items' is sequence\. Set its end"
+            r"`heldout` and `validation` can only divide a sparse field; 'items' is sequence\. Set its end"
             r" aside"
         ),
     ):
         split(lists, tmp_path / "ds", heldout=0.1)
-    with pytest.raises(DataError, match="--heldout-last needs times; field 'items' has none"):
+    with pytest.raises(DataError, match="`heldout_last` needs times; field 'items' has none"):
         split(tmp_path / "sets", tmp_path / "ds", heldout_last=1)
     with pytest.raises(
         DataError,
         match=(
-            r"--validation-last 1 must set something aside; it takes none of 4 entries.* Give another"
+            r"`validation_last=1` must set something aside; it takes none of 4 entries.* Give another"
             r" number, or"
         ),
     ):
@@ -163,7 +163,7 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
         split(lists, tmp_path / "ds", heldout_last=1, validation=0.1)
     with pytest.raises(OptionError, match="must be at least 0; got -1"):
         split(lists, tmp_path / "ds", heldout_last=-1, validation_last=1)
-    with pytest.raises(FitError, match=r"Set one aside with `widenet data split .* --heldout-last 1`"):
+    with pytest.raises(FitError, match=r"Set one aside with `widenet.split\(.*, heldout_last=1\)`"):
         Dataset.open(lists).sparse("items", slice(None), "heldout")
 
 

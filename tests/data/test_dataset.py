@@ -98,13 +98,13 @@ def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path)
     with pytest.raises(
         FitError,
         match=(
-            r"no heldout part, only train\. Set one aside with `widenet data split .*ds --out DIR --heldout"
-            r" 0\.1`"
+            r"no heldout part, only train\. Set one aside with `widenet.split\(.*ds', out=DIR, heldout"
+            r"=0\.1\)`"
         ),
     ):
         dataset.rows("items", slice(None), "heldout")
     named = dataset_from_lists(tmp_path / "named", [[0], [1]], field="labels")
-    with pytest.raises(FitError, match=r"named --out DIR --validation 0\.1 --field labels`"):
+    with pytest.raises(FitError, match=r"named', out=DIR, validation=0\.1, field='labels'\)`"):
         named.rows("labels", slice(None), "validation")
     with pytest.raises(FitError, match="'age' must be sparse here; it is dense"):
         dataset.counts("age")

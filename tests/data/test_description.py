@@ -80,7 +80,7 @@ def test_a_plot_is_written_and_the_same_each_time(dataset, tmp_path, suffix, beg
 
 
 def test_a_wrong_plot_or_directory_is_refused(dataset, tmp_path, monkeypatch):
-    with pytest.raises(OptionError, match=r"--plot must end in \.png or \.svg; got a\.pdf\."):
+    with pytest.raises(OptionError, match=r"`plot` must end in \.png or \.svg; got a\.pdf\."):
         describe(dataset, tmp_path / "a.pdf")
     with pytest.raises(DataError, match="a dataset must be a directory"):
         describe(tmp_path / "none")

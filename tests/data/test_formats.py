@@ -89,8 +89,8 @@ def refusal(path, tmp_path, **options):
             "who,what\na,b\n",
             {},
             (
-                "r.csv: no column is obviously the user; it has who, what. Name one with --user, or say"
-                " --no-header if line 1 is data."
+                "r.csv: no column is obviously the user; it has who, what. Name one with `user`, or say"
+                " `header=False` if line 1 is data."
             ),
         ),
         (
@@ -98,13 +98,13 @@ def refusal(path, tmp_path, **options):
             {"item": "itm"},
             (
                 'r.csv: column "itm" does not exist; it has user, item, rating. Did you mean "item"? Choose'
-                " with --item."
+                " with `item`."
             ),
         ),
         (
             HEAD + "a,x,1\na,y,soon\n",
             {"time": "rating", "value": None, "min_value": 1},
-            'r.csv: column "rating" cannot be both value and time. Name another with --time.',
+            'r.csv: column "rating" cannot be both value and time. Name another with `time`.',
         ),
         (
             HEAD.replace("item,", "item,day,") + "a,x,2024-05-01T12:00:00,1\na,y,May,2\n",
@@ -114,7 +114,7 @@ def refusal(path, tmp_path, **options):
         (
             HEAD + "a,x,1\na,y,2\n",
             {"min_value": 3},
-            "r.csv: at least one interaction must be left; all 2 are below --min-value 3. Lower it.",
+            "r.csv: at least one interaction must be left; all 2 are below `min_value=3`. Lower it.",
         ),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_wrong_parquet_is_refused_by_its_row(tmp_path):
 
 def test_a_wrong_adjacency_file_is_refused_by_its_line(tmp_path, source):
     assert "a.adj: line 2: must be UTF-8 text" in refusal(source("a.adj", b"1 2\n2 \xff\n"), tmp_path)
-    expected = 'b.adj: column "rating" does not exist; it has user, item. Choose with --value.'
+    expected = 'b.adj: column "rating" does not exist; it has user, item. Choose with `value`.'
     assert refusal(source("b.adj", "1 2\n"), tmp_path, value="rating") == expected
 
 
@@ -167,7 +167,7 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
     books = source("books.csv", "isbn,id,title\nx,1,One\n")
     expected = (
         'books.csv: column "id" must hold ids of items, such as "x"; none is one. Name the column with'
-        " --title-id."
+        " `title_id`."
     )
     assert refusal(interactions, tmp_path, titles=books) == expected
     assert refusal(interactions, tmp_path, titles=source("t.csv", "id,name\nx\n")).startswith(
@@ -273,8 +273,8 @@ def test_a_first_line_of_another_format_is_refused_in_one_short_sentence(tmp_pat
 def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
     path = source("tags.txt", "user7\tspotify:track\n")
     expected = (
-        "tags.txt: line 1 may be a table of tabs, or DSSTNE's text without values. Say --format csv or"
-        " --format dsstne."
+        "tags.txt: line 1 may be a table of tabs, or DSSTNE's text without values. Say `format='csv'` or"
+        " `format='dsstne'`."
     )
     assert refusal(path, tmp_path) == expected
     assert ingest(path, tmp_path / "two", format="dsstne").fields["items"].width == 2
@@ -322,8 +322,8 @@ def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
 def test_a_table_of_spaces_is_not_guessed(tmp_path, source):
     path = source("ratings.dat", "1 10 5\n1 11 3\n2 10 4\n")
     doubt = (
-        "its lines may be a user, an item and numbers, or a user and its items. Say --delimiter space or"
-        " --format adjacency."
+        "its lines may be a user, an item and numbers, or a user and its items. Say `delimiter='space'` or"
+        " `format='adjacency'`."
     )
     assert refusal(path, tmp_path) == f"ratings.dat: {doubt}"
     assert ingest(path, tmp_path / "csv", delimiter="space", value="3").fields["items"].width == 2

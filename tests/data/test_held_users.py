@@ -82,13 +82,13 @@ def test_the_seed_decides_who_is_set_aside(tmp_path, whole):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"users": 0}, "--heldout-users must be a share above 0 and below 1; got 0."),
+        ({"users": 0}, "`users` must be a share above 0 and below 1; got 0."),
         (
             {"users": 0.5, "heldout": 0},
-            "--heldout must be a share above 0 and below 1 of the held-out users' items; got 0.",
+            "`heldout` must be a share above 0 and below 1 of the held-out users' items; got 0.",
         ),
-        ({"users": 0.5, "validation": 1}, "--validation must be a share in [0, 1); got 1."),
-        ({"users": 0.5, "seed": -1}, "--seed must be 0 to 9,223,372,036,854,775,807; got -1."),
+        ({"users": 0.5, "validation": 1}, "`validation` must be a share in [0, 1); got 1."),
+        ({"users": 0.5, "seed": -1}, "`seed` must be 0 to 9,223,372,036,854,775,807; got -1."),
     ],
 )
 def test_a_wrong_option_is_refused(tmp_path, whole, options, message):
@@ -98,10 +98,10 @@ def test_a_wrong_option_is_refused(tmp_path, whole, options, message):
 
 
 def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
-    with pytest.raises(DataError, match="a: --out and --users-out must be two directories that do not exist"):
+    with pytest.raises(DataError, match="a: `out` and `users_out` must be two directories that do not exist"):
         split_users(whole.path, tmp_path / "a", tmp_path / "a", users=0.5)
     with pytest.raises(
-        DataError, match=r"--heldout-users 0\.001 of 100 users with two items is 0\. Give another share\."
+        DataError, match=r"`users=0\.001` of 100 users with two items is 0\. Give another share\."
     ):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.001)
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,7 @@ def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
 )
 def test_parts_that_would_be_empty_are_refused_before_anything_is_written(tmp_path, whole, shares, option):
     with pytest.raises(
-        DataError, match=rf"--{option} 0\.01 must set something aside; it takes none of 1\d entries, the most"
+        DataError, match=rf"`{option}=0\.01` must set something aside; it takes none of 1\d entries, the most"
     ):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.3, **shares)
     assert list(tmp_path.iterdir()) == []

@@ -216,20 +216,20 @@ def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
 def test_options_that_do_not_go_together_are_refused(tmp_path, source):
     path = source("r.csv", "user,item,rating\na,x,5\n")
     for options, message in (
-        ({"keep_values": True}, "--keep-values needs --value"),
-        ({"skip_bad_lines": -1}, "--skip-bad-lines must be at least 0; got -1."),
+        ({"keep_values": True}, "`keep_values` needs `value`"),
+        ({"skip_bad_lines": -1}, "`skip_bad_lines` must be at least 0; got -1."),
         (
             {"delimiter": '"'},
-            "--delimiter must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got",
+            "`delimiter` must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got",
         ),
-        ({"memory": "lots"}, '--memory must be an amount of bytes above 0, such as 141GB; got "lots".'),
+        ({"memory": "lots"}, '`memory` must be an amount of bytes above 0, such as 141GB; got "lots".'),
         ({"threads": 0}, "threads must be at least 1; got 0."),
-        ({"min_value": float("nan")}, "--min-value must be a finite number; got nan"),
-        ({"min_value": float("-inf")}, "--min-value must be a finite number; got -inf"),
+        ({"min_value": float("nan")}, "`min_value` must be a finite number; got nan"),
+        ({"min_value": float("-inf")}, "`min_value` must be a finite number; got -inf"),
         (
             {"format": "cvs"},
             (
-                '--format must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; got "cvs".'
+                '`format` must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; got "cvs".'
                 ' Did you mean "csv"?'
             ),
         ),

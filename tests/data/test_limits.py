@@ -33,7 +33,7 @@ def test_what_is_not_said_is_a_share_of_what_is_left_or_the_least(monkeypatch):
 
 
 def test_too_little_is_refused():
-    with pytest.raises(OptionError, match=r"--memory must be at least 388 MB; got 100MB\. Give more"):
+    with pytest.raises(OptionError, match=r"`memory` must be at least 388 MB; got 100MB\. Give more"):
         Limits.within("100MB", 4)
     with pytest.raises(OptionError, match="threads must be at least 1; got 0"):
         Limits.within(None, 0)

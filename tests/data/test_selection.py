@@ -186,7 +186,7 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
     path = source("r.csv", "user,item\na,x\nb,x\nb,y\nb,x\n")
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "ds", duplicates="error")
-    rule = "a user must have an item once with --duplicates error"
+    rule = "a user must have an item once with `duplicates='error'`"
     assert (
         str(raised.value)
         == f"{path}: {rule}; 'b' has 'x' several times. Remove the rows, or choose another rule."
@@ -198,57 +198,57 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
     [
         (
             {"duplicates": "lsat"},
-            "--duplicates must be one of last, first, max, sum, error; got 'lsat'. Did you mean \"last\"?",
+            "`duplicates` must be one of last, first, max, sum, error; got 'lsat'. Did you mean \"last\"?",
         ),
-        ({"duplicates": "last"}, "--duplicates last needs --time. Name the time's column."),
-        ({"since": "2024-05-01"}, "--since needs --time. Name the time's column."),
-        ({"heldout_last": 1}, "--heldout-last needs --time. Name the time's column."),
+        ({"duplicates": "last"}, "`duplicates='last'` needs `time`. Name the time's column."),
+        ({"since": "2024-05-01"}, "`since` needs `time`. Name the time's column."),
+        ({"heldout_last": 1}, "`heldout_last` needs `time`. Name the time's column."),
         (
             {"since": "May", "time": "time"},
             (
-                "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
+                "`since` must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
                 " got 'May'."
             ),
         ),
         (
             {"since": "nan", "time": "time"},
             (
-                "--since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
+                "`since` must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
                 " got 'nan'."
             ),
         ),
-        ({"since": 3, "until": 3, "time": "time"}, "--since must be before --until; got 3 and 3."),
+        ({"since": 3, "until": 3, "time": "time"}, "`since` must be before `until`; got 3 and 3."),
         (
             {"since": "2024-05-01", "until": "1672531200", "time": "time"},
-            "--since must be before --until; got 2024-05-01 and 1672531200.",
+            "`since` must be before `until`; got 2024-05-01 and 1672531200.",
         ),
         (
             {"heldout_since": "2024-01-01", "validation_since": "2025-01-01", "time": "time"},
-            "--validation-since must be before --heldout-since; got 2025-01-01 and 2024-01-01.",
+            "`validation_since` must be before `heldout_since`; got 2025-01-01 and 2024-01-01.",
         ),
         (
             {"heldout_last": "30d", "validation_last": "30 days", "time": "time"},
             (
-                "--validation-last must be longer than --heldout-last, because both count back from the"
+                "`validation_last` must be longer than `heldout_last`, because both count back from the"
                 " newest time; got 30 days and 30d."
             ),
         ),
         (
             {"heldout_since": "inf", "time": "time"},
             (
-                "--heldout-since must be a number, a date or time such as 2024-05-01, or a duration such as"
+                "`heldout_since` must be a number, a date or time such as 2024-05-01, or a duration such as"
                 " '7 days'; got 'inf'."
             ),
         ),
-        ({"min_user_items": -1}, "--min-user-items must be at least 0; got -1."),
-        ({"heldout_last": -1, "time": "time"}, "--heldout-last must be at least 0; got -1."),
+        ({"min_user_items": -1}, "`min_user_items` must be at least 0; got -1."),
+        ({"heldout_last": -1, "time": "time"}, "`heldout_last` must be at least 0; got -1."),
         (
             {"validation_last": 1, "validation_since": 1, "time": "time"},
-            "--validation-last and --validation-since exclude each other. Give one of them.",
+            "`validation_last` and `validation_since` exclude each other. Give one of them.",
         ),
         (
             {"heldout": "x.csv", "heldout_since": 1, "time": "time"},
-            "--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them.",
+            "`heldout` names a test part; `heldout_last` and `heldout_since` make another. Give one of them.",
         ),
     ],
 )
@@ -263,7 +263,7 @@ def test_a_wrong_option_is_refused(tmp_path, log, options, message):
     [
         (
             {"since": 1000, "time": "time"},
-            "of 400 none is left by --since, --until and the minimums. Widen them.",
+            "of 400 none is left by `since`, `until` and the minimums. Widen them.",
         ),
         ({"min_user_items": 1000}, "the minimums or the parts set aside take all. Lower them."),
         ({"heldout_since": 0, "time": "time"}, "the minimums or the parts set aside take all. Lower them."),
@@ -276,9 +276,9 @@ def test_where_nothing_is_left_the_reason_is_said(tmp_path, log, options, why):
 
 
 def test_a_moment_is_a_number_or_a_date_in_utc():
-    assert moment("--since", "12.5", 0) == 12.5
-    assert moment("--since", "1970-01-02", 0) == moment("--since", "1970-01-02T02:00+02:00", 0) == 86_400
-    assert moment("--since", None, 7) == 7
+    assert moment("since", "12.5", 0) == 12.5
+    assert moment("since", "1970-01-02", 0) == moment("since", "1970-01-02T02:00+02:00", 0) == 86_400
+    assert moment("since", None, 7) == 7
 
 
 @pytest.mark.parametrize("option", ["since", "until", "heldout_since", "validation_since"])
@@ -287,7 +287,7 @@ def test_a_date_beside_milliseconds_is_refused(tmp_path, source, option):
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "ds", time="time", **{option: "2021-01-01"})
     rule = (
-        f"times must be seconds since 1970 where --{option.replace('_', '-')} is a date or a duration; got"
+        f"times must be seconds since 1970 where `{option}` is a date or a duration; got"
         " 1700000000000, which is none"
     )
     assert (
@@ -302,7 +302,7 @@ def test_a_date_beside_milliseconds_is_refused(tmp_path, source, option):
 
 def test_a_date_beside_days_in_digits_is_refused(tmp_path, source):
     path = source("r.csv", HEAD + "a,x,1,20240501\na,y,1,20240601\n")
-    with pytest.raises(DataError, match="where --until is a date or a duration; got 20240601, which is none"):
+    with pytest.raises(DataError, match="where `until` is a date or a duration; got 20240601, which is none"):
         ingest(path, tmp_path / "ds", time="time", until="2024-05-15")
     assert ingest(path, tmp_path / "ds", time="time", until=20240515).fields["items"].num_entries == {
         "train": 1
@@ -311,6 +311,6 @@ def test_a_date_beside_days_in_digits_is_refused(tmp_path, source):
 
 def test_names_of_titles_need_titles(tmp_path, source):
     path = source("r.csv", "user,item\na,x\n")
-    for option, name in (("title_id", "--title-id"), ("title", "--title")):
-        with pytest.raises(OptionError, match=f"{name} needs --titles. Name the file of titles."):
+    for option, name in (("title_id", "`title_id`"), ("title", "`title`")):
+        with pytest.raises(OptionError, match=f"{name} needs `titles`. Name the file of titles."):
             ingest(path, tmp_path / "ds", **{option: "id"})

@@ -78,7 +78,7 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
     assert str(raised.value) == rule
     with pytest.raises(DataError) as raised:
         ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=1)
-    assert str(raised.value) == f"{rule} More than 1 line is bad: mend them, or raise --skip-bad-lines."
+    assert str(raised.value) == f"{rule} More than 1 line is bad: mend them, or raise `skip_bad_lines`."
     dataset = ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=2)
     assert names_of(dataset, "desk") == [["caf\u00e9"], ["bar"]]
     assert (dataset.counts("items").sum(), dataset.manifest.source["train_lines_skipped"]) == (2, 2)
@@ -189,7 +189,7 @@ def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
         (
             USERS + "b,at,1,1,1,1\n",
             {"weight": "counts"},
-            "users.csv: a user must have one row where --dense or --weight is asked for; 'b'",
+            "users.csv: a user must have one row where `dense` or `weight` is asked for; 'b'",
         ),
         (
             "id,country\na,\n",
@@ -208,22 +208,22 @@ def test_wrong_users_are_refused(tmp_path, log, source, text, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dense": {"x": ["age"]}}, "--dense needs --users. Name the file of users."),
+        ({"dense": {"x": ["age"]}}, "`dense` needs `users`. Name the file of users."),
         (
             {"sparse": {"items": "shop"}},
-            FIELD_TWICE.format("--sparse", "items", "the interactions (--field)"),
+            FIELD_TWICE.format("`sparse`", "items", "the interactions (`field`)"),
         ),
         (
             {"sparse": {"a": "shop"}, "dense": {"a": ["day"]}, "users": "u.csv"},
-            FIELD_TWICE.format("--dense", "a", "--sparse"),
+            FIELD_TWICE.format("`dense`", "a", "`sparse`"),
         ),
-        ({"weight": "w"}, "--weight needs --users. Name the file of users."),
-        ({"users_header": True}, "--users-header needs --users. Name the file of users."),
+        ({"weight": "w"}, "`weight` needs `users`. Name the file of users."),
+        ({"users_header": True}, "`users_header` needs `users`. Name the file of users."),
         (
             {"sparse": {"shop": "shop"}, "time": "day", "until": 30},
             (
-                "--sparse shop is of the interactions, and would also tell of those that --until leaves out."
-                " Give it in a file of --users."
+                "`sparse` shop is of the interactions, and would also tell of those that `until` leaves out."
+                " Give it in a file of `users`."
             ),
         ),
     ],

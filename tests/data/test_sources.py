@@ -282,7 +282,7 @@ def refused(tmp_path, given, **options):
         (
             "a.sessions",
             b"x\n\xff\n",
-            'a.sessions: column "value" does not exist; it has user, item. Choose with --value.',
+            'a.sessions: column "value" does not exist; it has user, item. Choose with `value`.',
         ),
         (
             "a.csv",
@@ -344,14 +344,14 @@ def test_a_wrong_table_is_refused_by_its_row(tmp_path):
 def test_a_header_is_not_taken_for_data_nor_data_for_a_header(tmp_path, source):
     assert (
         refused(tmp_path, source("a.csv", "alice,matrix\nbob,matrix\n"))
-        == "a.csv: no column is obviously the user; it has alice, matrix. Name one with --user, or say"
-        " --no-header if line 1 is data."
+        == "a.csv: no column is obviously the user; it has alice, matrix. Name one with `user`, or say"
+        " `header=False` if line 1 is data."
     )
     assert (
         ingest(source("b.csv", "alice,matrix\nbob,matrix\n"), tmp_path / "b", header=False).num_examples == 2
     )
     assert ingest(source("c.csv", "user,item,2024\na,x,1\n"), tmp_path / "c").num_examples == 1
-    expected = "d.csv: line 1: must have the columns user, item, value; got 2. Correct --columns."
+    expected = "d.csv: line 1: must have the columns user, item, value; got 2. Correct `columns`."
     assert refused(tmp_path, source("d.csv", "1,2\n"), columns=["user", "item", "value"]) == expected
 
 
@@ -361,7 +361,7 @@ def test_bad_lines_cannot_be_skipped_where_there_are_no_lines(tmp_path, form):
     table.to_parquet(tmp_path / "t.parquet")
     given = tmp_path / "t.parquet" if form == "Parquet" else table
     rule = (
-        f"--skip-bad-lines is for lines of text; what is read is {form}. Remove it, and drop such rows in the"
+        f"`skip_bad_lines` is for lines of text; what is read is {form}. Remove it, and drop such rows in the"
         " source."
     )
     with pytest.raises(OptionError) as raised:
@@ -382,7 +382,7 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     assert f"skipped 4 bad lines; the first: {first}" in said
     assert manifest.source["train_lines_skipped"] == 4
     assert contents(tmp_path / "ds") == digest
-    message = f"{first} More than 3 lines are bad: mend them, or raise --skip-bad-lines."
+    message = f"{first} More than 3 lines are bad: mend them, or raise `skip_bad_lines`."
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "other", value="value", skip_bad_lines=3)
     assert str(raised.value) == message
@@ -422,7 +422,7 @@ def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     with pytest.raises(
         OptionError,
         match=(
-            f"--{next(iter(option))} is for CSV; what is read is JSON lines. Remove it, or say --format csv"
+            f"`{next(iter(option))}` is for CSV; what is read is JSON lines. Remove it, or say `format='csv'`"
         ),
     ):
         ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)

@@ -116,8 +116,8 @@ def test_a_part_is_split_off_once(tmp_path, whole):
     ("shares", "message"),
     [
         ({}, "must add up to more than 0 and less than 1; got 0"),
-        ({"heldout": 1.0}, r"--heldout must be a share in \[0, 1\); got 1"),
-        ({"validation": -0.1}, r"--validation must be a share in \[0, 1\); got -0.1"),
+        ({"heldout": 1.0}, r"`heldout` must be a share in \[0, 1\); got 1"),
+        ({"validation": -0.1}, r"`validation` must be a share in \[0, 1\); got -0.1"),
         ({"heldout": 0.5, "validation": 0.5}, "must add up to more than 0 and less than 1; got 1"),
     ],
 )
@@ -129,9 +129,9 @@ def test_a_wrong_share_is_refused(tmp_path, whole, shares, message):
 @pytest.mark.parametrize(
     ("shares", "option"),
     [
-        ({"validation": 0.1}, "--validation 0.1"),
-        ({"heldout": 0.1, "validation": 0.5}, "--heldout 0.1"),
-        ({"heldout": 0.75, "validation": 0.2}, "--validation 0.2"),
+        ({"validation": 0.1}, "`validation=0.1`"),
+        ({"heldout": 0.1, "validation": 0.5}, "`heldout=0.1`"),
+        ({"heldout": 0.75, "validation": 0.2}, "`validation=0.2`"),
     ],
 )
 def test_a_part_that_would_be_empty_is_refused(tmp_path, shares, option):
@@ -149,7 +149,7 @@ def test_a_part_that_would_be_empty_is_refused(tmp_path, shares, option):
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**23])
 def test_a_wrong_seed_is_refused(tmp_path, whole, seed):
-    with pytest.raises(OptionError, match=r"--seed must be 0 to 9,223,372,036,854,775,807; got -?\d"):
+    with pytest.raises(OptionError, match=r"`seed` must be 0 to 9,223,372,036,854,775,807; got -?\d"):
         split(whole.path, tmp_path / "ds", heldout=0.1, seed=seed)
 
 

@@ -152,12 +152,12 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
     [
         (
             {"heldout_since": "2025-01-01"},
-            "--heldout-since 2025-01-01 must set something aside; nothing that is left is so late",
+            "`heldout_since='2025-01-01'` must set something aside; nothing that is left is so late",
         ),
         ({"heldout_since": 0}, "at least one interaction must be left for training"),
         (
             {"heldout_last": 40, "validation_last": 1},
-            r"--validation-last 1 must set something aside; it takes none of \d+ entries",
+            r"`validation_last=1` must set something aside; it takes none of \d+ entries",
         ),
     ],
 )
@@ -171,10 +171,10 @@ def test_a_part_by_time_is_not_empty(tmp_path, log, options, said):
 def test_dates_and_durations_need_seconds(tmp_path, source):
     path = source("a.csv", "user,item,at\nu,a,1714521600000\nu,b,1714521600001\n")
     for options in ({"since": "7d"}, {"heldout_last": "7d"}):
-        with pytest.raises(DataError, match="times must be seconds since 1970 where --"):
+        with pytest.raises(DataError, match="times must be seconds since 1970 where `"):
             ingest(path, tmp_path / "ds", time="at", **options)
     ingest(path, tmp_path / "ds", time="at", keep_times=True)
-    with pytest.raises(DataError, match="times must be seconds since 1970 where --heldout-since is a date"):
+    with pytest.raises(DataError, match="times must be seconds since 1970 where `heldout_since` is a date"):
         split(tmp_path / "ds", tmp_path / "split", heldout_since="7d")
     assert split(tmp_path / "ds", tmp_path / "split", heldout_last=1).fields["items"].num_entries == {
         "train": 1,
@@ -188,7 +188,7 @@ def test_a_dataset_without_times_says_so(tmp_path, log):
     assert "items.time" not in next(dataset.record_batches()).schema.names
     with pytest.raises(
         DataError,
-        match=r"--heldout-since needs times; field 'items' has none\. Ingest with --time and --keep-times",
+        match=r"`heldout_since` needs times; field 'items' has none\. Ingest with `time` and `keep_times",
     ):
         split(dataset, tmp_path / "split", heldout_since=5)
 

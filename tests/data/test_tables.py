@@ -24,7 +24,7 @@ def test_other_errors_of_the_system_are_not_renamed(tmp_path):
 
 
 def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
-    remedy = r"no room for the work; .*Give more --memory, or free disk space\."
+    remedy = r"no room for the work; .*Give more `memory`, or free disk space\."
     with (
         pytest.raises(DataError, match=remedy),
         database(tmp_path / "scratch", Limits(10_000_000, 1)) as connection,

@@ -59,9 +59,9 @@ def test_titles_may_be_a_table_in_memory(tmp_path, log):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"title": "x"}, "--title needs --titles. Name the file of titles."),
-        ({"titles_delimiter": "x"}, "--titles-delimiter needs --titles. Name the file of titles."),
-        ({"titles_header": False}, "--titles-header needs --titles. Name the file of titles."),
+        ({"title": "x"}, "`title` needs `titles`. Name the file of titles."),
+        ({"titles_delimiter": "x"}, "`titles_delimiter` needs `titles`. Name the file of titles."),
+        ({"titles_header": False}, "`titles_header` needs `titles`. Name the file of titles."),
     ],
 )
 def test_what_is_said_of_titles_needs_titles(tmp_path, log, options, message):
@@ -71,13 +71,13 @@ def test_what_is_said_of_titles_needs_titles(tmp_path, log, options, message):
 
 
 def test_mistakes_name_the_option_of_titles(tmp_path, source, log):
-    with pytest.raises(DataError, match=r"Correct --titles-columns\."):
+    with pytest.raises(DataError, match=r"Correct `titles_columns`\."):
         ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_columns=["id"])
     with pytest.raises(
-        OptionError, match=r'--titles-format must be one of csv, .*; got "cvs"\. Did you mean "csv"\?'
+        OptionError, match=r'`titles_format` must be one of csv, .*; got "cvs"\. Did you mean "csv"\?'
     ):
         ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_format="cvs")
-    with pytest.raises(OptionError, match="--titles-delimiter must be 1 to 4 bytes"):
+    with pytest.raises(OptionError, match="`titles_delimiter` must be 1 to 4 bytes"):
         ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_delimiter="")
 
 

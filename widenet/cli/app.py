@@ -14,6 +14,7 @@ import typer
 from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import left_to_the_first, speaks
+from widenet.cli.wording import on_command_line
 from widenet.errors import WidenetError, did_you_mean
 
 _SAID = {
@@ -173,7 +174,8 @@ def _in_one_line(error: WidenetError) -> str:
     """Return a message with line ends and other control characters, which a quoted value may hold, as
     escapes.
     """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
+    sentence = on_command_line(str(error))
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
 
 
 def _place(error: OSError) -> str:

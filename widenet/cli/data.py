@@ -9,7 +9,7 @@ import typer
 from widenet.cli.dataset import show, show_description
 from widenet.cli.fetch import fetch
 from widenet.cli.ingest import ingest
-from widenet.errors import OptionError
+from widenet.errors import OptionError, WidenetError
 
 app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -80,9 +80,11 @@ def split(
     for option in (f"--{name.replace('_', '-')}" for name, given in ends.items() if given is not None):
         raise OptionError(f"--heldout-users must not stand beside {option}. Split twice.")
     shares = {"users": heldout_users, "heldout": heldout, "validation": validation}
-    for path, made in zip(
-        (out, users_out), split_users(source, out, users_out, **shares, seed=seed, field=field), strict=True
-    ):
+    try:
+        both = split_users(source, out, users_out, **shares, seed=seed, field=field)
+    except WidenetError as error:
+        raise type(error)(str(error).replace("`users", "`heldout_users")) from error
+    for path, made in zip((out, users_out), both, strict=True):
         show(path, made.manifest, made=False)
 
 

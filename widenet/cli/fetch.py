@@ -37,7 +37,10 @@ def fetch(
             "name what to fetch, and --out, the dataset directory to make. `widenet data fetch --list` shows"
             " the names."
         )
-    data = Published.find(name)
+    try:
+        data = Published.find(name)
+    except OptionError as error:
+        raise OptionError(f"{error} See `widenet data fetch --list`.") from None
     typer.echo(f"{data.about}\nLicence: {data.licence.strip()}", err=True)
     if not accept_licence:
         if not sys.stdin.isatty():

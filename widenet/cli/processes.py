@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.wording import on_command_line
 from widenet.errors import OptionError
 from widenet.parallel.announced import announced, by_mpi, by_pmix_alone
 
@@ -84,5 +85,5 @@ def run_in_processes(context: typer.Context, asked: int | None, device: str | No
         return
     status, problem = launch(asked, context.obj or sys.argv[1:])
     if problem is not None:
-        typer.echo(f"widenet: {problem}", err=True)
+        typer.echo(f"widenet: {on_command_line(problem)}", err=True)
     sys.exit(status)

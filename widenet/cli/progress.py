@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from widenet.cli.wording import on_command_line
 from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount
 
@@ -81,7 +82,7 @@ class TrainingReport:
     def say(self, text: str) -> None:
         """Something happened."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            typer.echo(on_command_line(text), err=True)
 
     def stop(self) -> None:
         """Leave the terminal as it was."""
@@ -144,9 +145,9 @@ class IngestReport:
             self.bar.remove_task(self.task)
             self.task = None
         if self.bar.disable:
-            typer.echo(f"{text} ...", err=True)
+            typer.echo(f"{on_command_line(text)} ...", err=True)
         else:
-            self.bar.console.print(f"{text} ...", highlight=False, markup=False)
+            self.bar.console.print(f"{on_command_line(text)} ...", highlight=False, markup=False)
 
     def bytes(self, done: int, total: int | None) -> None:
         """So many bytes of a file have come."""

@@ -211,9 +211,10 @@ class Dataset:
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
         if part not in field.parts:
             have = ", ".join(field.parts)
-            option = f"--{part}-last 1" if field.kind == "sequence" else f"--{part} 0.1"
-            of_field = "" if name == "items" else f" --field {name}"
-            remedy = f"Set one aside with `widenet data split {self.path} --out DIR {option}{of_field}`."
+            share = f"{part}_last=1" if field.kind == "sequence" else f"{part}=0.1"
+            of_field = "" if name == "items" else f", field={name!r}"
+            call = f"widenet.split({str(self.path)!r}, out=DIR, {share}{of_field})"
+            remedy = f"Set one aside with `{call}`."
             raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
         return field
 

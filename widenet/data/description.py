@@ -103,7 +103,7 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
     """
     folder, plot = Path(folder), None if plot is None else Path(plot)
     if plot is not None and plot.suffix not in PLOTS:
-        raise OptionError(f"--plot must end in {' or '.join(PLOTS)}; got {plot.name}.")
+        raise OptionError(f"`plot` must end in {' or '.join(PLOTS)}; got {plot.name}.")
     manifest = Manifest.read(folder)
     fields: dict[str, Any] = {name: _field(field) for name, field in manifest.fields.items()}
     drawn = []

@@ -46,10 +46,7 @@ class Published:
         """The one of a name; raises OptionError."""
         known = published(table)
         if name not in known:
-            raise OptionError(
-                f'no published data is called "{name}".{did_you_mean(name, known)} See `widenet data fetch'
-                " --list`."
-            )
+            raise OptionError(f'no published data is called "{name}".{did_you_mean(name, known)}')
         return known[name]
 
 
@@ -83,7 +80,7 @@ def fetch(
     """
     if out.exists():
         raise DataError(
-            f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it"
+            f"{out}: already exists, and a dataset is never overwritten. Choose another `out`, or remove it"
             " first."
         )
     folder = cache_folder() / data.name

@@ -43,19 +43,19 @@ def split_users(
     """
     out, users_out = Path(out), Path(users_out)
     if not 0 < users < 1:
-        raise OptionError(f"--heldout-users must be a share above 0 and below 1; got {users:g}.")
+        raise OptionError(f"`users` must be a share above 0 and below 1; got {users:g}.")
     if not 0 < heldout < 1:
         raise OptionError(
-            f"--heldout must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}."
+            f"`heldout` must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}."
         )
     if not 0 <= validation < 1:
-        raise OptionError(f"--validation must be a share in [0, 1); got {validation:g}.")
+        raise OptionError(f"`validation` must be a share in [0, 1); got {validation:g}.")
     if not 0 <= seed <= LARGEST_SEED:
-        raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
+        raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     for path in (out, users_out):
         if path.exists() or out.resolve() == users_out.resolve():
             raise DataError(
-                f"{path}: --out and --users-out must be two directories that do not exist. Choose others, or"
+                f"{path}: `out` and `users_out` must be two directories that do not exist. Choose others, or"
                 " remove them first."
             )
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
@@ -87,7 +87,7 @@ def _held(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
     number = round(share * len(able))
     if not 0 < number < dataset.num_examples:
         raise DataError(
-            f"{dataset.path}: --heldout-users {share:g} of {len(able):,} users with two items is {number}."
+            f"{dataset.path}: `users={share:g}` of {len(able):,} users with two items is {number}."
             " Give another share."
         )
     held = np.zeros(dataset.num_examples, dtype=bool)

@@ -40,9 +40,9 @@ class KnownFeatures:
     def check(self, field: str) -> None:
         """Raise DataError where there is a directory without a vocabulary of a field."""
         if self.folder is not None and self.of(field) is None:
-            rule = f'--vocabulary must be a run or a dataset with a vocabulary of "{field}"; it has none'
+            rule = f'`vocabulary` must be a run or a dataset with a vocabulary of "{field}"; it has none'
             raise DataError(
-                f"{self.folder}: {rule}. Name another directory, or the field that it has with --field."
+                f"{self.folder}: {rule}. Name another directory, or the field that it has with `field`."
             )
 
 

@@ -150,7 +150,7 @@ class Manifest(_Frozen):
         has another size.
         """
         path = folder / FILE_NAME
-        remedy = "Make one with `widenet data ingest SOURCE --out DIR`."
+        remedy = "Make one with `widenet.ingest(SOURCE, out=DIR)`."
         if not folder.is_dir():
             what = "is a file" if folder.exists() else "does not exist"
             raise DataError(f"{folder}: a dataset must be a directory; this {what}. {remedy}")

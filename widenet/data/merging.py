@@ -101,7 +101,7 @@ class Merging:
         except RepeatedError as repeated:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
             names = self._sources["train"].names
-            rule = "a user must have an item once with --duplicates error"
+            rule = "a user must have an item once with `duplicates='error'`"
             raise DataError(
                 f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another"
                 " rule."
@@ -159,12 +159,12 @@ class Merging:
         facts, selection = self._tables.facts, self._selection
         below = facts["train_below_min_value"]
         if below and self._all_are_below:
-            why = f"all {below:,} are below --min-value {selection.min_value:g}. Lower it."
+            why = f"all {below:,} are below `min_value={selection.min_value:g}`. Lower it."
         elif facts.get("train_interactions_not_in_vocabulary"):
-            why = "--vocabulary has none of their items. Name another directory, or add --grow."
+            why = "`vocabulary` has none of their items. Name another directory, or add `grow=True`."
         elif facts.get("train_outside_since_and_until"):
             why = (
-                f"of {facts['train_rows_read']:,} none is left by --since, --until and the minimums. Widen"
+                f"of {facts['train_rows_read']:,} none is left by `since`, `until` and the minimums. Widen"
                 " them."
             )
         elif facts["train_rows_read"] and selection.drops | bool(selection.divided):

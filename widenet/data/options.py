@@ -91,21 +91,21 @@ class Options:
         last, start = set_aside(
             self.heldout_last, self.validation_last, self.heldout_since, self.validation_since
         )
-        check_order("--since", self.since, "--until", self.until)
+        check_order("since", self.since, "until", self.until)
         moments = {
-            "--since": self.since,
-            "--until": self.until,
-            **{f"--{part}-since": given for part, given in start.items()},
+            "since": self.since,
+            "until": self.until,
+            **{f"{part}_since": given for part, given in start.items()},
         }
         return Selection(
             self.duplicates or ("max" if self.time is None else "last"),
             self.min_value,
-            moment("--since", self.since, -math.inf),
-            moment("--until", self.until, math.inf),
+            moment("since", self.since, -math.inf),
+            moment("until", self.until, math.inf),
             self.min_user_items,
             self.min_item_users,
             last,
-            {part: moment(f"--{part}-since", given, 0) for part, given in start.items()},
+            {part: moment(f"{part}_since", given, 0) for part, given in start.items()},
             self.sequence,
             self.vocabulary is not None and not self.grow,
             [option for option, given in moments.items() if is_date(given)],
@@ -142,7 +142,7 @@ class Options:
             *(column for columns in dense.values() for column in columns),
         ]
         reading = _reading(
-            "users-", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named
+            "users_", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named
         )
         reading = replace(reading, decimal=self.users_decimal)
         return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
@@ -152,7 +152,7 @@ class Options:
         """What names the items."""
         named = [self.title_id, self.title]
         reading = _reading(
-            "titles-",
+            "titles_",
             self.titles_format,
             self.titles_delimiter,
             self.titles_header,
@@ -191,36 +191,36 @@ def check(options: Options) -> None:
         options.keep_values or (options.value is not None and options.min_value is None)
     ):
         raise OptionError(
-            "--sequence stores no values: with it, --value serves --min-value alone. Remove --value and"
-            " --keep-values."
+            "`sequence` stores no values: with it, `value` serves `min_value` alone. Remove `value` and"
+            " `keep_values`."
         )
     if options.sequence and options.duplicates is not None:
         raise OptionError(
-            "--sequence keeps every row, so that --duplicates has nothing to decide. Remove one."
+            "`sequence` keeps every row, so that `duplicates` has nothing to decide. Remove one."
         )
     if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
         raise OptionError(
-            "--keep-values needs --value: without a value an interaction is just there. Name the value's"
+            "`keep_values` needs `value`: without a value an interaction is just there. Name the value's"
             " column."
         )
     if options.keep_times and options.time is None:
-        raise OptionError("--keep-times needs --time. Name the time's column.")
+        raise OptionError("`keep_times` needs `time`. Name the time's column.")
     if selection.needs_time and options.time is None:
-        raise OptionError(f"{selection.needs_time[0]} needs --time. Name the time's column.")
+        raise OptionError(f"`{selection.needs_time[0]}` needs `time`. Name the time's column.")
     if options.heldout is not None and "heldout" in selection.divided:
         raise OptionError(
-            "--heldout names a test part; --heldout-last and --heldout-since make another. Give one of them."
+            "`heldout` names a test part; `heldout_last` and `heldout_since` make another. Give one of them."
         )
     if options.grow and options.vocabulary is None:
         raise OptionError(
-            "--grow needs --vocabulary: without one every feature is new. Name a run or a dataset."
+            "`grow` needs `vocabulary`: without one every feature is new. Name a run or a dataset."
         )
     if options.skip_bad_lines < 0:
-        raise OptionError(f"--skip-bad-lines must be at least 0; got {options.skip_bad_lines}.")
+        raise OptionError(f"`skip_bad_lines` must be at least 0; got {options.skip_bad_lines}.")
     options.known.check(options.field)
     _ = options.roles, options.reading, options.naming, options.limits  # each checks what it is made of
-    taken = {options.field: "the interactions (--field)"}
-    for option, names in (("--sparse", options.side.sparse), ("--dense", options.side.dense)):
+    taken = {options.field: "the interactions (`field`)"}
+    for option, names in (("`sparse`", options.side.sparse), ("`dense`", options.side.dense)):
         for name in names:
             if name in taken:
                 raise OptionError(

@@ -59,43 +59,44 @@ class Selection:
         if self.duplicates not in get_args(Duplicates):
             known = get_args(Duplicates)
             raise OptionError(
-                f"--duplicates must be one of {', '.join(known)}; got"
+                f"`duplicates` must be one of {', '.join(known)}; got"
                 f" {self.duplicates!r}.{did_you_mean(self.duplicates, known)}"
             )
         if self.min_value is not None and not math.isfinite(self.min_value):
-            raise OptionError(f"--min-value must be a finite number; got {self.min_value}.")
-        least = {"--min-user-items": self.min_user_items, "--min-item-users": self.min_item_users}
+            raise OptionError(f"`min_value` must be a finite number; got {self.min_value}.")
+        least = {"min_user_items": self.min_user_items, "min_item_users": self.min_item_users}
         for option, number in {
             **least,
-            **{f"--{part}-last": number for part, number in self.last.items()},
+            **{f"{part}_last": number for part, number in self.last.items()},
         }.items():
             if number < 0:
-                raise OptionError(f"{option} must be at least 0; got {number}.")
+                raise OptionError(f"`{option}` must be at least 0; got {number}.")
         for part in self.last:
             if part in self.from_time:
-                raise OptionError(f"--{part}-last and --{part}-since exclude each other. Give one of them.")
+                raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
 
     def resolved(self, latest: float) -> "Selection":
         """The same with moments in place of those before the newest time; raises OptionError for two in
         the wrong order.
         """
         at = {option: latest - seconds for option, seconds in self.ago.items()}
-        start = {part: at.get(f"--{part}-since", moment) for part, moment in self.from_time.items()}
+        start = {part: at.get(f"{part}_since", moment) for part, moment in self.from_time.items()}
         found = replace(
             self,
-            since=at.get("--since", self.since),
-            until=at.get("--until", self.until),
+            since=at.get("since", self.since),
+            until=at.get("until", self.until),
             from_time=start,
             ago={},
         )
         ordered = (
-            {"--since": found.since, "--until": found.until},
-            {f"--{part}-since": start.get(part) for part in ("validation", "heldout")},
+            {"since": found.since, "until": found.until},
+            {f"{part}_since": start.get(part) for part in ("validation", "heldout")},
         )
         for (first, given), (second, then) in (pair.items() for pair in ordered):
             if self.ago and given is not None and then is not None and not given < then:
                 raise OptionError(
-                    f"{first} must be before {second}; got {given:.0f} and {then:.0f}, as seconds since 1970."
+                    f"`{first}` must be before `{second}`; got {given:.0f} and {then:.0f}, as seconds"
+                    " since 1970."
                 )
         return found
 
@@ -106,7 +107,7 @@ class Selection:
         first_day, last_day = DIGITS_OF_DAYS
         if self.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
             rule = (
-                f"times must be seconds since 1970 where {self.dates[0]} is a date or a duration; got"
+                f"times must be seconds since 1970 where `{self.dates[0]}` is a date or a duration; got"
                 f" {latest:.0f}, which is none"
             )
             remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
@@ -138,23 +139,23 @@ class Selection:
         """The options that keep the interactions of some times from training."""
         window = [
             name
-            for name, is_given in (("--since", self.since > -math.inf), ("--until", self.until < math.inf))
+            for name, is_given in (("since", self.since > -math.inf), ("until", self.until < math.inf))
             if is_given
         ]
         return [
             *window,
-            *(f"--{part}-last" for part in self.last),
-            *(f"--{part}-since" for part in self.from_time),
+            *(f"{part}_last" for part in self.last),
+            *(f"{part}_since" for part in self.from_time),
         ]
 
     @property
     def needs_time(self) -> list[str]:
         """The options that were given and mean nothing without a time."""
         if self.sequence:
-            return [option for option in self.splits_by_time if not option.endswith("-last")]
+            return [option for option in self.splits_by_time if not option.endswith("_last")]
         return [
             *self.splits_by_time,
-            *([f"--duplicates {self.duplicates}"] if self.duplicates in ("first", "last") else []),
+            *([f"duplicates={self.duplicates!r}"] if self.duplicates in ("first", "last") else []),
         ]
 
 
@@ -176,7 +177,7 @@ def last_or_ago(option: str, given: int | str | None) -> int | str | None:
         return int(given)
     except ValueError:
         raise OptionError(
-            f"{option} must be a whole number, or a duration such as 7d or '12 hours'; got {given!r}."
+            f"`{option}` must be a whole number, or a duration such as 7d or '12 hours'; got {given!r}."
         ) from None
 
 
@@ -208,7 +209,7 @@ def moment(option: str, given: Moment | None, absent: float) -> float:
         read = datetime.fromisoformat(str(given))
     except ValueError:
         raise OptionError(
-            f"{option} must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
+            f"`{option}` must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
             f" got {given!r}."
         ) from None
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
@@ -228,7 +229,7 @@ def check_order(first: str, given: Moment | None, second: str, then: Moment | No
         if before is None or until is None
         else before > until
     ):
-        raise OptionError(f"{first} must be before {second}; got {given} and {then}.")
+        raise OptionError(f"`{first}` must be before `{second}`; got {given} and {then}.")
 
 
 def set_aside(
@@ -249,16 +250,16 @@ def set_aside(
         "validation": (validation_last, validation_since),
     }
     for part, (number, since) in given.items():
-        number = last_or_ago(f"--{part}-last", number)
+        number = last_or_ago(f"{part}_last", number)
         if number is not None and since is not None:
-            raise OptionError(f"--{part}-last and --{part}-since exclude each other. Give one of them.")
+            raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
         if isinstance(number, str) or since is not None:
             start[part] = number if isinstance(number, str) else since if since is not None else 0.0
         elif number is not None:
             last[part] = number
     if len(start) == 2 and heldout_since is None and validation_since is None:
         _check_longer(start["validation"], start["heldout"])
-    check_order("--validation-since", start.get("validation"), "--heldout-since", start.get("heldout"))
+    check_order("validation_since", start.get("validation"), "heldout_since", start.get("heldout"))
     return last, start
 
 
@@ -268,7 +269,7 @@ def _check_longer(validation: Moment, heldout: Moment) -> None:
     """
     if not (ago(validation) or 0) > (ago(heldout) or 0):
         rule = (
-            "--validation-last must be longer than --heldout-last, because both count back from the newest"
+            "`validation_last` must be longer than `heldout_last`, because both count back from the newest"
             " time"
         )
         raise OptionError(f"{rule}; got {validation} and {heldout}.")

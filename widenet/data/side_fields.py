@@ -44,10 +44,10 @@ class SideFields:
     def __post_init__(self) -> None:
         for name in (*self.sparse, *self.dense):
             check_field_name(name)
-        given = {"--dense": self.dense, "--weight": self.weight, "--users-id": self.user}
+        given = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
         for option in [*(name for name, value in given.items() if value), *self.reading.said]:
             if self.users is None:
-                raise OptionError(f"{option} needs --users. Name the file of users.")
+                raise OptionError(f"{option} needs `users`. Name the file of users.")
 
     @property
     def numbers(self) -> list[str]:
@@ -86,8 +86,8 @@ class SideFields:
         }
         for name in found:
             for option in selection.splits_by_time:
-                rule = f"is of the interactions, and would also tell of those that {option} leaves out"
-                raise OptionError(f"--sparse {name} {rule}. Give it in a file of --users.")
+                rule = f"is of the interactions, and would also tell of those that `{option}` leaves out"
+                raise OptionError(f"`sparse` {name} {rule}. Give it in a file of `users`.")
         return list(found.values())
 
 
@@ -120,7 +120,7 @@ def _check_first_rows(source: Source, key: str, column: str) -> None:
 
 def _no_number(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
     """What is said of a cell that must be a number."""
-    remedy = remedy_for(cell, "--users-decimal", source.decimal) or "Fix the row."
+    remedy = remedy_for(cell, "users_decimal", source.decimal) or "Fix the row."
     return DataError(
         f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}. {remedy}'
     )
@@ -178,7 +178,7 @@ class SideTables:
         if not known:
             raise DataError(
                 f'{source.name}: column "{key}" must hold ids of users; none is one. Name the column with'
-                " --users-id."
+                " `users_id`."
             )
         self._tables.facts |= {
             "users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known
@@ -187,7 +187,7 @@ class SideTables:
             twice = "SELECT name FROM known_users GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
             for (name,) in self._connection.execute(twice).fetchall():
                 raise DataError(
-                    f"{source.name}: a user must have one row where --dense or --weight is asked for;"
+                    f"{source.name}: a user must have one row where `dense` or `weight` is asked for;"
                     f" {name!r} has several."
                 )
         for column in self._numbers:
@@ -211,7 +211,7 @@ class SideTables:
         if not self._tables.count(f"SELECT count(*) FROM {table}"):
             raise DataError(
                 f'column "{column}" must hold a category for somebody; it is empty. Name another with'
-                " --sparse."
+                " `sparse`."
             )
         counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"

@@ -42,7 +42,7 @@ class Roles:
     def __post_init__(self) -> None:
         if self.time_format is not None:
             if self.time is None:
-                raise OptionError("--time-format needs --time. Name the time's column.")
+                raise OptionError("`time_format` needs `time`. Name the time's column.")
             check_time_format(self.time_format)
 
     @property
@@ -70,7 +70,7 @@ class Roles:
             if first != role:
                 raise DataError(
                     f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with'
-                    f" --{role}."
+                    f" `{role}`."
                 )
         self._check_guesses(source, found)
         return Columns(**found, decimal=source.decimal, time_format=self.time_format, floats=source.floats)
@@ -85,11 +85,11 @@ class Roles:
                 continue
             kind = source.suspects[column]
             others = [each for each in source.columns if each not in source.suspects]
-            remedy = f"Say --{role} {column} if it is the {role}"
+            remedy = f"Say `{role}={column!r}` if it is the {role}"
             if len(others) > 1 and kind != LISTS:
                 remedy = (
-                    f"Say --user {others[0]} --item {others[1]} --time {column}, or --{role} {column} if it"
-                    f" is the {role}"
+                    f"Say `user={others[0]!r}` `item={others[1]!r}` `time={column!r}`, or"
+                    f" `{role}={column!r}` if it is the {role}"
                 )
             raise DataError(
                 f"{source.name}: column {column} looks like {kind}, and would become the {role}. {remedy}."
@@ -189,7 +189,7 @@ class Sources:
                 if num_skipped + len(numbers) > most:
                     raise DataError(
                         f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: mend"
-                        " them, or raise --skip-bad-lines."
+                        " them, or raise `skip_bad_lines`."
                     )
             if numbers:
                 num_skipped += len(numbers)
@@ -210,7 +210,7 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
     sources: list[Source] = []
     first_line = 1
     for each in given:
-        for place, name in _places(each, folder, f"--{reading.whose[:-1]}" if reading.whose else "SOURCE"):
+        for place, name in _places(each, folder, f"`{reading.whose[:-1]}`" if reading.whose else "SOURCE"):
             if isinstance(place, Path):
                 source = table.opened(place, replace(reading, first_line=first_line), name)
                 source = source.prepared(folder) if isinstance(source, TextSource) else source
@@ -235,7 +235,7 @@ def check_said(reading: Reading, sources: Sequence[Source]) -> None:
     """Raise OptionError where something is said of CSV, and none of the sources is."""
     if reading.said_of_csv and not any(isinstance(source, Csv) for source in sources):
         kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
-        remedy = f"Remove it, or say {reading.option('format')} csv."
+        remedy = f"Remove it, or say {reading.option('format', 'csv')}."
         raise OptionError(f"{reading.said_of_csv[0]} is for CSV; what is read is {kinds}. {remedy}")
 
 
@@ -244,7 +244,7 @@ def check_skipping(most: int, sources: Sequence[Source]) -> None:
     if most and not any(isinstance(source, TextSource) for source in sources):
         kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
         raise OptionError(
-            f"--skip-bad-lines is for lines of text; what is read is {kinds}. Remove it, and drop such rows"
+            f"`skip_bad_lines` is for lines of text; what is read is {kinds}. Remove it, and drop such rows"
             " in the source."
         )
 
@@ -299,4 +299,4 @@ def mistake(read: Sequence[tuple[Source, Columns]], otherwise: str) -> DataError
         if found:
             return DataError(found)
     names = ", ".join(source.name for source, _ in read)
-    return DataError(f"{names}: cannot be read: {otherwise}. Check the file, or name its --format.")
+    return DataError(f"{names}: cannot be read: {otherwise}. Check the file, or name its `format`.")

@@ -70,7 +70,7 @@ def split(
     by_time = bool(start or any(last.values()))
     _check_asked(asked, last, by_time)
     if not 0 <= seed <= LARGEST_SEED:
-        raise OptionError(f"--seed must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
+        raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
     if by_time:
@@ -115,11 +115,11 @@ def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], p
     """Raise DataError unless a field is of this kind, and has none of the parts that are to be made."""
     if field.kind != kind:
         remedy = (
-            "Set its end aside with --heldout-last 1."
+            "Set its end aside with `heldout_last=1`."
             if field.kind == "sequence"
-            else "Name another --field."
+            else "Name another `field`."
         )
-        rule = f"--heldout and --validation can only divide a {kind} field; {field.name!r} is {field.kind}"
+        rule = f"`heldout` and `validation` can only divide a {kind} field; {field.name!r} is {field.kind}"
         raise DataError(f"{source}: {rule}. {remedy}")
     check_new(source, field, parts)
 
@@ -130,7 +130,7 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
     for part, share in shares.items():
         moves = _moves(lengths, left, share)
         if not moves.any():
-            raise _nothing_moves(source, f"--{part} {share:g}", lengths, "Give a larger share")
+            raise _nothing_moves(source, f"`{part}={share:g}`", lengths, "Give a larger share")
         left = left - moves
 
 
@@ -170,10 +170,10 @@ def _check_moves_by_time(
         if not count and part in selection.last:
             lengths = dataset.entry_counts(field.name, slice(None))
             raise _nothing_moves(
-                dataset.path, f"--{part}-last {selection.last[part]}", lengths, "Give another number"
+                dataset.path, f"`{part}_last={selection.last[part]}`", lengths, "Give another number"
             )
         if not count:
-            rule = f"--{part}-since {start[part]} must set something aside; nothing that is left is so late"
+            rule = f"`{part}_since={start[part]!r}` must set something aside; nothing that is left is so late"
             raise DataError(f"{dataset.path}: {rule}. Give an earlier time, or leave it out.")
     if not counts[0]:
         raise DataError(
@@ -193,22 +193,22 @@ def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
 def _check_asked(asked: Mapping[Part, float], last: Mapping[Part, int], by_time: bool) -> None:
     if min(last.values(), default=0) < 0:
         raise OptionError(
-            f"--heldout-last and --validation-last must be at least 0; got {min(last.values())}."
+            f"`heldout_last` and `validation_last` must be at least 0; got {min(last.values())}."
         )
     if by_time:
         if any(asked.values()):
             raise OptionError(
-                "--heldout and --validation are shares, which cannot stand beside numbers and times. Give one"
+                "`heldout` and `validation` are shares, which cannot stand beside numbers and times. Give one"
                 " kind of them."
             )
         return
     for part, share in asked.items():
         if not 0 <= share < 1:
-            raise OptionError(f"--{part} must be a share in [0, 1); got {share:g}.")
+            raise OptionError(f"`{part}` must be a share in [0, 1); got {share:g}.")
     total = sum(asked.values())
     if not 0 < total < 1:
         raise OptionError(
-            f"--heldout and --validation must add up to more than 0 and less than 1; got {total:g}."
+            f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."
         )
 
 

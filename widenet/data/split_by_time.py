@@ -23,23 +23,23 @@ def selection_by_time(
     """
     if field.kind == "dense":
         raise DataError(
-            f"{dataset.path}: --heldout-last cannot divide a dense field; {field.name!r} is one. Name another"
-            " --field."
+            f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one. Name another"
+            " `field`."
         )
-    needs_times = [f"--{part}-since" for part in start] or (
-        [] if field.kind == "sequence" else [f"--{part}-last" for part in last]
+    needs_times = [f"{part}_since" for part in start] or (
+        [] if field.kind == "sequence" else [f"{part}_last" for part in last]
     )
     if needs_times and not field.has_times:
-        rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
+        rule = f"`{needs_times[0]}` needs times; field {field.name!r} has none"
         raise DataError(
-            f"{dataset.path}: {rule}. Ingest with --time and --keep-times, or set its items aside in the"
+            f"{dataset.path}: {rule}. Ingest with `time` and `keep_times=True`, or set its items aside in the"
             " ingest."
         )
     relative = {
-        f"--{part}-since": seconds for part, given in start.items() if (seconds := ago(given)) is not None
+        f"{part}_since": seconds for part, given in start.items() if (seconds := ago(given)) is not None
     }
-    dates = [f"--{part}-since" for part, given in start.items() if is_date(given)]
-    moments = {part: moment(f"--{part}-since", given, 0) for part, given in start.items()}
+    dates = [f"{part}_since" for part, given in start.items() if is_date(given)]
+    moments = {part: moment(f"{part}_since", given, 0) for part, given in start.items()}
     is_sequence = field.kind == "sequence"
     wanted = {part: number for part, number in last.items() if number}
     selection = Selection(last=wanted, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)

@@ -79,7 +79,7 @@ def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection
             yield connection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise DataError(
-            f"{folder.parent}: no room for the work; {reason_of(error)}. Give more --memory, or free disk"
+            f"{folder.parent}: no room for the work; {reason_of(error)}. Give more `memory`, or free disk"
             " space."
         ) from error
     except RuntimeError as error:  # so DuckDB names Ctrl-C in a query, at times

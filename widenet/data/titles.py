@@ -26,10 +26,10 @@ class Titles:
     reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
-        given = {"--title-id": self.item, "--title": self.title}
+        given = {"`title_id`": self.item, "`title`": self.title}
         for option in [*(name for name, value in given.items() if value), *self.reading.said]:
             if self.given is None:
-                raise OptionError(f"{option} needs --titles. Name the file of titles.")
+                raise OptionError(f"{option} needs `titles`. Name the file of titles.")
 
     def opened(self, folder: Path) -> "OpenedTitles | None":
         """The source, if there is one; raises DataError for a file or a column that is not there. folder:
@@ -82,6 +82,6 @@ class OpenedTitles:
             item = example[0] if example else ""
             raise DataError(
                 f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name'
-                " the column with --title-id."
+                " the column with `title_id`."
             )
         tables.facts |= {"titles": source.name.rpartition("/")[2], "items_with_title": titled}

@@ -99,7 +99,7 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     if out.exists() and not overwrite:
         raise DataError(
-            f"{out}: already exists, and a dataset is never overwritten. Choose another --out, or remove it"
+            f"{out}: already exists, and a dataset is never overwritten. Choose another `out`, or remove it"
             " first."
         )
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -95,13 +95,13 @@ def test_a_bad_line_is_found_without_a_query_for_every_line_before(tmp_path, sou
 
 
 @pytest.mark.parametrize(
-    ("cell", "formats"), [("5/1/24", "'%d/%m/%y' or '%m/%d/%y'"), ("5.1.24 10:00", "'%d.%m.%y %H:%M'")]
+    ("cell", "formats"), [("5/1/24", "'%d/%m/%y'` or '%m/%d/%y'"), ("5.1.24 10:00", "'%d.%m.%y %H:%M'`")]
 )
 def test_a_year_of_two_digits_is_not_guessed(tmp_path, source, cell, formats):
     with pytest.raises(
         DataError,
         match=(
-            f'line 2: column "at" must be a number or a timestamp; got "{cell}". Say --time-format {formats}'
+            f'line 2: column "at" must be a number or a timestamp; got "{cell}". Say `time_format={formats}'
         ),
     ):
         ingest(source("a.csv", f"user,item,at\nu,a,{cell}\n"), tmp_path / "ds", time="at")
@@ -141,18 +141,18 @@ def test_lines_with_times_of_another_format_are_skipped(tmp_path, source):
         (
             "%q",
             (
-                "--time-format must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'; got"
+                "`time_format` must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'; got"
                 " '%q'."
             ),
         ),
-        ("dd/mm/yyyy", "--time-format must hold specifiers such as %d, %m and %Y; got 'dd/mm/yyyy'."),
+        ("dd/mm/yyyy", "`time_format` must hold specifiers such as %d, %m and %Y; got 'dd/mm/yyyy'."),
     ],
 )
 def test_a_format_that_is_none_is_refused(tmp_path, time_format, said):
     with pytest.raises(OptionError) as refused:
         ingest("a.csv", tmp_path / "ds", time="at", time_format=time_format)
     assert str(refused.value) == said
-    with pytest.raises(OptionError, match=r"^--time-format needs --time"):
+    with pytest.raises(OptionError, match=r"^`time_format` needs `time`"):
         ingest("a.csv", tmp_path / "ds", time_format="%d/%m/%Y")
 
 
@@ -167,6 +167,6 @@ def test_usual_names_need_no_option(tmp_path, source, header):
 
 def test_an_unusual_name_is_refused_with_its_option(tmp_path, source):
     with pytest.raises(
-        DataError, match=r"no column is obviously the user; it has who, item\. Name one with --user"
+        DataError, match=r"no column is obviously the user; it has who, item\. Name one with `user`"
     ):
         ingest(source("a.csv", "who,item\nu,a\n"), tmp_path / "ds")

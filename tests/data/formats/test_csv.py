@@ -43,8 +43,8 @@ def test_a_users_number_with_the_other_sign_is_refused_with_the_remedy(tmp_path)
     (tmp_path / "likes.csv").write_text("user,item\nu1,a\n")
     said = "column \"age\" must be a number; user 'u1' has {}. Write {}, or {}."
     for cell, decimal, remedy in (
-        ("0,5", None, ("0.5", "say --users-decimal , for CSV with decimal commas")),
-        ("0.5", ",", ("0,5", "leave --users-decimal out")),
+        ("0,5", None, ("0.5", "say `users_decimal=','` for CSV with decimal commas")),
+        ("0.5", ",", ("0,5", "leave `users_decimal` out")),
     ):
         (tmp_path / "users.csv").write_text(f"id;age\nu1;{cell}\n")
         with pytest.raises(DataError) as refused:
@@ -60,7 +60,5 @@ def test_a_users_number_with_the_other_sign_is_refused_with_the_remedy(tmp_path)
 
 @pytest.mark.parametrize("option", ["decimal", "users_decimal"])
 def test_another_sign_is_refused(option, tmp_path):
-    with pytest.raises(
-        OptionError, match=f"^--{option.replace('_', '-')} must be a point or a comma; got ';'."
-    ):
+    with pytest.raises(OptionError, match=f"^`{option}` must be a point or a comma; got ';'."):
         ingest(tmp_path / "a.csv", tmp_path / "data", users=tmp_path / "users.csv", **{option: ";"})

@@ -84,8 +84,8 @@ def test_a_file_that_is_no_text_is_refused_by_what_it_looks_like(kind, name, sou
 def test_a_parquet_file_called_csv_is_refused_with_its_format(tmp_path):
     path = tmp_path / "users.csv"
     pq.write_table(TABLE, path)
-    with pytest.raises(DataError, match=r"it looks like a Parquet file\. Say --users-format parquet\.$"):
-        opened(path, Reading(whose="users-"))
+    with pytest.raises(DataError, match=r"it looks like a Parquet file\. Say `users_format='parquet'`\.$"):
+        opened(path, Reading(whose="users_"))
 
 
 @pytest.mark.parametrize(

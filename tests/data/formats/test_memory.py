@@ -88,7 +88,7 @@ def test_a_missing_id_is_named(tmp_path, missing):
         ),
         (
             {"user": ["u"], "item": [["a", "b"]]},
-            "no column is obviously the item; it has user. Name one with --item.",
+            "no column is obviously the item; it has user. Name one with `item`.",
         ),
         (
             [{"user": "alice", "items": [1, 2]}],

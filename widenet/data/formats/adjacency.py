@@ -25,7 +25,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
     file = TextFile(path)
     if why := table_like(file.sample()):
         remedy = (
-            f"Say {reading.option('delimiter')} space; if all its words are items, squeeze the spaces with"
+            f"Say {reading.option('delimiter', 'space')}; if all its words are items, squeeze the spaces with"
             " `tr -s ' '`"
         )
         raise DataError(

@@ -204,13 +204,14 @@ def chosen(
 
     remedy: what else may help where there is none. Raises DataError listing the columns found.
     """
+    option = role.replace("-", "_")
     if named is not None:
         if named not in found:
             near = difflib.get_close_matches(named, found, n=1)
             guess = f' Did you mean "{near[0]}"?' if near else ""
             raise DataError(
                 f'{place}: column "{named}" does not exist; it has {listed(found)}.{guess} Choose with'
-                f" --{role}."
+                f" `{option}`."
             )
         return named
     known = {plain(column): column for column in reversed(found)}
@@ -220,7 +221,8 @@ def chosen(
     if otherwise is not None:
         return otherwise
     raise DataError(
-        f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with --{role}{remedy}."
+        f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with"
+        f" `{option}`{remedy}."
     )
 
 
@@ -229,7 +231,7 @@ def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
     got = f'; got "{text}"' if text else ""
     rule, remedy = RULES[role], None
     if role == "value":
-        remedy = remedy_for(text, "--decimal", columns.decimal)
+        remedy = remedy_for(text, "decimal", columns.decimal)
         if (
             text
             and (number := _number(text, columns.decimal)) is not None
@@ -242,7 +244,7 @@ def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
     if role == "time":
         if columns.time_format is not None:
             rule, remedy = (
-                f"must be a time as --time-format {columns.time_format!r} has it",
+                f"must be a time as `time_format={columns.time_format!r}` has it",
                 "Correct the format, or fix the row.",
             )
         elif text:
@@ -260,7 +262,7 @@ def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
         if text.count(",") > 1 or "." in text:
             return f"Write {plain_number}, without commas between thousands."
         return (
-            f"Write {plain_number} if the comma parts thousands, or say {option} , if it stands before"
+            f"Write {plain_number} if the comma parts thousands, or say `{option}=','` if it stands before"
             " decimals."
         )
     if decimal == "." and _THOUSANDS[r"\."].fullmatch(text):
@@ -268,9 +270,9 @@ def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
     if decimal == "," and _THOUSANDS[r"\."].fullmatch(text) and (text.count(".") > 1 or "," in text):
         return f"Write {text.replace('.', '')}, without points between thousands."
     if decimal == "." and _DECIMAL_COMMA.fullmatch(text):
-        return f"Write {text.replace(',', '.')}, or say {option} , for CSV with decimal commas."
+        return f"Write {text.replace(',', '.')}, or say `{option}=','` for CSV with decimal commas."
     if decimal == "," and "." in text and is_number(text):
-        return f"Write {text.replace('.', ',')}, or leave {option} out."
+        return f"Write {text.replace('.', ',')}, or leave `{option}` out."
     return None
 
 
@@ -278,7 +280,7 @@ def _time_remedy(text: str) -> str | None:
     """The formats that a time may be written in; None where none of the usual ones fits."""
     formats = [day + hour for day in _DAYS for hour in _HOURS] + list(_WHOLE)
     fitting = [f"'{each}'" for each in formats if _fits(text.strip(), each)]
-    return f"Say --time-format {' or '.join(fitting[:2])}." if fitting else None
+    return f"Say `time_format={fitting[0]}`{f' or {fitting[1]}' if fitting[1:] else ''}." if fitting else None
 
 
 def _fits(text: str, time_format: str) -> bool:
@@ -296,9 +298,9 @@ def check_time_format(time_format: str) -> None:
             database.execute(f"SELECT epoch(try_strptime('', {sql.literal(time_format)}))")
     except duckdb.Error:
         rule = "must be a format of strptime, such as '%d/%m/%Y' or '%d.%m.%Y %H:%M:%S'"
-        raise OptionError(f"--time-format {rule}; got {time_format!r}.") from None
+        raise OptionError(f"`time_format` {rule}; got {time_format!r}.") from None
     if "%" not in time_format:
-        raise OptionError(f"--time-format must hold specifiers such as %d, %m and %Y; got {time_format!r}.")
+        raise OptionError(f"`time_format` must hold specifiers such as %d, %m and %Y; got {time_format!r}.")
 
 
 def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:

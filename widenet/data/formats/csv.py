@@ -64,12 +64,12 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
     doubt = (
-        f", or say --no-{reading.whose}header if line 1 is data"
+        f", or say {reading.option('header', False)} if line 1 is data"
         if has_header and reading.has_header is None
         else ""
     )
     if len(names) == 1 and len(first[0].split()) > 1 and reading.delimiter is None:
-        doubt += f", or say {reading.option('delimiter')} space if spaces part the columns"
+        doubt += f", or say {reading.option('delimiter', 'space')} if spaces part the columns"
     suspects = _suspects(names, list(_cells(lines, delimiter))) if roles else {}
     made = Spaced if delimiter == WHITE_SPACE else Csv
     return made(
@@ -167,7 +167,7 @@ class Spaced(Csv):
 
     def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
         if any('"' in cell for cell in row):
-            remedy = "Say --delimiter ' ' if one space parts them, or remove the quotes."
+            remedy = "Say `delimiter=' '` if one space parts them, or remove the quotes."
             return f"must not hold quotes where runs of spaces part the columns. {remedy}"
         if len(row) != len(self.columns):
             return f"must have {len(self.columns)} columns; got {len(row)}. Fix or remove the line."

@@ -17,7 +17,7 @@ _CONVERT = "Write it as Parquet or CSV."
 _KNOWN = {
     b"ARROW1": ("an Arrow file", _CONVERT),
     b"\xff\xff\xff\xff": ("an Arrow stream", _CONVERT),
-    b"PAR1": ("a Parquet file", "Say --{}format parquet."),
+    b"PAR1": ("a Parquet file", "Say `{}format='parquet'`."),
     b"PK\x03\x04": ("a zip archive or a spreadsheet", _UNPACK),
     b"\x1f\x8b": ("text that gzip compressed twice", _UNPACK),
     b"\x28\xb5\x2f\xfd": ("text that was compressed twice", _UNPACK),

@@ -95,8 +95,8 @@ class Reading:
     which a header must hold.
     first_line: the number of the first line, which names the user of a session.
     of_sequences: whether each user has a sequence, as a line of words may be.
-    whose: what begins the names of the options that say it: "" for those of interactions, "users-",
-    "titles-".
+    whose: what begins the names of the options that say it: "" for those of interactions, "users_",
+    "titles_".
     """
 
     format: str | None = None
@@ -134,9 +134,9 @@ class Reading:
         }
         return [self.option(name) for name, value in given.items() if value is not None]
 
-    def option(self, name: str) -> str:
-        """What an option of reading is called on the command line."""
-        return f"--{self.whose}{name}"
+    def option(self, name: str, value: object = None) -> str:
+        """An option of these files, with a value or without, as messages name it."""
+        return f"`{self.whose}{name}`" if value is None else f"`{self.whose}{name}={value!r}`"
 
 
 class Format(Protocol):

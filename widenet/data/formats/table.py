@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from widenet.data.formats import adjacency, csv, dsstne, jsonl, npz, parquet, sessions
@@ -86,7 +87,7 @@ def _by_magic(path: Path) -> str | None:
 def _by_content(path: Path, name: str, reading: Reading) -> str:
     if reading.delimiter or reading.columns or reading.has_header is not None:
         return "csv"
-    lines, say = TextFile(path).sample(), reading.option("format")
+    lines, say = TextFile(path).sample(), partial(reading.option, "format")
     first = next((line for line in lines if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         return "jsonl"
@@ -100,26 +101,26 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         )
     if _UNSURE.match(first):
         raise DataError(
-            f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say} csv or {say}"
-            " dsstne."
+            f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say('csv')} or"
+            f" {say('dsstne')}."
         )
     if any(delimiter in first for delimiter in csv.DELIMITERS):
         return "csv"
     if why := table_like(lines):
         raise DataError(
-            f"{name}: its lines look like a table: {why}. Say {reading.option('delimiter')} space."
+            f"{name}: its lines look like a table: {why}. Say {reading.option('delimiter', 'space')}."
         )
     if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
         doubt = "its lines may be a user, an item and numbers, or a user and its items"
-        raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter')} space or {say} adjacency.")
+        raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter', 'space')} or {say('adjacency')}.")
     if reading.of_sequences:
         raise DataError(
-            f"{name}: a line may be a user's sequence, or a user and its items. Say {say} sessions or {say}"
-            " adjacency."
+            f"{name}: a line may be a user's sequence, or a user and its items. Say {say('sessions')} or"
+            f" {say('adjacency')}."
         )
     if not begins_with_users(lines):
         doubt = "a line may be a user and its items, or a session of items alone"
-        raise DataError(f"{name}: {doubt}. Say {say} adjacency or {say} sessions.")
+        raise DataError(f"{name}: {doubt}. Say {say('adjacency')} or {say('sessions')}.")
     return "adjacency"
 
 

@@ -1,0 +1,53 @@
+"""The library's sentences in a shell's words.
+
+A message of the library names an option as Python does, in backticks: `skip_bad_lines`, `keep_times=True`,
+`widenet.split('books', out=DIR)`. The command line prints --skip-bad-lines, --keep-times and
+`widenet data split books --out DIR`.
+"""
+
+import ast
+import re
+
+_OPTION = re.compile(r"(?<!['\"])`([a-z]\w*)(?:=([^`]+))?`(?!['\"])")
+"""An option; a text of the user's that looks like one stands within quotes."""
+_CALL = re.compile(r"(?<=[`\"])widenet\.(\w+)\(([^`\"]*)\)(?=[`\"])")
+_COMMANDS = {"ingest": "data ingest", "split": "data split"}
+"""The commands that are not called as the function is."""
+_FLAGS = {"start_from": "from"}
+"""The options that are not called as the argument is."""
+_PLAIN = re.compile(r"[\w.,:/=|-]+")
+
+
+def on_command_line(sentence: str) -> str:
+    """Return a sentence with the flags and the commands in place of arguments and calls."""
+    sentence = _CALL.sub(lambda found: _command(found[1], found[2]), sentence)
+    return _OPTION.sub(lambda found: _flag(found[1], found[2]), sentence)
+
+
+def _flag(name: str, value: str | None) -> str:
+    """An option with the value that stands in Python's text, or without."""
+    flag = _FLAGS.get(name, name).replace("_", "-")
+    if value in (None, "True"):
+        return f"--{flag}"
+    return f"--no-{flag}" if value == "False" else f"--{flag} {_word(value)}"
+
+
+def _command(name: str, arguments: str) -> str:
+    """The command that does what a call does."""
+    try:
+        call = ast.parse(f"call({arguments})", mode="eval").body
+    except SyntaxError:
+        return f"widenet.{name}({arguments})"
+    assert isinstance(call, ast.Call)
+    words = [_word(ast.unparse(each)) for each in call.args]
+    flags = [_flag(str(each.arg), ast.unparse(each.value)) for each in call.keywords]
+    return " ".join(["widenet", _COMMANDS.get(name, name), *words, *flags])
+
+
+def _word(value: str) -> str:
+    """A value as a word of a shell: a text without its quotes where it needs none."""
+    try:
+        text = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+    return text if isinstance(text, str) and _PLAIN.fullmatch(text) else value
