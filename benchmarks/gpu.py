@@ -61,11 +61,9 @@ class Case:
                 "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True),
             }
         rivals = {
-            f"PyTorch{', torch.compile' if compiled else ''}, dense rows made on the {'host' if host else 'device'}": theirs(
-                compiled, host
-            )
-            for compiled in (False, True)
-            for host in (True, False)
+            f"PyTorch{compiler}, dense rows made on the {place}": theirs(bool(compiler), place == "host")
+            for compiler in ("", ", torch.compile")
+            for place in ("host", "device")
         }
         own = {"widenet": ours("float32"), "widenet, as a CUDA graph": ours("float32", cuda_graph=True)}
         half = {

@@ -50,10 +50,12 @@ def vectors(tmp_path, monkeypatch):
     return tmp_path
 
 
-ANSWER = """\
-{"key": "q", "neighbours": [{"key": "ä", "score": 1.0}, {"key": "1", "score": 1.0}, {"key": "b", "score": 0.5}]}
-{"key": "r", "neighbours": [{"key": "0", "score": 3.0}, {"key": "b", "score": 0.25}, {"key": "ä", "score": 0.0}]}
-"""
+def answer(key, *neighbours):
+    scored = ", ".join(f'{{"key": "{key}", "score": {score}}}' for key, score in neighbours)
+    return f'{{"key": "{key}", "neighbours": [{scored}]}}\n'
+
+
+ANSWER = answer("q", ("ä", 1.0), ("1", 1.0), ("b", 0.5)) + answer("r", ("0", 3.0), ("b", 0.25), ("ä", 0.0))
 
 
 def test_search_writes_a_json_line_a_query(widenet, vectors):

@@ -46,7 +46,8 @@ from widenet.data.ingest import ingest_with
 from widenet.data.options import Options
 
 def peak():
-    return next(int(line.split()[1]) * 1024 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 start = peak()
 ingest_with([sys.argv[1]], sys.argv[2], Options(memory=sys.argv[3], threads=2))

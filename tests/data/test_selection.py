@@ -148,7 +148,10 @@ def test_the_last_items_are_set_aside_and_one_stays(tmp_path, log, monkeypatch, 
 
 
 def test_times_from_a_date_on_are_set_aside(tmp_path, source):
-    rows = "a,x,1,2024-05-01\na,y,1,2024-05-02T12:00\nb,y,1,2024-05-03\nb,x,1,2024-04-01\na,z,1,2024-05-03T00:00:01\n"
+    rows = (
+        "a,x,1,2024-05-01\na,y,1,2024-05-02T12:00\nb,y,1,2024-05-03\n"
+        "b,x,1,2024-04-01\na,z,1,2024-05-03T00:00:01\n"
+    )
     ingest(
         source("r.csv", HEAD + rows),
         tmp_path / "ds",

@@ -21,8 +21,10 @@ layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" param { lr_mu
 layer { name: "bn" type: "BatchNorm" bottom: "ip1" top: "ip1" batch_norm_param { eps: 0.01 } }
 layer { name: "scale" type: "Scale" bottom: "ip1" top: "ip1" scale_param { bias_term: true } }
 layer { name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" relu_param { negative_slope: 0.25 } }
-layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1" dropout_param { dropout_ratio: 0.4 } include { phase: TRAIN } }
-layer { name: "ip2" type: "InnerProduct" bottom: "data" top: "ip2" inner_product_param { num_output: 3 bias_term: false transpose: true } }
+layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1"
+  dropout_param { dropout_ratio: 0.4 } include { phase: TRAIN } }
+layer { name: "ip2" type: "InnerProduct" bottom: "data" top: "ip2"
+  inner_product_param { num_output: 3 bias_term: false transpose: true } }
 layer { name: "tanh" type: "TanH" bottom: "ip2" top: "tanh" }
 layer { name: "both" type: "Concat" bottom: "ip1" bottom: "tanh" top: "both" }
 layer { name: "ip3" type: "InnerProduct" bottom: "both" top: "ip3" inner_product_param { num_output: 2 } }
@@ -87,7 +89,8 @@ def test_a_caffemodel_alone_holds_its_layers(tmp_path):
 
 def test_a_training_network_predicts_what_its_loss_compares(tmp_path):
     text = """
-    layer { name: "examples" type: "Data" top: "data" top: "label" data_param { source: "lmdb" batch_size: 64 } include { phase: TEST } }
+    layer { name: "examples" type: "Data" top: "data" top: "label"
+      data_param { source: "lmdb" batch_size: 64 } include { phase: TEST } }
     layer { name: "examples" type: "Data" top: "data" top: "label" include { phase: TRAIN } }
     layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
     layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
@@ -102,10 +105,13 @@ def test_a_training_network_predicts_what_its_loss_compares(tmp_path):
 
 FIRST_FORMAT = """
 name: "net" input: "data" input_dim: 1 input_dim: 5 input_dim: 1 input_dim: 1
-layers { name: "ip1" type: INNER_PRODUCT bottom: "data" top: "ip1" blobs_lr: 1 inner_product_param { num_output: 4 } }
+layers { name: "ip1" type: INNER_PRODUCT bottom: "data" top: "ip1" blobs_lr: 1
+  inner_product_param { num_output: 4 } }
 layers { name: "relu" type: RELU bottom: "ip1" top: "ip1" relu_param { negative_slope: 0.25 } }
-layers { name: "drop" type: DROPOUT bottom: "ip1" top: "ip1" dropout_param { dropout_ratio: 0.4 } include { phase: TRAIN } }
-layers { name: "ip2" type: INNER_PRODUCT bottom: "data" top: "ip2" inner_product_param { num_output: 7 bias_term: false } }
+layers { name: "drop" type: DROPOUT bottom: "ip1" top: "ip1"
+  dropout_param { dropout_ratio: 0.4 } include { phase: TRAIN } }
+layers { name: "ip2" type: INNER_PRODUCT bottom: "data" top: "ip2"
+  inner_product_param { num_output: 7 bias_term: false } }
 layers { name: "tanh" type: TANH bottom: "ip2" top: "ip2" }
 layers { name: "both" type: CONCAT bottom: "ip1" bottom: "ip2" top: "both" }
 layers { name: "ip3" type: INNER_PRODUCT bottom: "both" top: "ip3" inner_product_param { num_output: 2 } }
@@ -225,9 +231,12 @@ def test_a_convolutional_network_scores_as_torch_computes_it(tmp_path):
       convolution_param { num_output: 4 kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride: 1 } }
     layer { name: "r1" type: "ReLU" bottom: "c1" top: "c1" }
     layer { name: "n1" type: "LRN" bottom: "c1" top: "n1" lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 } }
-    layer { name: "p1" type: "Pooling" bottom: "n1" top: "p1" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
-    layer { name: "c2" type: "Convolution" bottom: "p1" top: "c2" convolution_param { num_output: 3 kernel_size: 2 bias_term: false } }
-    layer { name: "p2" type: "Pooling" bottom: "c2" top: "p2" pooling_param { pool: AVE global_pooling: true } }
+    layer { name: "p1" type: "Pooling" bottom: "n1" top: "p1"
+      pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+    layer { name: "c2" type: "Convolution" bottom: "p1" top: "c2"
+      convolution_param { num_output: 3 kernel_size: 2 bias_term: false } }
+    layer { name: "p2" type: "Pooling" bottom: "c2" top: "p2"
+      pooling_param { pool: AVE global_pooling: true } }
     layer { name: "ip" type: "InnerProduct" bottom: "p2" top: "ip" inner_product_param { num_output: 2 } }
     """
     w1, b1, w2, w3, b3 = numbers(4, 2, 3, 2), numbers(4), numbers(3, 4, 2, 2), numbers(2, 3), numbers(2)
@@ -283,7 +292,8 @@ def test_windows_that_overhang_as_no_padding_of_ours_does_are_refused(tmp_path):
 @pytest.mark.parametrize("kernel", [2, 5])
 def test_a_softmax_over_the_channels_of_several_places_is_refused(kernel, tmp_path):
     text = f"""
-    layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 2 dim: 5 dim: 5 }} }} }}
+    layer {{ name: "data" type: "Input" top: "data"
+      input_param {{ shape {{ dim: 1 dim: 2 dim: 5 dim: 5 }} }} }}
     layer {{ name: "c" type: "Convolution" bottom: "data" top: "c"
       convolution_param {{ num_output: 3 kernel_size: {kernel} bias_term: false }} }}
     layer {{ name: "prob" type: "Softmax" bottom: "c" top: "prob" }}

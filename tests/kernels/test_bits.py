@@ -34,8 +34,9 @@ COMPUTE = """
 choose_bits("portable", torch.device("cpu"))
 generator = torch.Generator().manual_seed(0)
 left, right = torch.randn(70, 333, generator=generator), torch.randn(333, 130, generator=generator)
-found = [left @ right, left.double() @ right.double(), left.exp(), left.abs().sqrt(), left.softmax(1), right.sum(1)]
-found += [f(left) for f in (torch.nn.functional.gelu, torch.nn.functional.elu, torch.nn.functional.softplus, torch.tanh)]
+from torch.nn.functional import elu, gelu, softplus
+found = [left @ right, left.double() @ right.double(), left.exp(), left.abs().sqrt(), left.softmax(1)]
+found += [right.sum(1), gelu(left), elu(left), softplus(left), torch.tanh(left)]
 print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found], instruction_sets())
 """
 TOO_LATE = """

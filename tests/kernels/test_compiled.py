@@ -54,11 +54,16 @@ STEPS = """
 import sys, torch
 from widenet.kernels.compiled_steps import Penalties, compiled_steps
 from widenet.training.optimizers import momentum, rmsprop, sgd
-known = {"sgd": (sgd._Sgd.element, 0), "momentum": (momentum.Velocity.element, 1), "rmsprop": (rmsprop._Rmsprop.element, 1)}
+known = {
+    "sgd": (sgd._Sgd.element, 0),
+    "momentum": (momentum.Velocity.element, 1),
+    "rmsprop": (rmsprop._Rmsprop.element, 1),
+}
+numbers = [0.5, 0.25, 0.125, 0.0625, 0.03125]
 for name in sys.argv[1:]:
     element, states = known[name]
     weight, gradient, state = torch.ones(1), torch.full((1,), 2.0), [torch.full((1,), 3.0)] * states
-    compiled_steps(element, states).tile(weight, gradient, state, Penalties(), [0.5, 0.25, 0.125, 0.0625, 0.03125])
+    compiled_steps(element, states).tile(weight, gradient, state, Penalties(), numbers)
     print(name, weight.item(), *(kept.item() for kept in state))
 """
 

@@ -24,9 +24,10 @@ rows = [[(7 * e + 3 * i * i) % 19 for i in range(1 + e % 4)] for e in range(12)]
 dataset_from_lists("data", [sorted(set(row)) for row in rows], width=19)
 for activation in ("softmax", "sigmoid"):
     output = {"name": "next", "kind": "output", "field": "items", "activation": activation}
-    network = {"layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 5}, output]}
-    training = {"epochs": 2, "batch_size": 7, "shards": 2, "optimizer": "rmsprop"}
-    model = train(Network.of(network), Training.of(training), "data", f"run-{activation}", device="cpu")
+    layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 5}, output]
+    network = Network.of({"layers": layers})
+    training = Training.of({"epochs": 2, "batch_size": 7, "shards": 2, "optimizer": "rmsprop"})
+    model = train(network, training, "data", f"run-{activation}", device="cpu")
     wide = [part.weight for weight in model.network.wide.values() for part in weight.parts.values()]
     print(model.fingerprint(), *torch.cat([weight.flatten() for weight in wide]).tolist())
     print(*(found.item for found in model.recommend(["3", "5"], k=4)))

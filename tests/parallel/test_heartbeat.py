@@ -94,7 +94,8 @@ def after_epoch(network, epochs):
         {disturb}
 
 try:
-    print(train({network}, {training}, {data!r}, {out!r}, timeout={timeout}, after_epoch=after_epoch).fingerprint())
+    model = train({network}, {training}, {data!r}, {out!r}, timeout={timeout}, after_epoch=after_epoch)
+    print(model.fingerprint())
 except WidenetError as error:
     sys.exit(f"{{type(error).__name__}}: {{error}}")
 {last}

@@ -48,8 +48,11 @@ def test_every_kind_of_layer_has_its_shape(layers, shape):
     assert bind(network(PICTURE, *layers), TrainingSpec(), FIELDS).shapes["p"] == shape
 
 
+DIRECT = 'layer cannot take the sparse input "items" directly. Put a hidden layer between them.'
+PIXELS = 'the width of the field "pixels", 84'
+SIZES = "It needs 3 x 3 x 3 x 3 weights; those of 'c' are 2 x 3 x 3 x 3."
 REFUSED = {
-    'layers[0].shape ("in") must multiply to the width of the field "pixels", 84; got [2, 7, 5], which is 70.': [
+    f'layers[0].shape ("in") must multiply to {PIXELS}; got [2, 7, 5], which is 70.': [
         PICTURE | {"shape": [2, 7, 5]},
         convolution("c"),
     ],
@@ -57,11 +60,11 @@ REFUSED = {
         ITEMS | {"shape": [1, 29]},
         {"name": "h", "units": 3},
     ],
-    'layers[1].source ("c"): a convolution layer cannot take the sparse input "items" directly. Put a hidden layer between them.': [
+    f'layers[1].source ("c"): a convolution {DIRECT}': [
         ITEMS,
         convolution("c", kernel=[3]),
     ],
-    'layers[3].skip ("g"): a hidden layer cannot take the sparse input "items" directly. Put a hidden layer between them.': [
+    f'layers[3].skip ("g"): a hidden {DIRECT}': [
         PICTURE,
         ITEMS,
         {"name": "h", "units": 29, "source": ["in", "items"]},
@@ -88,7 +91,7 @@ REFUSED = {
         {"name": "h", "units": 5},
         pooling("lrn"),
     ],
-    'layers[2].weights ("d") must match in size. It needs 3 x 3 x 3 x 3 weights; those of \'c\' are 2 x 3 x 3 x 3. Change "filters" or "kernel".': [
+    f'layers[2].weights ("d") must match in size. {SIZES} Change "filters" or "kernel".': [
         PICTURE,
         convolution("c"),
         convolution("d", weights={"layer": "c"}),

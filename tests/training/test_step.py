@@ -200,7 +200,8 @@ width = int(sys.argv[2])
 rows = [[example * 97 % width] for example in range(1024)]
 data = dataset_from_lists(Path(sys.argv[1]) / "data", rows, width=width)
 layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 2}]
-layers += [{"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"}]
+output = {"name": "next", "kind": "output", "field": "items"}
+layers += [output | {"activation": "softmax", "loss": "cross_entropy"}]
 training = Training.of({"epochs": 1, "batch_size": 1024, "optimizer": "sgd", "shards": 1})
 model = train(Network.of({"layers": layers}), training, data, Path(sys.argv[1]) / "run", device="cpu")
 print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1000)

@@ -73,9 +73,8 @@ def import_network(
         fields=names,
         say=lambda text: typer.echo(text, err=True),
     )
-    typer.echo(
-        f"{out}:"
-        f" {', '.join(f'{layer.name} {model.network.layout.units[layer.name]:,}' for layer in model.run.network.layers)}"
-    )
+    units = model.network.layout.units
+    sizes = ", ".join(f"{layer.name} {units[layer.name]:,}" for layer in model.run.network.layers)
+    typer.echo(f"{out}: {sizes}")
     for name, record in model.run.fields.items():
         typer.echo(f'  field "{name}": {record.kind}, {record.width:,}')

@@ -60,16 +60,17 @@ _THEMES = {
     "poetry": ("Sonnet", "Moonlight", "Silence", "Autumn", "Mirror", "Lark", "Tide", "Ember"),
 }
 _ADJECTIVES = (
-    "Amber", "Ancient", "Bitter", "Borrowed", "Broken", "Copper", "Crimson", "Distant", "Drowned", "Eager", "Emerald", "Endless",
-    "Faithful", "Fallen", "Forgotten", "Frozen", "Gentle", "Gilded", "Hidden", "Hollow", "Honest", "Iron", "Ivory", "Last",
-    "Lonely", "Lost", "Patient", "Quiet", "Restless", "Scarlet", "Second", "Secret", "Seventh", "Silver", "Stolen", "Unwritten",
-    "Wandering", "Whispering", "Wild", "Winter",
+    "Amber", "Ancient", "Bitter", "Borrowed", "Broken", "Copper", "Crimson", "Distant", "Drowned", "Eager",
+    "Emerald", "Endless", "Faithful", "Fallen", "Forgotten", "Frozen", "Gentle", "Gilded", "Hidden", "Hollow",
+    "Honest", "Iron", "Ivory", "Last", "Lonely", "Lost", "Patient", "Quiet", "Restless", "Scarlet", "Second",
+    "Secret", "Seventh", "Silver", "Stolen", "Unwritten", "Wandering", "Whispering", "Wild", "Winter",
 )  # fmt: skip
 _PLACES = (
-    "Aldermoor", "Ashgrove", "Belcastle", "Brightwater", "Calder Bay", "Corvane", "Dunmere", "Eastmarch", "Elmhollow", "Fairhaven",
-    "Farrowdale", "Glassford", "Greyharbour", "Halloway", "Hartsend", "Ironbridge", "Juniper Hill", "Kestrel Point", "Lindenau",
-    "Lowfield", "Marrowick", "Millbrook", "Northgate", "Oldcastle", "Oxbow", "Pinecrest", "Quarrytown", "Ravensholm", "Redcliff",
-    "Rosamar", "Saltmarsh", "Silverlake", "Stonebridge", "Tamarind", "Thornbury", "Umberland", "Valmora", "Westering", "Willowby",
+    "Aldermoor", "Ashgrove", "Belcastle", "Brightwater", "Calder Bay", "Corvane", "Dunmere", "Eastmarch",
+    "Elmhollow", "Fairhaven", "Farrowdale", "Glassford", "Greyharbour", "Halloway", "Hartsend", "Ironbridge",
+    "Juniper Hill", "Kestrel Point", "Lindenau", "Lowfield", "Marrowick", "Millbrook", "Northgate",
+    "Oldcastle", "Oxbow", "Pinecrest", "Quarrytown", "Ravensholm", "Redcliff", "Rosamar", "Saltmarsh",
+    "Silverlake", "Stonebridge", "Tamarind", "Thornbury", "Umberland", "Valmora", "Westering", "Willowby",
     "Yarrow",
 )  # fmt: skip
 _PATTERNS = 3 * len(_ADJECTIVES)

@@ -27,7 +27,8 @@ _INTERRUPTED = "Query interrupted"
 
 _INTEGER = "-?[0-9]{1,38}"
 _NAMES = """
-    SELECT '{part}', grouping("user") = 1, coalesce("user", item), count(*), count(item), count(value), count(time)
+    SELECT '{part}', grouping("user") = 1, coalesce("user", item),
+        count(*), count(item), count(value), count(time)
     FROM ({rows}) GROUP BY GROUPING SETS (("user"), (item))
 """
 _USERS = (

@@ -23,13 +23,14 @@ ACTIVATIONS = {
 }
 """Codes and formulas, with the slope .25 and the alpha .7."""
 GLOBALS = {
-    "version": np.float32(0.9), "name": "net", "kind": np.uint32(1), "errorFunction": np.uint32(2), "maxout_k": np.int32(2),
-    "LRN_k": np.float32(2), "LRN_n": np.int32(5), "LRN_alpha": np.float32(1e-4), "LRN_beta": np.float32(0.75),
-    "bSparsenessPenalty": np.uint32(0), "sparsenessPenalty_p": np.float32(0), "sparsenessPenalty_beta": np.float32(0),
-    "bDenoising": np.uint32(1), "denoising_p": np.float32(0.2), "deltaBoost_one": np.float32(1), "deltaBoost_zero": np.float32(1),
-    "SMCE_oneScale": np.float32(1), "SMCE_zeroScale": np.float32(1), "SMCE_oneTarget": np.float32(0.9),
-    "SMCE_zeroTarget": np.float32(0.1), "ShuffleIndices": np.uint32(0),
-    "checkpoint_name": "check", "checkpoint_interval": np.int32(0), "checkpoint_epochs": np.int32(0),
+    "version": np.float32(0.9), "name": "net", "kind": np.uint32(1), "errorFunction": np.uint32(2),
+    "maxout_k": np.int32(2), "LRN_k": np.float32(2), "LRN_n": np.int32(5), "LRN_alpha": np.float32(1e-4),
+    "LRN_beta": np.float32(0.75), "bSparsenessPenalty": np.uint32(0), "sparsenessPenalty_p": np.float32(0),
+    "sparsenessPenalty_beta": np.float32(0), "bDenoising": np.uint32(1), "denoising_p": np.float32(0.2),
+    "deltaBoost_one": np.float32(1), "deltaBoost_zero": np.float32(1), "SMCE_oneScale": np.float32(1),
+    "SMCE_zeroScale": np.float32(1), "SMCE_oneTarget": np.float32(0.9), "SMCE_zeroTarget": np.float32(0.1),
+    "ShuffleIndices": np.uint32(0), "checkpoint_name": "check", "checkpoint_interval": np.int32(0),
+    "checkpoint_epochs": np.int32(0),
 }  # fmt: skip
 
 

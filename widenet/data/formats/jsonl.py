@@ -64,7 +64,9 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
     if is_array and not sample:
         raise DataError(f"{name}: must be a JSON array of objects; it is empty. Check the file.")
     lists = frozenset(key for key, value in found.items() if isinstance(value, list))
-    kind = f"{'a JSON array' if is_array else 'JSON lines'}{f' ({sorted(lists)[0]} holds lists)' if lists else ''}"
+    kind = "a JSON array" if is_array else "JSON lines"
+    if lists:
+        kind += f" ({min(lists)} holds lists)"
     return JsonLines(
         name,
         kind,

@@ -141,7 +141,8 @@ def _only_used(layers: Layers, notes: list[str]) -> Layers:
             if layer["name"] in used:
                 used.update(_feeding(layer, {layer["name"]: layer.get("source", [])}))
     if not any(layer.get("kind") == "input" for layer in layers if layer["name"] in used):
-        return layers  # they feed each other in a circle, or there is no input, as the rules of network documents say
+        # The rules of network documents refuse the circle or the missing input.
+        return layers
     for layer in layers:
         if layer["name"] not in used:
             notes.append(f'The layer "{layer["name"]}" feeds no output: left out.')
