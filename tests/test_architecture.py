@@ -60,6 +60,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/cli/mistakes/test_datasets.py",
     "tests/cli/mistakes/test_documents.py",
     "tests/cli/mistakes/test_fuzz.py",
+    "tests/cli/mistakes/test_lines.py",
     "tests/cli/mistakes/test_sources.py",
     "tests/model/test_central_differences.py",
     "tests/fuzz/test_fuzz.py",
@@ -80,7 +81,13 @@ WHOLE_PROJECT_TESTS = {
 }
 """Tests of the project as a whole, which mirror no single module."""
 
-MAX_FILE_LINES = 560
+MAX_FILE_LINES = 400
+LONGER_FILES = {
+    "tests/model/twin.py": 457,
+    "widenet/interop/folding.py": 485,
+    "widenet/interop/onnx_import.py": 516,
+}
+"""Files that wait for their split, with the lines that they may have until then."""
 MAX_FUNCTION_LINES = 85
 
 
@@ -319,7 +326,7 @@ def test_every_module_says_what_it_is(path):
 
 @pytest.mark.parametrize("path", python_files("widenet", "tests", "benchmarks"))
 def test_files_are_short_and_their_names_say_something(path):
-    assert len((ROOT / path).read_text("utf-8").splitlines()) <= MAX_FILE_LINES
+    assert len((ROOT / path).read_text("utf-8").splitlines()) <= LONGER_FILES.get(path, MAX_FILE_LINES)
     assert EMPTY_NAMES.isdisjoint(Path(path).with_suffix("").parts)
 
 

@@ -28,13 +28,8 @@ NETWORK = {
     ]
 }
 SHORT = {"epochs": 2, "batch_size": 6, "optimizer": "momentum", "evaluation": {"metric": "recall@3"}}
-LONG = {
-    "epochs": 110,
-    "batch_size": 6,
-    "shards": 2,
-    "optimizer": "momentum",
-    "checkpoints": {"every_epochs": 30},
-}
+LONG = {"epochs": 110, "batch_size": 6, "shards": 2, "optimizer": "momentum"}
+LONG["checkpoints"] = {"every_epochs": 30}
 """So many epochs that their lines do not fit a pipe of PIPE_BYTES: a training that nobody listens to
 cannot end.
 """
@@ -51,13 +46,8 @@ def place(tmp_path_factory):
         sorted({(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)})
         for example in range(EXAMPLES)
     ]
-    dataset_from_lists(
-        folder / "data",
-        rows,
-        validation=[[example % WIDTH] for example in range(EXAMPLES)],
-        heldout=[[1]] * EXAMPLES,
-        width=WIDTH,
-    )
+    parts = {"validation": [[example % WIDTH] for example in range(EXAMPLES)], "heldout": [[1]] * EXAMPLES}
+    dataset_from_lists(folder / "data", rows, **parts, width=WIDTH)
     (folder / "network.json").write_text(json.dumps(NETWORK))
     for name, training in (("short", SHORT), ("long", LONG)):
         (folder / f"{name}.json").write_text(json.dumps(training))
@@ -66,10 +56,10 @@ def place(tmp_path_factory):
 
 
 def words(training="short", out="run", **options):
+    documents = ["network.json", f"{training}.json"]
     return [
         "train",
-        "network.json",
-        f"{training}.json",
+        *documents,
         "--data",
         "data",
         "--out",
@@ -214,13 +204,8 @@ def test_a_process_of_a_group_starts_no_others(widenet, place, monkeypatch):
 
 
 def under_mpi(rank):
-    names = (
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    )
-    return dict(zip(names, (rank, "3", rank, "3"), strict=True))
+    values = {"RANK": rank, "SIZE": "3", "LOCAL_RANK": rank, "LOCAL_SIZE": "3"}
+    return {f"OMPI_COMM_WORLD_{name}": value for name, value in values.items()}
 
 
 @pytest.mark.parametrize(
@@ -255,17 +240,13 @@ def test_of_the_processes_of_a_machine_the_first_says_what_all_would(
 LACKS = {
     "several machines": (
         under_mpi("1") | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-        (
-            "mpirun has started 3 processes, 2 of them on this machine, and nothing says where they meet. Set"
-            " MASTER_ADDR to the machine of "
-        ),
+        "mpirun has started 3 processes, 2 of them on this machine, and nothing says where they meet. Set"
+        " MASTER_ADDR to the machine of ",
     ),
     "PMIx": (
         {"PMIX_RANK": "0", "PMIX_NAMESPACE": "prterun-node1-11717@1"},
-        (
-            "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start"
-            " them by Open MPI's mpirun, or "
-        ),
+        "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start"
+        " them by Open MPI's mpirun, or ",
     ),
 }
 
@@ -298,9 +279,8 @@ def test_three_processes_that_mpirun_starts_train_the_bits_of_one_and_speak_once
         monkeypatch.setenv(name, "1")
     out = place / f"three-{library}"
     status, shown, err = ended(started(place, words(out=out, more=[]), mpirun=[mpirun, *options]), limit=600)
-    shown = shown.replace(
-        "\x1b[0m", ""
-    )  # Open MPI makes a terminal of it, and LLVM resets its colours at the end
+    # Open MPI makes a terminal of it, and LLVM resets its colours at the end.
+    shown = shown.replace("\x1b[0m", "")
     assert (status, shown) == (0, f"{out}: trained. Fingerprint {Model.load(out).fingerprint()}\n"), err
     assert outcome(out) == outcome(place / "one-short")
     assert [line.split()[0] for line in err.splitlines()] == ["epoch", "epoch", "Report:", "Next:"]

@@ -1,7 +1,6 @@
 """Source formats: what each reads, and the sentence for everything that is wrong."""
 
 import gzip
-import json
 import os
 
 import numpy as np
@@ -362,103 +361,6 @@ def test_a_time_must_be_finite(tmp_path, source):
     expected = 'r.csv: line 3: column "ts" must be a number or a timestamp; got "nan". Fix or remove the row.'
     assert refusal(source("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n"), tmp_path, time="ts") == expected
     assert "line 2" in refusal(source("r.csv", "user,item,ts\na,x,inf\n"), tmp_path, time="ts")
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"format": b"coo", "row": [10**13], "col": [0]},
-        {"format": b"coo", "row": [0], "col": [2]},
-        {"format": b"csc", "indices": [2], "indptr": [0, 1, 1]},
-        {"format": b"csr", "indices": [-7], "indptr": [0, 1, 1]},
-    ],
-)
-def test_a_matrix_of_indices_beyond_its_shape_is_refused(tmp_path, arrays):
-    np.savez(tmp_path / "m.npz", shape=(2, 2), data=[1.0], **arrays)
-    assert "its indices do not lie in its shape" in refusal(tmp_path / "m.npz", tmp_path)
-
-
-def json_lines(*rows):
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def test_a_long_first_line_and_one_with_a_line_separator_are_whole(tmp_path, source):
-    path = source("a.jsonl", json_lines({"user": "u", "items": [f"{number}" for number in range(20_000)]}))
-    assert ingest(path, tmp_path / "a", item="items").fields["items"].width == 20_000
-    ingest(source("b.jsonl", json_lines({"user": "u", "item": "x\u2028y"})), tmp_path / "b")
-    assert Dataset.open(tmp_path / "b").vocabulary("items").all_ids().to_pylist() == ["x\u2028y"]
-
-
-FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", "q"]}] * 120
-
-
-@pytest.mark.parametrize(
-    ("row", "item", "rule"),
-    [
-        ({"item": ["a"]}, "item", '"item" must be one value, as in the first lines. Fix or remove the line.'),
-        (
-            {"item": {"id": "x"}},
-            "item",
-            '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.',
-        ),
-        ({"item": None}, "item", 'column "item" must not be empty. Fix or remove the row.'),
-        (
-            {"items": ["a", None], "times": [1, 2]},
-            "items",
-            'column "items" must not be empty. Fix or remove the row.',
-        ),
-        (
-            {"items": ["a", ""], "times": [1, 2]},
-            "items",
-            'column "items" must not be empty. Fix or remove the row.',
-        ),
-        (
-            {"items": ["a", {}], "times": [1, 2]},
-            "items",
-            '"items" must hold texts or numbers; got {}. Fix or remove the line.',
-        ),
-        (
-            {"items": ["a"], "times": [1, 2]},
-            "items",
-            "the lists items, times must be of one length. Fix or remove the line.",
-        ),
-    ],
-)
-def test_a_json_line_that_holds_no_item_is_refused_wherever_it_is(tmp_path, source, row, item, rule):
-    path = source("r.jsonl", json_lines(*FIRST, {**FIRST[0], **row}))
-    options = {"item": item} | ({"time": "times"} if item == "items" else {})
-    assert refusal(path, tmp_path, **options) == f"r.jsonl: line 121: {rule}"
-
-
-def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_empty(tmp_path, source):
-    path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
-    manifest = ingest(path, tmp_path / "ds", item="items", time="times").manifest
-    assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)
-
-
-@pytest.mark.parametrize("kind", ["complex128", "U4", "M8[s]", [("a", "f4")], "longdouble"])
-def test_a_matrix_of_other_than_numbers_is_refused(kind, tmp_path):
-    values = np.zeros(2, kind)
-    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0, 1], data=values)
-    assert f"its values are of the type {values.dtype}" in refusal(tmp_path / "m.npz", tmp_path)
-
-
-def test_indices_with_fractions_are_refused(tmp_path):
-    np.savez(
-        tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0.0, 1.5], data=[1.0, 2.0]
-    )
-    assert "its indices are of the type float64" in refusal(tmp_path / "m.npz", tmp_path)
-
-
-@pytest.mark.parametrize("kind", [">f8", ">i4", "float16", "bool"])
-def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
-    arrays = {
-        "indptr": np.array([0, 1, 2], ">i4"),
-        "indices": np.array([0, 1], ">i4"),
-        "data": np.ones(2, kind),
-    }
-    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), **arrays)
-    assert ingest(tmp_path / "m.npz", tmp_path / "data").num_examples == 2
 
 
 def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):

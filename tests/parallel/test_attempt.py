@@ -1,14 +1,21 @@
-"""The part of a store that an attempt of a group has for itself, whatever earlier attempts left in the
-store and whoever comes first.
+"""Attempts of a group: each has a part of the store for itself, and goes on with the training that an
+earlier attempt of the same launch began.
 """
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from torch import distributed
 from torch.distributed import DistStoreError, HashStore, PrefixStore
 
+from tests.parallel.test_group import EXAMPLES, NETWORK, SETTINGS, STEPS, WIDTH, Counted, log, trained
+from tests.trainings import Heard
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError
 from widenet.parallel.attempt import name_of_this_attempt
+from widenet.runs import train
 
 SIZE, LIMIT = 3, timedelta(seconds=20)
 
@@ -51,3 +58,97 @@ def test_the_first_process_waits_no_longer_than_it_was_told(store):
     store.set("widenet/asks/1", "somebody of an earlier attempt")
     with pytest.raises(DistStoreError, match="process 1 did not come within 0 seconds"):
         name_of_this_attempt(store, 0, 2, timedelta(0))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rows = [
+        [(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)]
+        for example in range(EXAMPLES)
+    ]
+    path = tmp_path_factory.mktemp("group") / "data"
+    dataset_from_lists(
+        path,
+        [sorted(set(row)) for row in rows],
+        validation=[[example % WIDTH] for example in range(EXAMPLES)],
+        width=WIDTH,
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    return trained("momentum", data, tmp_path_factory.mktemp("undisturbed") / "run")
+
+
+def trained_again(name, data, out):
+    """As `trained`, where torchrun counts a restart in the second process alone, as it does with a group
+    on two machines.
+    """
+    heard = Heard()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_RESTART_COUNT", str(distributed.get_rank()))
+        patch.setenv("TORCHELASTIC_RUN_ID", "this launch")
+        model = train(*SETTINGS[name], data, out, report=heard)
+    return model.fingerprint(), log(out), heard.said
+
+
+def a_run(out, data, steps=0, launch="this launch", **more):
+    """A run that was cut short after some steps, or by the first one; then it was never saved."""
+    plan, interrupted = {**SETTINGS["momentum"][1], **more}, Counted(steps) if steps else lambda: 1 / 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_RUN_ID", launch)
+        with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+            train(NETWORK, plan, data, out, interrupted=interrupted)
+
+
+def a_run_of_which_the_best_alone_was_saved(out, data):
+    a_run(out, data, steps=STEPS + 1)
+    shutil.rmtree(out / "checkpoints")
+
+
+ANEW, ON = "begins anew, as there is no checkpoint yet", "goes on from its newest checkpoint"
+
+
+LEFT = {
+    "nothing": (lambda *_: None, ANEW),
+    "an empty folder": (lambda out, _: out.mkdir(), ANEW),
+    "a run half made": (lambda out, _: (out.with_name(".run.77") / "vocabulary").mkdir(parents=True), ANEW),
+    "a run half replaced": (
+        lambda out, _: (out.with_name(".run.old") / "checkpoints").mkdir(parents=True),
+        ANEW,
+    ),
+    "a run without work": (a_run, ANEW),
+    "another run without work": (lambda out, data: a_run(out, data, seed=7), ANEW),
+    "the best weights": (a_run_of_which_the_best_alone_was_saved, ANEW),
+    "a checkpoint": (lambda out, data: a_run(out, data, steps=STEPS + 1), ON),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(
+    left, data, undisturbed, groups, tmp_path
+):
+    leave, said = LEFT[left]
+    leave(tmp_path / "run", data)
+    leader, other = groups(2)(trained_again, "momentum", data, tmp_path / "run")
+    assert leader[:2] == other[:2] == undisturbed
+    assert (leader[2][0], other[2]) == (f"torchrun has started this training again; it {said}.", [])
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("launch", ["", "an earlier launch"])
+def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data, groups, tmp_path):
+    a_run(tmp_path / "run", data, steps=STEPS + 1, launch=launch)
+    groups(2).start(trained_again, "momentum", data, tmp_path / "run")
+    found = groups(2).outcomes()
+    assert [type(error) for error in found] == [CheckpointError] * 2
+    assert "exists already. Go on with --resume" in str(found[0])
+
+
+def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(
+    data, groups, tmp_path
+):
+    a_run(tmp_path / "run", data, steps=STEPS + 1, seed=7)
+    groups(2).start(trained_again, "momentum", data, tmp_path / "run")
+    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2

@@ -40,8 +40,6 @@ _ITEMS = """
     SELECT name, sum(CASE WHEN part = 'train' THEN num_rows ELSE 0 END) AS num_train FROM names
     WHERE is_item AND name IS NOT NULL GROUP BY name
 """
-
-
 _ODD_IDS = (
     (
         "lower(name) IN ('null', 'nan', 'none', 'na', 'n/a', '<na>', 'undefined')",
@@ -61,17 +59,14 @@ OnRows = Callable[[int, int | None], None]
 
 @contextmanager
 def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB in memory, which spills into a folder that is there only meanwhile; tells of what the disk
-    or the memory lacks.
-    """
+    """A DuckDB in memory that spills into a temporary folder and reports a full disk or memory."""
     folder.mkdir()
     config: dict[str, str | bool | int | float | list[str]] = {
         "temp_directory": str(folder),
         "threads": limits.threads,
         "preserve_insertion_order": False,
-        "disabled_optimizers": (
-            "build_side_probe_side,join_order"
-        ),  # sources have no known length and would be kept whole in memory
+        # Sources have no known length: these optimizers would keep them whole in memory.
+        "disabled_optimizers": "build_side_probe_side,join_order",
     }
     try:
         with duckdb.connect(

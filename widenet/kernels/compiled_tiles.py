@@ -21,18 +21,10 @@ _PER_LOG_TWO, _LOG_TWO_HIGH, _LOG_TWO_LOW = (
 )
 _TO_WHOLE = np.float32(1.5 * 2**23)
 _LEAST = np.float32(-87)
-_SERIES = tuple(
-    np.float32(c)
-    for c in (
-        1.9875691500e-4,
-        1.3981999507e-3,
-        8.3334519073e-3,
-        4.1665795894e-2,
-        1.6666665459e-1,
-        5.0000001201e-1,
-    )
+_C0, _C1, _C2, _C3, _C4, _C5 = map(
+    np.float32,
+    (1.98756915e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
 )
-_C0, _C1, _C2, _C3, _C4, _C5 = _SERIES
 """Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| <= log(2) / 2. Adding _TO_WHOLE rounds to whole
 numbers; below _LEAST nothing falls any more. Neither fused nor reordered, it gives the same bits on every
 processor.

@@ -8,8 +8,7 @@ import torch
 from tests.interop.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, FitError, OptionError, WidenetError
-from widenet.interop.dsstne import netcdf
+from widenet.errors import FitError, OptionError
 from widenet.interop.dsstne.model import import_model
 from widenet.interop.dsstne.model_export import export_model
 from widenet.interop.import_network import import_network
@@ -354,85 +353,6 @@ def test_a_parametric_rectifier_is_linear_for_dsstne_computes_nothing_for_it(tmp
     with netCDF4.Dataset(path, "a") as file:
         file.setncattr("layer1_activation", np.uint32(4))
     assert import_model(path, tmp_path / "run").run.network.hidden[0].activation.kind == "linear"
-
-
-def share(source, layer):
-    """Makes the decoder use the weights of another connection."""
-    values = {"bShared": np.uint32(1), "sourceInputLayer": source, "sourceOutputLayer": layer}
-    return lambda file: [file.setncattr(f"weight1_{name}", value) for name, value in values.items()]
-
-
-def ends(source, layer):
-    """Makes the weights of the decoder lie between other layers."""
-    return lambda file: [
-        file.setncattr(f"weight1_{key}", value)
-        for key, value in {"inputLayer": source, "outputLayer": layer}.items()
-    ]
-
-
-def broken(path, layers, change):
-    with netCDF4.Dataset(write_model(path, layers, connected(1, layers)), "a") as file:
-        change(file)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda file: file.delncattr("layers"),
-         "must hold a trained network; attribute 'layers' is missing."),
-        (lambda file: file.delncattr("layer1_name"),
-         "attribute 'layer1_name' must be a text; it is missing."),
-        (lambda file: file.setncattr("layer1_name", "Input"),
-         "the names of layers must differ; 'Input' stands twice."),
-        (
-            lambda file: file.setncattr("layer1_dimensions", np.uint32(5)),
-            "attribute 'layer1_dimensions' must be a whole number from 1 to 4; got 5.",
-        ),
-        (lambda file: file.setncattr("layer1_kind", np.uint32(4)),
-         "attribute 'layer1_kind' must be a code below 4; got 4."),
-        (lambda file: file.setncattr("layer1_activation", np.uint32(13)),
-         "attribute 'layer1_activation' must be a code below 13; got 13."),
-        (lambda file: file.setncattr("layer1_Nx", np.uint32(5)),
-         "variable 'weight0_bias' must hold 5 numbers; its shape is [6]."),
-        (lambda file: file.setncattr("layer0_Nx", np.uint32(11)),
-         "variable 'weight0_weights' must hold 66 numbers; its shape is [60]."),
-        (lambda file: file.setncattr("weights", np.uint32(1)),
-         "must have weights from its source 'Hidden1'; they are missing."),
-        (lambda file: file.setncattr("weight1_inputLayer", "None"), "must name layers; got 'None'."),
-        (ends("Input", "Hidden1"), "each of its sources, once; those of 'Input' to 'Hidden1' stand twice."),
-        (ends("Input", "Output"), "those of 'Input' to 'Output' belong to no source of 'Output'."),
-        (lambda file: file.variables["weight1_bias"].__setitem__(3, np.nan),
-         'the weights "Output bias" must be finite numbers.'),
-        (
-            share("x", "y"),
-            "the shared weights of 'Hidden1' to 'Output' must be those of a connection"
-            " that has its own; got x to y.",
-        ),
-        (
-            share("Input", "Hidden1"),
-            "must have the shape [10, 6]; those of Input to Hidden1 have [6, 10].",
-        ),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(tmp_path, change, message):
-    broken(tmp_path / "x.nc", autoencoder(), change)
-    with pytest.raises(WidenetError) as caught:
-        import_model(tmp_path / "x.nc", tmp_path / "run")
-    assert str(caught.value).startswith(str(tmp_path / "x.nc"))
-    assert message in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["x.nc"]
-
-
-def test_weights_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(netcdf, "_LITTLE_BYTES", 100)
-    monkeypatch.setattr(netcdf, "available_memory", lambda: 400)
-    layers = autoencoder()
-    write_model(tmp_path / "x.nc", layers, connected(1, layers))
-    with pytest.raises(
-        DataError,
-        match=r"variable 'weight0_weights' holds 60 values, for which 400 B of free memory are too few",
-    ):
-        import_model(tmp_path / "x.nc", tmp_path / "run")
 
 
 def test_a_sparse_input_of_several_dimensions_is_flat(tmp_path):

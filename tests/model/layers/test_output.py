@@ -1,8 +1,10 @@
-"""The tiles of outputs."""
+"""Outputs: their tiles, and those that stand on an input or have no weights of their own."""
 
 import pytest
 import torch
 
+from tests.model.test_network import BATCH, FIELDS, TOWER_FIELDS, TRAININGS, WIDTH, WISHES, items, network
+from tests.model.twin import assert_step_matches_twin
 from widenet.kernels import gather_sum
 from widenet.model.layers import output
 from widenet.sparse import SparseBatch
@@ -26,3 +28,78 @@ def test_a_part_of_a_shard_on_a_sparse_input_reads_the_features_of_the_batch_alo
     whole, part = (tile.logits(torch.zeros(3, 0)) for tile in tiles)
     assert torch.equal(part, whole[:, 2:5])
     assert read == [50, 2]
+
+
+STANDING = {
+    "softmax": {},
+    "sigmoid": {"activation": "sigmoid", "bias": False, "delta_boost": {"target": 2.0, "other": 0.5}},
+    "linear, l2": {"activation": "linear", "loss": "l2", "delta_norm": 0.3},
+    "linear_max, l1": {"activation": "linear_max", "loss": "l1"},
+    "hidden asked for": {"predict": "hidden"},
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize("output", STANDING.values(), ids=STANDING)
+def test_an_output_may_stand_directly_on_a_sparse_input(output, training):
+    document = {
+        "layers": [
+            {
+                "name": "in",
+                "kind": "input",
+                "field": "items",
+                "scale": "unit",
+                **({"denoise": 0.4} if "predict" in output else {}),
+            },
+            {"name": "out", "kind": "output", "field": "items", "values": "ignore", **output},
+            {"name": "h", "units": 6, "source": "in"},
+            {"name": "label", "kind": "output", "field": "label"},
+        ]
+    }
+    batch = {"items": items(values=True), "label": BATCH["label"]}
+    assert_step_matches_twin(document, TOWER_FIELDS, batch, training, torch.linspace(0.2, 2, 9))
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+@pytest.mark.parametrize(
+    "output",
+    [{}, {"activation": "linear", "loss": "l2_hinge"}, {"activation": "sigmoid", "delta_norm": 0.2}],
+    ids=str,
+)
+def test_a_weightless_output_takes_the_units_of_its_source(output, training):
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "wish", "kind": "input", "field": "wishes"},
+            *(
+                {"name": name, "units": 6, "source": source, "activation": "tanh"}
+                for name, source in (("a", "in"), ("b", "wish"), ("c", "in"))
+            ),
+            *({"name": name, "units": 6, "source": "c", "activation": "tanh"} for name in ("d", "e")),
+            {"name": "alike", "kind": "pooling", "function": "cosine", "source": ["a", "b", "c", "d", "e"]},
+            {"name": "out", "kind": "output", "field": "label", "bias": False, "weightless": True, **output},
+        ]
+    }
+    assert_step_matches_twin(document, {**TOWER_FIELDS, **WISHES}, BATCH, training, torch.linspace(0.2, 2, 9))
+
+
+@pytest.mark.parametrize("output", [{}, {"activation": "sigmoid"}], ids=str)
+@pytest.mark.parametrize(("shards", "limit"), [(1, None), (1, 0.1), (3, None)])
+def test_a_weightless_output_leaves_what_its_source_gave(output, shards, limit):
+    document = network(
+        hidden={"units": WIDTH, "activation": "tanh"}, output={"bias": False, "weightless": True, **output}
+    )
+    batch = {
+        "items": items() if shards == 1 else SparseBatch.from_lists([[2, 5, 20]])
+    }  # a tile of everything, and tiles of one example
+    assert_step_matches_twin(document, FIELDS, batch, {"shards": shards, "gradient_norm_limit": limit})
+
+
+def test_an_output_may_stand_directly_on_a_dense_input():
+    document = {
+        "layers": [
+            {"name": "age", "kind": "input", "field": "age"},
+            {"name": "out", "kind": "output", "field": "items"},
+        ]
+    }
+    assert_step_matches_twin(document, TOWER_FIELDS, BATCH)

@@ -1,0 +1,73 @@
+"""JSON lines: long lines, lists, and lines that hold no item."""
+
+import json
+
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.errors import DataError
+
+
+def refusal(path, tmp_path, **options):
+    with pytest.raises(DataError) as caught:
+        ingest([path], tmp_path / "ds", **options)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def json_lines(*rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def test_a_long_first_line_and_one_with_a_line_separator_are_whole(tmp_path, source):
+    path = source("a.jsonl", json_lines({"user": "u", "items": [f"{number}" for number in range(20_000)]}))
+    assert ingest(path, tmp_path / "a", item="items").fields["items"].width == 20_000
+    ingest(source("b.jsonl", json_lines({"user": "u", "item": "x\u2028y"})), tmp_path / "b")
+    assert Dataset.open(tmp_path / "b").vocabulary("items").all_ids().to_pylist() == ["x\u2028y"]
+
+
+FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", "q"]}] * 120
+
+
+@pytest.mark.parametrize(
+    ("row", "item", "rule"),
+    [
+        ({"item": ["a"]}, "item", '"item" must be one value, as in the first lines. Fix or remove the line.'),
+        (
+            {"item": {"id": "x"}},
+            "item",
+            '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.',
+        ),
+        ({"item": None}, "item", 'column "item" must not be empty. Fix or remove the row.'),
+        (
+            {"items": ["a", None], "times": [1, 2]},
+            "items",
+            'column "items" must not be empty. Fix or remove the row.',
+        ),
+        (
+            {"items": ["a", ""], "times": [1, 2]},
+            "items",
+            'column "items" must not be empty. Fix or remove the row.',
+        ),
+        (
+            {"items": ["a", {}], "times": [1, 2]},
+            "items",
+            '"items" must hold texts or numbers; got {}. Fix or remove the line.',
+        ),
+        (
+            {"items": ["a"], "times": [1, 2]},
+            "items",
+            "the lists items, times must be of one length. Fix or remove the line.",
+        ),
+    ],
+)
+def test_a_json_line_that_holds_no_item_is_refused_wherever_it_is(tmp_path, source, row, item, rule):
+    path = source("r.jsonl", json_lines(*FIRST, {**FIRST[0], **row}))
+    options = {"item": item} | ({"time": "times"} if item == "items" else {})
+    assert refusal(path, tmp_path, **options) == f"r.jsonl: line 121: {rule}"
+
+
+def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_empty(tmp_path, source):
+    path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
+    manifest = ingest(path, tmp_path / "ds", item="items", time="times").manifest
+    assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)

@@ -1,0 +1,46 @@
+"""Matrices in .npz files: the types of their numbers, and indices that are refused."""
+
+import numpy as np
+import pytest
+
+from tests.data.test_formats import refusal
+from widenet.data.ingest import ingest
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"format": b"coo", "row": [10**13], "col": [0]},
+        {"format": b"coo", "row": [0], "col": [2]},
+        {"format": b"csc", "indices": [2], "indptr": [0, 1, 1]},
+        {"format": b"csr", "indices": [-7], "indptr": [0, 1, 1]},
+    ],
+)
+def test_a_matrix_of_indices_beyond_its_shape_is_refused(tmp_path, arrays):
+    np.savez(tmp_path / "m.npz", shape=(2, 2), data=[1.0], **arrays)
+    assert "its indices do not lie in its shape" in refusal(tmp_path / "m.npz", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["complex128", "U4", "M8[s]", [("a", "f4")], "longdouble"])
+def test_a_matrix_of_other_than_numbers_is_refused(kind, tmp_path):
+    values = np.zeros(2, kind)
+    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0, 1], data=values)
+    assert f"its values are of the type {values.dtype}" in refusal(tmp_path / "m.npz", tmp_path)
+
+
+def test_indices_with_fractions_are_refused(tmp_path):
+    np.savez(
+        tmp_path / "m.npz", format=b"csr", shape=(2, 2), indptr=[0, 1, 2], indices=[0.0, 1.5], data=[1.0, 2.0]
+    )
+    assert "its indices are of the type float64" in refusal(tmp_path / "m.npz", tmp_path)
+
+
+@pytest.mark.parametrize("kind", [">f8", ">i4", "float16", "bool"])
+def test_a_matrix_may_hold_numbers_of_any_type(kind, tmp_path):
+    arrays = {
+        "indptr": np.array([0, 1, 2], ">i4"),
+        "indices": np.array([0, 1], ">i4"),
+        "data": np.ones(2, kind),
+    }
+    np.savez(tmp_path / "m.npz", format=b"csr", shape=(2, 2), **arrays)
+    assert ingest(tmp_path / "m.npz", tmp_path / "data").num_examples == 2

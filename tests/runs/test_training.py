@@ -1,0 +1,172 @@
+"""Trainings that cannot begin or go on: what is refused, and what stays."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.test_runs import After, log, outcome
+from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
+from widenet.checkpoint import Checkpoint
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.runs import train
+from widenet.training.run_directory import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    """The outcome of the setting "momentum" without an interruption."""
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    train(*SETTINGS["momentum"], data, out)
+    return outcome(out)
+
+
+def test_a_start_of_another_network_or_without_weights_is_refused(data, tmp_path):
+    network, training = SETTINGS["adam, tied"]
+    train(network, training, data, tmp_path / "first")
+    with pytest.raises(CheckpointError, match="it is of another network"):
+        train(*SETTINGS["nesterov"], data, tmp_path / "second", start_from=tmp_path / "first")
+    with pytest.raises(CheckpointError, match="holds no finished model to start from"):
+        train(network, training, data, tmp_path / "third", start_from=tmp_path / "nowhere")
+
+
+CHANGES = {
+    "network": (
+        lambda network, training: ({**network, "name": "other"}, training),
+        CheckpointError,
+        'another network.json: "name" differs',
+    ),
+    "training": (
+        lambda network, training: (network, {**training, "epochs": 9}),
+        CheckpointError,
+        'another training.json: "epochs" differs',
+    ),
+    "number of shards": (
+        lambda network, training: (network, {**training, "epochs": 9, "shards": 4}),
+        CheckpointError,
+        '"epochs", "shards" differ; 4 shards for 3 make other sums, and so another run',
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
+    changed, error, message = CHANGES[change]
+    settings = SETTINGS["momentum"]
+    with pytest.raises(KeyboardInterrupt):
+        train(*settings, data, tmp_path / "run", interrupted=After(2))
+    with pytest.raises(error, match=message):
+        train(*changed(*settings), data, tmp_path / "run", resume=True)
+
+
+@pytest.fixture
+def two_checkpoints(data, tmp_path):
+    """A run cut short, with checkpoints after one epoch and after two steps of the next one."""
+    network, training = SETTINGS["momentum"]
+    with pytest.raises(KeyboardInterrupt):
+        train(network, training, data, tmp_path / "run", interrupted=After(STEPS + 2))
+    return network, training, data, tmp_path / "run"
+
+
+DAMAGES = {
+    "weights": lambda newest: (newest / "trunk.safetensors").write_bytes(b"half"),
+    "manifest": lambda newest: (newest / "manifest.json").unlink(),
+    "pointer": lambda newest: (newest.parent / "latest").write_text("epoch-00007"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_resuming_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_so(
+    damage, two_checkpoints, undisturbed
+):
+    *_, out = two_checkpoints
+    older, newest, _ = sorted((out / "checkpoints").iterdir())
+    DAMAGES[damage](newest)
+    report = Heard()
+    model = train(*two_checkpoints, resume=True, report=report)
+    assert len(report.said) == 1
+    assert report.said[0].endswith(
+        f"Going on from {newest.name if damage == 'pointer' else older.name} instead."
+    )
+    assert (model.fingerprint(), log(out)) == undisturbed
+
+
+def test_resuming_without_any_whole_checkpoint_is_refused_and_changes_nothing(two_checkpoints):
+    *_, out = two_checkpoints
+    before = log(out)
+    for folder in (out / "checkpoints").glob("epoch-*"):
+        (folder / "manifest.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"epoch-00001-step-000000002/manifest\.json is damaged"):
+        train(*two_checkpoints, resume=True)
+    assert log(out) == before
+
+
+def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_checkpoints, monkeypatch):
+    opened = Checkpoint.open
+    assert RunDirectory.open(two_checkpoints[-1]).latest().facts["device"] == "cpu"
+    monkeypatch.setattr(
+        Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"})
+    )
+    with pytest.raises(
+        OptionError,
+        match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with --device cuda\.',
+    ):
+        train(*two_checkpoints, resume=True, device="cpu")
+
+
+@pytest.mark.parametrize(("begun", "here"), [(True, False), (False, True)])
+def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(
+    begun, here, two_checkpoints, monkeypatch
+):
+    opened = Checkpoint.open
+    monkeypatch.setattr(
+        Checkpoint,
+        "open",
+        lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}),
+    )
+    monkeypatch.setattr("widenet.runs.training.is_compiled", lambda _: here)
+    how, where = ("with", "can") if begun else ("without", "cannot")
+    with pytest.raises(
+        FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."
+    ):
+        train(*two_checkpoints, resume=True)
+
+
+OTHERS = {
+    "wider": ({"width": WIDTH + 1}, "32 features for 31"),
+    "reordered": (
+        {"item_ids": [str(index) for index in reversed(range(WIDTH))]},
+        "other features, or in another order",
+    ),
+    "other examples": ({"seed": 1}, "does not hold the examples that"),
+    "more examples": ({"num_examples": 24}, "does not hold the examples that"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_resuming_with_another_dataset_is_refused_and_leaves_the_run_as_it_was(other, data, tmp_path):
+    options, message = OTHERS[other]
+    with pytest.raises(KeyboardInterrupt):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
+    before = outcome(tmp_path / "run")
+    with pytest.raises(FitError, match=message) as caught:
+        train(*SETTINGS["momentum"], books(tmp_path / "other", **options), tmp_path / "run", resume=True)
+    assert "\n" not in str(caught.value)
+    assert outcome(tmp_path / "run") == before
+
+
+def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
+    lines = (tmp_path / "run" / "log.jsonl").read_text()
+    (tmp_path / "run" / "log.jsonl").write_text(lines + '{"epoch": 2, "loss": 0.5}\n')
+    with (
+        RunDirectory.open(tmp_path / "run").locked(),
+        pytest.raises(CheckpointError, match="is being trained by another process"),
+    ):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
+    assert len(log(tmp_path / "run")) == 2
