@@ -86,6 +86,7 @@ LONGER_FILES = {
     "tests/model/twin.py": 457,
     "widenet/interop/folding.py": 485,
     "widenet/interop/onnx_import.py": 516,
+    "widenet/training/run_directory.py": 402,
 }
 """Files that wait for their split, with the lines that they may have until then."""
 MAX_FUNCTION_LINES = 85
