@@ -25,8 +25,6 @@ WIDTH = 110
 WIDE_PAGES = {
     "docs/adding-a-loss.md",
     "docs/architecture.md",
-    "docs/benchmarks.md",
-    "docs/reliability.md",
 }
 """Pages whose prose is not yet laid out; delete a name when its page is."""
 
