@@ -16,8 +16,8 @@ from widenet.errors import CheckpointError, DataError, WidenetError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.runs import Model, train
-from widenet.training.loop import LoopState
 from widenet.training.run_directory import DOCUMENTS, RunDirectory
+from widenet.training.state import LoopState
 
 TRAINING = {
     "epochs": 3,

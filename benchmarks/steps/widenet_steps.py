@@ -28,7 +28,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.cuda_graph import GraphSteps
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 from widenet.transfer import Ahead
 
 _EPOCHS = 10_000
@@ -99,11 +99,11 @@ def steps_of(
                 waited += perf_counter() - asked
                 done += 1
                 draws = Draws(training.seed, found.epoch, found.step)
-                numbers = StepNumbers(done, table)
+                step = Step(prepared, found.weights, draws, StepNumbers(done, table))
                 if recorded is not None and packed is not None:
-                    loss = recorded.step(packed, prepared, found.weights, draws, numbers)
+                    loss = recorded.step(packed, step)
                 else:
-                    loss = train_step(network, prepared, found.weights, draws, rule, numbers)
+                    loss = train_step(network, rule, step)
         return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}
 
     return steps

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from widenet.cli.progress import Counter, IngestReport, TrainingReport
-from widenet.training.loop import LoopState
+from widenet.training.state import LoopState
 
 RECORD = {
     "epoch": 1,

@@ -20,7 +20,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.training.loop import settle
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 WIDTH, EXAMPLES = 431, 9
 FIELDS = {"items": sparse(WIDTH, -1, 2), "in": sparse(23), "age": dense_field(3)}
@@ -115,7 +115,7 @@ class Run:
     def step(self, batch, weights_E):
         self.made += 1
         prepared, numbers = self.network.prepare(batch, self.draws()), StepNumbers(self.made, self.rates)
-        return train_step(self.network, prepared, weights_E, self.draws(), self.real.rule, numbers)
+        return train_step(self.network, self.real.rule, Step(prepared, weights_E, self.draws(), numbers))
 
     def weights(self):
         settle(self.network, self.real.rule, self.rates, self.made)

@@ -19,7 +19,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 CPU = torch.device("cpu")
 SQUASH = {
@@ -416,7 +416,7 @@ class Real:
         """The loss; the network has made its first step, idle rows included."""
         limit, prepared = self.training.gradient_norm_limit, self.network.prepare(batch, self.draws)
         loss = train_step(
-            self.network, prepared, weights_E, self.draws, self.rule, StepNumbers(1, self.rates), limit
+            self.network, self.rule, Step(prepared, weights_E, self.draws, StepNumbers(1, self.rates), limit)
         )
         settle(self.network, self.rule, self.rates, 1)
         return loss

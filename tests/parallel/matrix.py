@@ -21,7 +21,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 SHARDS, STEPS, EXAMPLES = 8, 2, 12
 SETTINGS = {
@@ -371,7 +371,9 @@ def outcome_in(spec, training, data, exchange):
         draws, numbers = Draws(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
         prepared = network.prepare(batch.fields, draws)
         losses.append(
-            train_step(network, prepared, batch.weights, draws, rule, numbers, training.gradient_norm_limit)
+            train_step(
+                network, rule, Step(prepared, batch.weights, draws, numbers, training.gradient_norm_limit)
+            )
         )
     settle(network, rule, steps, stream.steps_per_epoch)
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}

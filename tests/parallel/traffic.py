@@ -20,7 +20,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 EXAMPLES, HIDDEN = 16, 8
 
@@ -82,7 +82,9 @@ def sent(width, tied):
     )
     with counted() as bytes_sent:
         prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
-        train_step(network, prepared, None, Draws(0, 0, 0), rule, StepNumbers(1, rates(training, 1)), None)
+        train_step(
+            network, rule, Step(prepared, None, Draws(0, 0, 0), StepNumbers(1, rates(training, 1)), None)
+        )
     return sum(bytes_sent), len(bytes_sent)
 
 
@@ -99,12 +101,14 @@ def sent_and_planned(layers, plan, folder):
             numbers, draws = StepNumbers(number, rates(training, 2)), Draws(0, 0, number)
             train_step(
                 network,
-                network.prepare(batch.fields, draws),
-                batch.weights,
-                draws,
                 rule,
-                numbers,
-                training.gradient_norm_limit,
+                Step(
+                    network.prepare(batch.fields, draws),
+                    batch.weights,
+                    draws,
+                    numbers,
+                    training.gradient_norm_limit,
+                ),
             )
     job = Job.of(
         bind(spec, training, data.fields),

@@ -20,7 +20,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 WIDTH, EXAMPLES, ENTRIES, DRAWS = 203, 6, 5, Draws(0, 0, 0)
 SAMPLE = {"sample": {"kind": "uniform", "units": 29}}
@@ -82,7 +82,7 @@ def counted(job):
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
         prepared = network.prepare({"items": batch}, DRAWS)
-        train_step(network, prepared, None, DRAWS, rule, numbers, job.training.gradient_norm_limit)
+        train_step(network, rule, Step(prepared, None, DRAWS, numbers, job.training.gradient_norm_limit))
     return counter.get_total_flops()
 
 

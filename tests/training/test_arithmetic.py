@@ -19,7 +19,7 @@ from widenet.kernels.processor import instruction_sets
 from widenet.report.write import write_report
 from widenet.runs import Model, training
 from widenet.runs import train as run
-from widenet.training import arithmetic
+from widenet.training import arithmetic, state
 from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
@@ -138,4 +138,4 @@ def test_a_checkpoint_from_before_the_arithmetic_was_counted_is_of_another(data,
         run(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=lambda: next(asked) == STEPS)
     before = Model.load(tmp_path / "run").facts["state"]
     del before["arithmetic"]
-    assert training.LoopState.of(before).arithmetic == [arithmetic.UNCOUNTED]
+    assert state.LoopState.of(before).arithmetic == [arithmetic.UNCOUNTED]

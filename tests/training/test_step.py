@@ -22,7 +22,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 TIED = {"weights": {"layer": "taste", "transposed": True}}
 
@@ -55,7 +55,7 @@ class Training:
         numbers, draws = StepNumbers(self.number, self.rates), Draws(1, 0, self.number)
         prepared = self.network.prepare({"items": items}, draws)
         return train_step(
-            self.network, prepared, None, draws, self.rule, numbers, self.spec.gradient_norm_limit
+            self.network, self.rule, Step(prepared, None, draws, numbers, self.spec.gradient_norm_limit)
         )
 
     def fingerprint(self):

@@ -15,7 +15,7 @@ from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 from widenet.evaluate import evaluate_popularity
 from widenet.runs import Model, Recommendation, train
-from widenet.training.loop import Report
+from widenet.training.reports import Report
 
 _DOCUMENTS = Path(__file__).parent
 _MARK = "made-by-widenet-demo"

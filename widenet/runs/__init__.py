@@ -2,6 +2,6 @@
 
 from widenet.runs.model import Model, Recommendation
 from widenet.runs.training import train
-from widenet.training.loop import Silence
+from widenet.training.reports import Silence
 
 __all__ = ["Model", "Recommendation", "Silence", "train"]

@@ -35,11 +35,12 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import MIXED
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.log_curves import log_curves
-from widenet.training.loop import LoopState, settle
+from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import RECORDED, UNRECORDED, RunDirectory
 from widenet.training.schedules import rates
+from widenet.training.state import LoopState
 
 
 @dataclass(frozen=True)

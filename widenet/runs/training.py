@@ -40,12 +40,14 @@ from widenet.training.cuda_graph import check_recordable_here
 from widenet.training.environment import changes
 from widenet.training.in_common import SAME_FILES, check_in_common, facts_of_checkpoint, facts_of_options
 from widenet.training.interruption import interruption
-from widenet.training.loop import AfterEpoch, Evaluate, LoopState, Report, Silence, Training
+from widenet.training.loop import AfterEpoch, Evaluate, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import RECORDED, UNRECORDED, RunDirectory
 from widenet.training.run_path import holds_work_of
 from widenet.training.start import load_start
+from widenet.training.state import LoopState
 
 T = TypeVar("T")
 

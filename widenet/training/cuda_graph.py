@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.devices import has_triton
-from widenet.model.draws import Draws
 from widenet.model.network import Network
 from widenet.model.packing import Packed, Packer
 from widenet.model.preparation import Prepared
@@ -15,7 +14,7 @@ from widenet.plan.graph import check_recordable, not_recorded
 from widenet.plan.job import Job
 from widenet.training.optimizers import Optimizer
 from widenet.training.overflow import Launched
-from widenet.training.step import launched_step, train_step
+from widenet.training.step import Step, launched_step, train_step
 from widenet.transfer import sent
 
 
@@ -46,29 +45,18 @@ class GraphSteps:
         """A batch as `step` takes it, made ahead in the order of steps; None of one that trains eagerly."""
         return self.packer.pack(prepared, weights_E) if num_examples == self.num_examples else None
 
-    def step(
-        self, packed: Packed, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers
-    ) -> float:
-        """The loss of a batch before the step; the network has made the step.
-
-        Arguments as of `train_step`.
-        """
+    def step(self, packed: Packed, step: Step) -> float:
+        """Make a step of the network, and return the loss of the batch before it, as `train_step` does."""
         if self.memory is None or self.memory.capacities != packed.capacities:
             self.graph = self.launched = None  # their memory is free before others take as much
             self.memory = Packed(packed.whole.clone(), packed.real.clone(), packed.capacities)
-            self.loaded = sent(self.rule.table(numbers), self.network.device)
-            return train_step(
-                self.network,
-                *self.memory.unpacked(prepared, weights_E),
-                draws,
-                self.rule,
-                self._standing(numbers),
-            )
+            self.loaded = sent(self.rule.table(step.numbers), self.network.device)
+            return train_step(self.network, self.rule, self._standing(step))
         self.memory.whole.copy_(packed.whole)
         self.memory.real.copy_(packed.real)
-        self.loaded.copy_(self.rule.table(numbers).pin_memory(), non_blocking=True)
+        self.loaded.copy_(self.rule.table(step.numbers).pin_memory(), non_blocking=True)
         if self.graph is None:
-            self._record(*self.memory.unpacked(prepared, weights_E), draws, numbers)
+            self._record(self._standing(step))
         assert self.graph is not None
         assert self.launched is not None
         self.graph.replay()
@@ -76,16 +64,15 @@ class GraphSteps:
         self.launched.check(loss)
         return loss
 
-    def _standing(self, numbers: StepNumbers) -> StepNumbers:
-        """The numbers of a step, loaded from where those of all steps are put."""
-        return StepNumbers(numbers.number, numbers.rates, loaded=self.loaded)
+    def _standing(self, step: Step) -> Step:
+        """The same step, with its batch and numbers loaded from where those of all steps are put."""
+        assert self.memory is not None
+        prepared, weights_E = self.memory.unpacked(step.prepared, step.weights_E)
+        numbers = StepNumbers(step.numbers.number, step.numbers.rates, loaded=self.loaded)
+        return Step(prepared, weights_E, step.draws, numbers)
 
-    def _record(
-        self, prepared: Prepared, weights_E: Tensor | None, draws: Draws, numbers: StepNumbers
-    ) -> None:
+    def _record(self, step: Step) -> None:
         self.graph = torch.cuda.CUDAGraph()
         # Another thread may copy batches meanwhile, which only a recording of this thread's calls allows.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.launched = launched_step(
-                self.network, prepared, weights_E, draws, self.rule, self._standing(numbers)
-            )
+            self.launched = launched_step(self.network, self.rule, step)

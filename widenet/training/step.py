@@ -1,6 +1,7 @@
 """One training step: forward, loss, backward, update."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,46 +24,47 @@ from widenet.training.overflow import Launched
 from widenet.training.update import Update
 
 
-def train_step(
-    network: Network,
-    prepared: Prepared,
-    weights_E: Tensor | None,
-    draws: Draws,
-    rule: Rule,
-    numbers: StepNumbers,
-    norm_limit: float | None = None,
-    judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None,
-) -> float:
-    """The loss of a batch before the step, "sparseness" included, l1, l2 and "bias_l2" not; the network has
-    made the step.
+@dataclass(frozen=True)
+class Step:
+    """A batch, and the numbers of the step that it makes.
 
-    Arguments as of `launched_step`. Raises NumericsError if the loss is not finite; the message names the
-    layer that overflowed first.
+    Attributes:
+        prepared: The batch, as `Network.prepare` gives it with the same random numbers.
+        weights_E: Per-example loss weights, float32 [E]; None: all the same. The loss is the weighted sum
+            over the examples, divided by their number.
+        draws: The step's random numbers.
+        numbers: The step's number, and the learning rates.
+        norm_limit: Largest length of the whole gradient.
+        judge: Is told the loss before anything moves, and gives the numbers of the step, or None to leave it
+            out.
     """
-    launched = launched_step(network, prepared, weights_E, draws, rule, numbers, norm_limit, judge)
+
+    prepared: Prepared
+    weights_E: Tensor | None
+    draws: Draws
+    numbers: StepNumbers
+    norm_limit: float | None = None
+    judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None
+
+
+def train_step(network: Network, rule: Rule, step: Step) -> float:
+    """Make a step of the network, and return the loss of the batch before it.
+
+    The loss includes "sparseness", but not l1, l2 and "bias_l2".
+
+    Raises:
+        NumericsError: The loss is not finite; the message names the layer that overflowed first.
+    """
+    launched = launched_step(network, rule, step)
     loss = float(launched.loss)  # only here the host waits for the device: nothing is left to launch
     launched.check(loss)
     return loss
 
 
-def launched_step(
-    network: Network,
-    prepared: Prepared,
-    weights_E: Tensor | None,
-    draws: Draws,
-    rule: Rule,
-    numbers: StepNumbers,
-    norm_limit: float | None = None,
-    judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None,
-) -> Launched:
-    """The step of a batch, with its loss before it; a device may still be at work on both.
-
-    prepared: the batch, by `network.prepare` with the same draws.
-    weights_E: what each example counts, float32 [E]; None: all the same. The loss is the weighted sum over
-    the examples, divided by their number. norm_limit: largest length of the whole gradient. judge: is told
-    the loss before anything moves, and gives the numbers of the step, or None to leave it out.
-    """
-    numbers = rule.on_device(numbers, network.device) if judge is None else numbers
+def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
+    """Make a step of the network, at which a device may still be at work afterwards."""
+    prepared, draws, judge = step.prepared, step.draws, step.judge
+    numbers = rule.on_device(step.numbers, network.device) if judge is None else step.numbers
     with torch.no_grad():
         touched = prepared.touched or network.touched(prepared)
         _wake(network, touched, rule, numbers)
@@ -75,7 +77,7 @@ def launched_step(
     with torch.no_grad():
         for name in network.outputs:
             output = network.met(name, activity, touched)
-            counted_E = network.example_weights(output, prepared, weights_E)
+            counted_E = network.example_weights(output, prepared, step.weights_E)
             direct_EH, share_E = directs[name].detach(), _shares(output, counted_E, directs[name])
             asked = prepared.asked[name]
             if isinstance(asked, SparseBatch):
@@ -87,7 +89,7 @@ def launched_step(
                 travels.append(samples[name].start())
                 continue
             wide = WideLoss(output, direct_EH, asked, share_E, _most_vectors(network, name, directs))
-            at_once = output.owns_weight and norm_limit is None and judge is None
+            at_once = output.owns_weight and step.norm_limit is None and judge is None
             travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
@@ -100,7 +102,7 @@ def launched_step(
     _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
-        update.apply(rule, numbers if norm_limit is None else update.within(norm_limit, numbers))
+        update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
     return launched
 

@@ -6,16 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from widenet.cli.processes import Processes, run_in_processes
+from widenet.training.reports import Silence
 
 
-class Report:
+class Report(Silence):
     """Tells of a training in DSSTNE's words."""
-
-    def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
-        """Nothing."""
-
-    def advance(self, num_examples: int, loss: float) -> None:
-        """Nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
         """A line an epoch."""

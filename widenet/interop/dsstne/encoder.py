@@ -20,7 +20,7 @@ from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
 from widenet.spec.dsstne.network import without_comments
 from widenet.spec.dsstne.settings import Settings
-from widenet.training.loop import Report
+from widenet.training.reports import Report
 
 BATCH_SIZE, MOST = 1024, 10
 _USUAL_INTERVAL = 20

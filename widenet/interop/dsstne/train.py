@@ -21,7 +21,7 @@ from widenet.spec.dsstne.settings import lowered
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
-from widenet.training.loop import Report
+from widenet.training.reports import Report
 
 SEED = 12134
 """DSSTNE's own, which no flag changes."""

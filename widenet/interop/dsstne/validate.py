@@ -24,7 +24,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
-from widenet.training.step import train_step
+from widenet.training.step import Step, train_step
 
 DELTA, THRESHOLD = 0.001, 0.02
 """How far each weight is moved to both sides, and how far its gradient may be from the quotient; both are
@@ -135,7 +135,7 @@ class _Checks:
             prepared = self.network.prepare(self.batch.fields, self.draws)
         judge = None if makes_step else _stays
         return train_step(
-            self.network, prepared, self.batch.weights, self.draws, self.rule, self.numbers, judge=judge
+            self.network, self.rule, Step(prepared, self.batch.weights, self.draws, self.numbers, judge=judge)
         )
 
 
