@@ -8,10 +8,10 @@ import numpy as np
 from widenet.interop.onnx_graph import Graph, weight_name
 from widenet.interop.onnx_sequences import Padded, at_positions, newest, padded, states
 from widenet.interop.onnx_spatial import convolution, per_channel, pooling
+from widenet.model.activations import definition
 from widenet.model.layers.output import SHORTEST
 from widenet.plan.layout import Layout
 from widenet.plan.weights import FOLLOWING, TRAINED
-from widenet.spec.activations import is_rising
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -256,7 +256,7 @@ class Layers:
         where fewer are left.
         """
         graph = self.graph
-        by_logit = is_rising(output.activation)
+        by_logit = definition(output.activation).rising
         ranked = graph.slice(
             logits if by_logit else graph.activate(output.activation, logits),
             graph.whole(0),

@@ -1,7 +1,8 @@
-"""Activations and their slopes."""
+"""Activations and their slopes: an entry of `_PLAIN` for each kind without numbers of its own."""
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,42 +13,94 @@ from widenet.spec.activations import Activation, Elu, LeakyRelu
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
 
-_OF_UNITS: dict[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "selu": functional.selu,
-    "softplus": functional.softplus,
-    "softsign": functional.softsign,
-    "gelu": functional.gelu,
-    "silu": functional.silu,
-}
+
+class Definition(NamedTuple):
+    """What a layer makes of the sums of its inputs, and what the rest of widenet needs to know about it."""
+
+    function: Callable[[Tensor], Tensor]
+    """The activations of logits, differentiable. Row-wise kinds divide by a sum over the last dimension."""
+    slope: Callable[[Tensor, Tensor], Tensor] | None
+    """The derivative, from (logits, activations) of equal shape. At a kink it is that from the left, as in
+    torch. None: the derivative is 1 everywhere, or the kind is row-wise.
+    """
+    rising: bool
+    """Whether logits rank units as activations do. Those of relu do not: it makes all negative ones 0."""
+    signed: bool
+    """Whether activations can be below 0."""
+
+
+def definition(spec: Activation) -> Definition:
+    """Return the definition of an activation as a document writes it."""
+    match spec:
+        case LeakyRelu():
+            return _leaky_relu(spec)
+        case Elu(alpha=alpha, scale=scale):
+            return _elu(alpha, scale)
+    return _PLAIN[spec.kind]
 
 
 def activate(spec: Activation, logits: Tensor) -> Tensor:
-    """The activation of some logits; the row-wise kinds over the last dimension. Differentiable."""
-    match spec:
-        case LeakyRelu(slope=slope):
-            return (
-                functional.leaky_relu(logits, slope)
-                if slope <= 1
-                else torch.where(logits > 0, logits * slope, logits)
-            )
-        case Elu(alpha=alpha, scale=scale):
-            raised = functional.elu(logits, alpha)
-            return raised if scale == 1 else raised * scale
-    match spec.kind:
-        case "linear":
-            return logits
-        case "softmax":
-            return torch.softmax(logits, dim=-1)
-        case "relu_max":
-            positive = torch.relu(logits)
-            return _share(positive, positive.sum(dim=-1, keepdim=True))
-        case "linear_max":
-            return _share(logits, logits.abs().sum(dim=-1, keepdim=True))
-        case kind:
-            return _OF_UNITS[kind](logits)
+    """Return the activations of logits; row-wise kinds work over the last dimension. Differentiable."""
+    return definition(spec).function(logits)
+
+
+def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | None:
+    """Return the derivative of a single-unit activation; None where it is 1 everywhere.
+
+    Args:
+        spec: An activation that is not row-wise.
+        logits: Of any shape.
+        activations: What `activate` gave for them.
+    """
+    derivative = definition(spec).slope
+    return None if derivative is None else derivative(logits, activations)
+
+
+def sides(spec: LeakyRelu) -> tuple[float, float]:
+    """Return the slopes below and above 0."""
+    return min(spec.slope, 1.0), max(spec.slope, 1.0)
+
+
+def _leaky_relu(spec: LeakyRelu) -> Definition:
+    below, above = sides(spec)
+
+    def function(z: Tensor) -> Tensor:
+        return functional.leaky_relu(z, below) if above == 1 else torch.where(z > 0, z * above, z)
+
+    def derivative(z: Tensor, a: Tensor) -> Tensor:
+        return torch.where(z > 0, torch.full_like(z, above), below)
+
+    return Definition(function, derivative, rising=spec.slope >= 0, signed=True)
+
+
+def _elu(alpha: float, scale: float) -> Definition:
+    def function(z: Tensor) -> Tensor:
+        raised = functional.elu(z, alpha)
+        return raised if scale == 1 else raised * scale
+
+    def derivative(z: Tensor, a: Tensor) -> Tensor:
+        return torch.where(z > 0, scale, a + scale * alpha)
+
+    return Definition(function, derivative, rising=True, signed=True)
+
+
+def _gelu_slope(z: Tensor, a: Tensor) -> Tensor:
+    density = torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return 0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * density
+
+
+def _silu_slope(z: Tensor, a: Tensor) -> Tensor:
+    gate = torch.sigmoid(z)
+    return gate * (1 + z * (1 - gate))
+
+
+def _relu_max(z: Tensor) -> Tensor:
+    positive = torch.relu(z)
+    return _share(positive, positive.sum(dim=-1, keepdim=True))
+
+
+def _linear_max(z: Tensor) -> Tensor:
+    return _share(z, z.abs().sum(dim=-1, keepdim=True))
 
 
 def _share(parts: Tensor, total: Tensor) -> Tensor:
@@ -56,43 +109,23 @@ def _share(parts: Tensor, total: Tensor) -> Tensor:
     )
 
 
-def sides(spec: LeakyRelu) -> tuple[float, float]:
-    """The slopes below and above 0."""
-    return min(spec.slope, 1.0), max(spec.slope, 1.0)
-
-
-def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | None:
-    """The derivative of a single-unit activation; None where it is one everywhere.
-
-    logits, activations: of equal shape; `activations` is what `activate` gave.
-    At the kinks of relu, leaky_relu, elu and selu the derivative from the left is taken, as torch does.
-    """
-    match spec:
-        case LeakyRelu():
-            below, above = sides(spec)
-            return torch.where(logits > 0, torch.full_like(logits, above), below)
-        case Elu(alpha=alpha, scale=scale):
-            return torch.where(logits > 0, scale, activations + scale * alpha)
-    match spec.kind:
-        case "linear":
-            return None
-        case "sigmoid":
-            return activations * (1 - activations)
-        case "tanh":
-            return 1 - activations * activations
-        case "relu":
-            return (logits > 0).to(logits.dtype)
-        case "selu":
-            return torch.where(logits > 0, SELU_SCALE, activations + SELU_SCALE * SELU_ALPHA)
-        case "softplus":
-            return torch.sigmoid(logits)
-        case "softsign":
-            return (1 + logits.abs()).pow(-2)
-        case "gelu":
-            density = torch.exp(-0.5 * logits * logits) / math.sqrt(2 * math.pi)
-            return 0.5 * (1 + torch.erf(logits / math.sqrt(2))) + logits * density
-        case "silu":
-            gate = torch.sigmoid(logits)
-            return gate * (1 + logits * (1 - gate))
-        case kind:
-            raise AssertionError(f"{kind} looks at the whole layer")
+_PLAIN: dict[str, Definition] = {
+    "sigmoid": Definition(torch.sigmoid, lambda z, a: a * (1 - a), rising=True, signed=False),
+    "tanh": Definition(torch.tanh, lambda z, a: 1 - a * a, rising=True, signed=True),
+    "relu": Definition(torch.relu, lambda z, a: (z > 0).to(z.dtype), rising=False, signed=False),
+    "selu": Definition(
+        functional.selu,
+        lambda z, a: torch.where(z > 0, SELU_SCALE, a + SELU_SCALE * SELU_ALPHA),
+        rising=True,
+        signed=True,
+    ),
+    "softplus": Definition(functional.softplus, lambda z, a: torch.sigmoid(z), rising=True, signed=False),
+    "softsign": Definition(functional.softsign, lambda z, a: (1 + z.abs()).pow(-2), rising=True, signed=True),
+    "linear": Definition(lambda z: z, None, rising=True, signed=True),
+    "gelu": Definition(functional.gelu, _gelu_slope, rising=False, signed=True),
+    "silu": Definition(functional.silu, _silu_slope, rising=False, signed=True),
+    "softmax": Definition(lambda z: torch.softmax(z, dim=-1), None, rising=True, signed=False),
+    "relu_max": Definition(_relu_max, None, rising=False, signed=False),
+    "linear_max": Definition(_linear_max, None, rising=False, signed=True),
+}
+"""By kind."""

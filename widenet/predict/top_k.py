@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widenet.kernels import running_top_k
 from widenet.kernels.running_top_k import unpacked
-from widenet.model.activations import activate
+from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.preparation import Values
@@ -16,7 +16,7 @@ from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
 from widenet.plan.tiles import searched_tiles
 from widenet.sparse import SparseBatch
-from widenet.spec.activations import ROW_WISE, is_rising
+from widenet.spec.activations import ROW_WISE
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class _Ranking:
         )
         kind = tiles.activation.kind
         self.scores = scores
-        self.by_logit = allowed.weight_L is None and factors is None and is_rising(tiles.activation)
+        self.by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
         self.divides = kind in ROW_WISE and (scores or not self.by_logit)
 
     def _by_unit(self, batch: SparseBatch | None) -> list[ByUnit] | None:

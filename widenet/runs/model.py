@@ -14,6 +14,7 @@ from widenet.data.manifest import Part
 from widenet.errors import FitError
 from widenet.evaluate import DEFAULT_KS, check_part, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
+from widenet.model.activations import definition
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
@@ -29,7 +30,6 @@ from widenet.runs.person import Fields
 from widenet.runs.seen_before import seen_before
 from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
-from widenet.spec.activations import SIGNED
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import MIXED
@@ -305,11 +305,11 @@ class Model:
             check_part(part)
             dataset.sparse_field(self.network.outputs[name].spec.field, part)
         width, device = self.network.outputs[name].width, self.network.device
-        activation = self.network.outputs[name].spec.activation.kind
-        if weights is not None and activation in SIGNED:
+        activation = self.network.outputs[name].spec.activation
+        if weights is not None and definition(activation).signed:
             raise FitError(
                 f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has'
-                f' "{activation}".'
+                f' "{activation.kind}".'
             )
         allowed = Filter(
             banned_L=None if never is None else read_banned(path_of("never", never), names, width).to(device),

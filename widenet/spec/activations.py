@@ -1,6 +1,6 @@
 """Activations: what a layer makes of the sum of its inputs."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -59,15 +59,5 @@ class Elu(Spec):
 ROW_WISE = ("softmax", "relu_max", "linear_max")
 """The activations that divide by a sum over the whole layer."""
 
-_RISING = ("linear", "sigmoid", "tanh", "softplus", "softsign", "selu", "leaky_relu", "elu", "softmax")
-
-SIGNED = ("tanh", "selu", "softsign", "linear", "gelu", "silu", "linear_max", "leaky_relu", "elu")
-"""The activations that can be below 0."""
-
 Activation = PlainActivation | LeakyRelu | Elu
-ActivationField = named(Activation, *get_args(_Plain), "leaky_relu", "elu")
-
-
-def is_rising(activation: Activation) -> bool:
-    """Whether a larger logit is never a smaller activation, so that logits give the ranking."""
-    return activation.kind in _RISING and getattr(activation, "slope", 0.0) >= 0
+ActivationField = named(Activation)

@@ -105,15 +105,4 @@ class Reciprocal(Spec):
 
 
 Initializer = Xavier | CaffeXavier | He | Gaussian | Uniform | UnitBall | Constant | Selu | Reciprocal
-InitializerField = named(
-    Initializer,
-    "xavier",
-    "caffe_xavier",
-    "he",
-    "gaussian",
-    "uniform",
-    "unit_ball",
-    "constant",
-    "selu",
-    "reciprocal",
-)
+InitializerField = named(Initializer)

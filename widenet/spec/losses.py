@@ -108,17 +108,7 @@ Loss = (
     | L2Hinge
     | CosineContrastive
 )
-LossField = named(
-    Loss,
-    "cross_entropy",
-    "scaled_marginal_cross_entropy",
-    "data_scaled_marginal_cross_entropy",
-    "l1",
-    "l2",
-    "hinge",
-    "l2_hinge",
-    "cosine_contrastive",
-)
+LossField = named(Loss)
 CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 """The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or
 a softmax.

@@ -1,6 +1,6 @@
 """A choice among kinds, written as a bare name where its defaults do: "tanh" for {"kind": "tanh"}."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Discriminator, GetJsonSchemaHandler, WrapSerializer
 from pydantic.json_schema import JsonSchemaValue
@@ -10,13 +10,13 @@ from pydantic_core import CoreSchema
 class _NamesInSchema:
     """Tells editors that the bare names are welcome too."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: list[str]) -> None:
         self.names = names
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"anyOf": [{"enum": list(self.names), "type": "string"}, handler(core)]}
+        return {"anyOf": [{"enum": self.names, "type": "string"}, handler(core)]}
 
 
 def _expanded(value: Any) -> Any:
@@ -28,9 +28,14 @@ def _shortened(value: Any, handler: Any) -> Any:
     return full["kind"] if isinstance(full, dict) and list(full) == ["kind"] else full
 
 
-def named(union: Any, *names: str) -> Any:
-    """The field type of a union of specs told apart by `kind`; `names` are all its kinds, in documentation
-    order.
-    """
+def kinds(union: Any) -> list[str]:
+    """Return the kinds of a union of specs, in its order."""
+    return [kind for spec in get_args(union) for kind in get_args(spec.model_fields["kind"].annotation)]
+
+
+def named(union: Any) -> Any:
+    """Return the field type of a union of specs that `kind` tells apart."""
     choice = Annotated[union, Discriminator("kind")]
-    return Annotated[choice, BeforeValidator(_expanded), WrapSerializer(_shortened), _NamesInSchema(names)]
+    return Annotated[
+        choice, BeforeValidator(_expanded), WrapSerializer(_shortened), _NamesInSchema(kinds(union))
+    ]

@@ -143,9 +143,7 @@ class AdamW(Adam):
 
 
 Optimizer = Sgd | Momentum | Nesterov | Adagrad | Rmsprop | Adadelta | Adam | AdamW
-OptimizerField = named(
-    Optimizer, "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"
-)
+OptimizerField = named(Optimizer)
 
 
 class ConstantSchedule(Spec):
@@ -197,4 +195,4 @@ class CosineSchedule(Spec):
 
 
 Schedule = ConstantSchedule | StepSchedule | ExponentialSchedule | InverseSchedule | CosineSchedule
-ScheduleField = named(Schedule, "constant", "step", "exponential", "inverse", "cosine")
+ScheduleField = named(Schedule)

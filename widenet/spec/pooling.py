@@ -1,6 +1,6 @@
 """Pooling functions: what a layer without weights makes of its sources."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -45,4 +45,4 @@ COMPARING = ("maxout", "dot_product", "cosine")
 """The functions of several sources."""
 
 Pooling = PlainPooling | LocalResponseNormalization
-PoolingField = named(Pooling, *get_args(_Plain), "lrn")
+PoolingField = named(Pooling)

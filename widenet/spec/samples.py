@@ -33,4 +33,4 @@ class PopularitySample(Spec):
 
 
 Sample = UniformSample | PopularitySample
-SampleField = named(Sample, "uniform", "popularity")
+SampleField = named(Sample)
