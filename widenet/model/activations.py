@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from widenet.spec.activations import Activation, Elu, LeakyRelu
+from widenet.spec.activations import ROW_WISE, Activation, Elu, LeakyRelu
 
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
@@ -52,6 +52,7 @@ def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | Non
         logits: Of any shape.
         activations: What `activate` gave for them.
     """
+    assert spec.kind not in ROW_WISE, f"{spec.kind} looks at the whole layer"
     derivative = definition(spec).slope
     return None if derivative is None else derivative(logits, activations)
 
