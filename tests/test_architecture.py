@@ -158,14 +158,13 @@ def stray_imports(path: str, tree: ast.AST) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path != "widenet/__init__.py"])
-def test_imports_point_down(path):
-    assert upward_imports(path, parsed(path)) == []
+def test_imports_point_down():
+    modules = [path for path in MODULES if path != "widenet/__init__.py"]
+    assert [wrong for path in modules for wrong in upward_imports(path, parsed(path))] == []
 
 
-@pytest.mark.parametrize("path", MODULES)
-def test_libraries_stay_in_their_rooms(path):
-    assert stray_imports(path, parsed(path)) == []
+def test_libraries_stay_in_their_rooms():
+    assert [wrong for path in MODULES for wrong in stray_imports(path, parsed(path))] == []
 
 
 @pytest.mark.parametrize(
@@ -319,30 +318,37 @@ def test_documents_splits_and_the_command_line_do_not_load_torch(module):
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("path", python_files("widenet", "tests", "benchmarks"))
-def test_every_module_says_what_it_is(path):
-    docstring = ast.get_docstring(parsed(path)) or ""
-    assert docstring.endswith(".")
+FILES = python_files("widenet", "tests", "benchmarks")
 
 
-@pytest.mark.parametrize("path", python_files("widenet", "tests", "benchmarks"))
-def test_files_are_short_and_their_names_say_something(path):
-    assert len((ROOT / path).read_text("utf-8").splitlines()) <= LONGER_FILES.get(path, MAX_FILE_LINES)
-    assert EMPTY_NAMES.isdisjoint(Path(path).with_suffix("").parts)
+def test_every_module_says_what_it_is():
+    said = {path: ast.get_docstring(parsed(path)) or "" for path in FILES}
+    assert [path for path, docstring in said.items() if not docstring.endswith(".")] == []
 
 
-@pytest.mark.parametrize("path", MODULES)
-def test_functions_fit_a_screen(path):
-    functions = [
-        node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+def test_files_are_short():
+    lengths = {path: len((ROOT / path).read_text("utf-8").splitlines()) for path in FILES}
+    assert {
+        path: length for path, length in lengths.items() if length > LONGER_FILES.get(path, MAX_FILE_LINES)
+    } == {}
+
+
+def test_names_of_files_say_something():
+    assert [path for path in FILES if EMPTY_NAMES & set(Path(path).with_suffix("").parts)] == []
+
+
+def test_functions_fit_a_screen():
+    lengths = {
+        f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in python_files("tests") if Path(path).name.startswith("test_")]
-)
-def test_every_test_file_mirrors_a_module_or_a_room(path):
-    subject = PACKAGE / Path(path).relative_to("tests").with_name(Path(path).stem.removeprefix("test_"))
-    assert path in WHOLE_PROJECT_TESTS or subject.is_dir() or subject.with_suffix(".py").is_file()
+def test_every_test_file_mirrors_a_module_or_a_room():
+    paths = [path for path in python_files("tests") if Path(path).name.startswith("test_")]
+    for path in set(paths) - WHOLE_PROJECT_TESTS:
+        subject = PACKAGE / Path(path).relative_to("tests").with_name(Path(path).stem.removeprefix("test_"))
+        assert subject.is_dir() or subject.with_suffix(".py").is_file(), path
