@@ -55,3 +55,15 @@ def test_a_failure_is_told_when_all_that_had_begun_is_done():
     assert 0 in done
     assert Workers(2).run(lambda shard: shard, range(2)) == [0, 1]
     assert len(done) == told
+
+
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_workers_record_gradients_where_the_calling_thread_does(with_gradients):
+    both_at_work = Barrier(2)
+
+    def work(_):
+        both_at_work.wait()
+        return torch.is_grad_enabled()
+
+    with torch.set_grad_enabled(with_gradients):
+        assert Workers(2).run(work, range(2)) == [with_gradients] * 2
