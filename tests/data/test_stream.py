@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from widenet.data import stream
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
@@ -87,6 +88,12 @@ def test_examples_without_entries_can_be_left_out(dataset):
     assert stream.num_examples == 17
     assert sorted(np.concatenate([batch.rows for batch in batches])) == [row for row in range(23) if row % 4]
     assert all(batch.fields["items"].counts().min() == 2 for batch in batches)
+
+
+def test_examples_are_left_out_wherever_their_entries_are_counted(dataset, monkeypatch):
+    whole = Stream(dataset, ["items"], 4, seed=0, skip_empty="items").rows(0, 2).tolist()
+    monkeypatch.setattr(stream, "_ROWS_PER_COUNT", 5)
+    assert Stream(dataset, ["items"], 4, seed=0, skip_empty="items").rows(0, 2).tolist() == whole
 
 
 def test_another_part_streams_that_part(dataset):
