@@ -254,11 +254,13 @@ def commands_page() -> str:
     root: Any = typer.main.get_command(app)
     lines = [NOTICE, "", "# Command line", "", paragraph(root.help), ""]
     lines += [
-        (
-            "Exit status 0 is success, 2 a mistake that you can mend (one sentence on standard error), 3 a"
-            " lost process of a group, 130 an interruption; `widenet plan` ends with 1 where a training does"
-            " not fit."
-        ),
+        "| exit status | meaning |",
+        "|---|---|",
+        "| 0 | success |",
+        "| 1 | `widenet plan`: the training does not fit |",
+        "| 2 | a mistake that you can fix; standard error has one sentence about it |",
+        "| 3 | a process of the group was lost |",
+        "| 130 | an interruption |",
         "",
         "```text",
     ]
@@ -269,8 +271,8 @@ def commands_page() -> str:
     lines += [
         "",
         (
-            "`widenet --install-completion` teaches your shell (bash, zsh, fish, PowerShell) to complete"
-            " commands and options at the Tab key."
+            "`widenet --install-completion` enables Tab completion of commands and options in bash, zsh, fish"
+            " and PowerShell."
         ),
     ]
     for path, command in walk(root, ("widenet",)):
