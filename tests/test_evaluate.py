@@ -95,7 +95,9 @@ def test_an_output_is_chosen_by_name(data):
     network = fixed(data, [SCORES, SCORES[::-1]], outputs=("first", "second"))
     assert evaluate(network, data, ks=[1], output="first") == evaluate(fixed(data, SCORES), data, ks=[1])
     assert evaluate(network, data, ks=[1], output="second")["recall@1"] == pytest.approx((0 + 0 + 1) / 3)
-    with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: first, second\."):
+    with pytest.raises(
+        FitError, match=r"The network has several outputs\. Name one of its outputs: first, second\."
+    ):
         evaluate(network, data, ks=[1])
     with pytest.raises(
         FitError, match=r'The network has no output called "third"\. Name one of its outputs: first, second\.'
@@ -119,7 +121,7 @@ def test_a_missing_part_is_one_sentence_with_the_remedy(data):
 
 def test_a_dense_output_cannot_be_ranked(data):
     network = fixed(data, [9.0], outputs=("out",), fields=["age"])
-    with pytest.raises(FitError, match='output "out" asks for the dense field "age"'):
+    with pytest.raises(FitError, match='output "out" predicts the dense field "age"'):
         evaluate(network, data, ks=[1])
 
 

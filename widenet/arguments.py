@@ -1,6 +1,4 @@
-"""Arguments of the functions that people call: those of a wrong type refused in one sentence, before any
-work.
-"""
+"""Type checks for the arguments of public functions: a wrong one raises ArgumentError before any work."""
 
 import inspect
 import os
@@ -23,125 +21,126 @@ _KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
     Path: ((os.PathLike,), "a path", "paths"),
     NoneType: ((NoneType,), "None", "None"),
 }
-"""What stands for the plain types, and what they are called: one, and several."""
+"""For each plain type: the classes that match it, and its name in the singular and in the plural."""
 
 _OPTIONS = {"include_seen": "exclude_seen=False"}
-"""What arguments say in place of options that the command line has."""
+"""Command-line options that Python writes as another argument."""
 
 _LONGEST_SHOWN = 60
 
 
 def typed(function: _Function) -> _Function:
-    """The same function, which raises ArgumentError for an argument that its annotation does not allow, or
-    that it does not know.
+    """Decorate a function to check its arguments against their annotations; raises ArgumentError.
 
-    Numbers of NumPy are numbers, anything with a path is a path, and any iterable but a text is a sequence,
-    whose entries are left to the function, and so are annotations that say more, such as arrays.
+    Numbers of NumPy count as numbers, anything with a path as a path, and any iterable but a text as a
+    sequence. The function itself must check the entries of sequences, and values whose annotations say more,
+    such as arrays.
     """
 
     @wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        place, known = _known(called)
-        for name, value in _given(place, known, args, kwargs).items():
-            annotation = known.parameters[name].annotation
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        name, signature = _signature(checked)
+        for argument, value in _bound(name, signature, args, kwargs).items():
+            annotation = signature.parameters[argument].annotation
             if not _allows(annotation, value):
                 raise ArgumentError(
-                    f"{place}: {name} must be {_words(annotation)}; got {_shown(value)}. See"
-                    f" `help(widenet.{place})`."
+                    f"{name}: {argument} must be {_description(annotation)}; got {_shown(value)}."
+                    f" See `help(widenet.{name})`."
                 )
         return function(*args, **kwargs)
 
-    return called  # type: ignore[return-value]
+    return checked  # type: ignore[return-value]
 
 
 @cache
-def _known(function: Callable[..., Any]) -> tuple[str, inspect.Signature]:
-    """What people call a function, and its parameters."""
+def _signature(function: Callable[..., Any]) -> tuple[str, inspect.Signature]:
+    """The public name of a function, and its signature."""
     return function.__qualname__.removesuffix(".__init__"), inspect.signature(function, eval_str=True)
 
 
-def _given(
-    place: str, known: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+def _bound(
+    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """The arguments of a call by name."""
     try:
-        return known.bind(*args, **kwargs).arguments
+        return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        unknown = next((name for name in kwargs if name not in known.parameters), None)
-        reason = (
-            f"{error}."
-            if unknown is None
-            else f"{unknown} is not an argument.{_instead(unknown, known.parameters)}"
-        )
-        raise ArgumentError(f"{place}: {reason} See `help(widenet.{place})`.") from None
+        known = signature.parameters
+        unknown = next((argument for argument in kwargs if argument not in known), None)
+        reason = f"{error}."
+        if unknown is not None:
+            reason = f"{unknown} is not an argument.{_suggestion(unknown, known)}"
+        raise ArgumentError(f"{name}: {reason} See `help(widenet.{name})`.") from None
 
 
-def _instead(unknown: str, known: Iterable[str]) -> str:
-    """A sentence with what may have been meant by an unknown argument; begins with a space."""
-    said = _OPTIONS.get(unknown, "")
-    return f" Write {said}." if said.partition("=")[0] in known else did_you_mean(unknown, known)
+def _suggestion(unknown: str, known: Iterable[str]) -> str:
+    """A sentence that suggests what to write for an unknown argument; begins with a space."""
+    replacement = _OPTIONS.get(unknown, "")
+    if replacement.partition("=")[0] in known:
+        return f" Write {replacement}."
+    return did_you_mean(unknown, known)
 
 
 def _allows(annotation: Any, value: Any) -> bool:
-    """Whether a value may be given where this annotation stands."""
+    """Whether an annotation allows a value."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        return any(_allows(each, value) for each in arguments)
+        return any(_allows(option, value) for option in arguments)
     if origin is Literal:
-        return any(
-            isinstance(value, type(each)) for each in arguments
-        )  # which of them it may be, the function says
+        # The function itself checks the value.
+        return any(isinstance(value, type(option)) for option in arguments)
     if origin in (Sequence, Iterable):
         return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     if origin is Mapping:
         return isinstance(value, Mapping) and all(
-            _allows(arguments[0], key) and _allows(arguments[1], each) for key, each in value.items()
+            _allows(arguments[0], key) and _allows(arguments[1], entry) for key, entry in value.items()
         )
     if origin is Callable:
         return callable(value)
-    return _is_one(annotation, value)
+    return _is_instance(annotation, value)
 
 
-def _is_one(kind: Any, value: Any) -> bool:
-    """Whether a value is of a plain type or a class; of what is neither, everything is."""
+def _is_instance(kind: Any, value: Any) -> bool:
+    """Whether a value is of a plain type or a class; true if `kind` is neither."""
     if kind is bool:
-        return type(value).__name__ in ("bool", "bool_")  # NumPy's too, which is not loaded for it
+        # By name, so that NumPy's bool counts without loading NumPy.
+        return type(value).__name__ in ("bool", "bool_")
     if kind in _KINDS:
         return isinstance(value, _KINDS[kind][0]) and not isinstance(value, bool)
-    is_class = isinstance(kind, type) and kind not in (Any, inspect.Parameter.empty)
-    can_be_asked = is_class and getattr(kind, "_is_protocol", False) == getattr(
-        kind, "_is_runtime_protocol", False
-    )
-    return not can_be_asked or isinstance(value, kind)
+    if not isinstance(kind, type) or kind in (Any, inspect.Parameter.empty):
+        return True
+    is_checkable = getattr(kind, "_is_protocol", False) == getattr(kind, "_is_runtime_protocol", False)
+    return not is_checkable or isinstance(value, kind)
 
 
-def _words(annotation: Any, several: bool = False) -> str:
-    """What an annotation allows."""
+def _description(annotation: Any, plural: bool = False) -> str:
+    """The values that an annotation allows, in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        kinds = [each for each in arguments if not (each is str and Path in arguments)]
-        listed = [_words(each, several) for each in kinds]
+        # A path may be a text too; that goes without saying.
+        options = [option for option in arguments if not (option is str and Path in arguments)]
+        listed = [_description(option, plural) for option in options]
         return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 2 else listed)
     if origin is Literal:
         return f"one of {', '.join(map(repr, arguments))}"
     if origin in (Sequence, Iterable):
-        return f"{'lists' if several else 'a list'} of {_words(arguments[0], several=True)}"
+        return f"{'lists' if plural else 'a list'} of {_description(arguments[0], plural=True)}"
     if origin is Mapping:
+        keys, values = arguments
         return "a dictionary" + (
-            "" if arguments[1] is Any else f" of {_words(arguments[1], True)} by {_words(arguments[0], True)}"
+            "" if values is Any else f" of {_description(values, True)} by {_description(keys, True)}"
         )
     if origin is Callable:
         return "a function"
     if annotation in _KINDS:
         _, one, more = _KINDS[annotation]
-        return more if several else one
+        return more if plural else one
     return f"a {getattr(annotation, '__name__', annotation)}"
 
 
 def _shown(value: object) -> str:
-    """A value and its type, for a message."""
+    """A value for a message, cut if it is long, with its type if that is not obvious."""
     text = repr(value)
     short = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-    return (
-        short if isinstance(value, str | bool | int | float | None) else f"{short}, a {type(value).__name__}"
-    )
+    is_plain = isinstance(value, str | bool | int | float | None)
+    return short if is_plain else f"{short}, a {type(value).__name__}"

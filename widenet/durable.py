@@ -1,4 +1,4 @@
-"""What must outlast a power cut."""
+"""Files and folders that survive a crash or a power cut: they appear complete, or not at all."""
 
 import os
 import secrets
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 
 def force_to_disk(path: Path) -> None:
-    """Wait until a file's bytes, or the names that a folder holds, are on the disk."""
+    """Wait until the content of a file, or the list of names in a folder, is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -19,17 +19,17 @@ def force_to_disk(path: Path) -> None:
 
 
 def force_all_to_disk(folder: Path) -> None:
-    """`force_to_disk` for a folder and all below it."""
+    """Force a folder and everything below it to disk."""
     for path in [*folder.rglob("*"), folder]:
         force_to_disk(path)
 
 
 @contextmanager
 def appearing(path: Path) -> Iterator[BinaryIO]:
-    """A new file for writing that takes the place of `path`, on disk, when the block ends, and vanishes when
-    it fails.
+    """Open a new file that replaces `path` when the block ends; if the block fails, the file is removed.
 
-    Raises OSError that names `path`.
+    Raises:
+        OSError: Writing failed; the error names `path`.
     """
     with appearing_together([path]) as (beside,), beside.open("xb") as file:
         yield file
@@ -37,38 +37,43 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Where to write files that take the places of `paths` when the block ends, once all are on disk, in
-    order; all vanish when it fails.
+    """Give the paths of temporary files that replace `paths`, in order, when the block ends.
 
-    A file that cannot take its place then leaves those before it in theirs. Raises OSError that names one of
-    `paths`.
+    The files are renamed once all of them are on disk. If the block fails, all are removed. If a rename
+    fails, the files before it stay in place.
+
+    Raises:
+        OSError: Writing or renaming failed; the error names one of `paths`.
     """
     beside = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths]
     try:
         yield beside
-        for each in beside:
-            force_to_disk(each)
-        for each, path in zip(beside, paths, strict=True):
-            each.replace(path)
+        for temporary in beside:
+            force_to_disk(temporary)
+        for temporary, path in zip(beside, paths, strict=True):
+            temporary.replace(path)
         for folder in dict.fromkeys(path.parent for path in paths):
             force_to_disk(folder)
     except OSError as error:
-        shown = {str(each): str(path) for each, path in zip(beside, paths, strict=True)}
-        error.filename = shown.get(str(error.filename), error.filename) or str(
-            paths[0]
-        )  # a write that fails names no file
+        final_names = {str(temporary): str(path) for temporary, path in zip(beside, paths, strict=True)}
+        # A failed write names no file.
+        error.filename = final_names.get(str(error.filename), error.filename) or str(paths[0])
         raise
     finally:
-        for each in beside:
-            with suppress(OSError):  # a name that cannot be is no file to remove, and would hide why
-                each.unlink()
+        for temporary in beside:
+            # An invalid name cannot be removed either; that error would hide the first one.
+            with suppress(OSError):
+                temporary.unlink()
 
 
 def put_in_place(beside: Path, path: Path) -> None:
-    """Give a finished directory, which is on disk, the name of an earlier one or a new name.
+    """Rename a finished directory to `path`, and remove an earlier directory of that name.
 
-    A crash leaves the earlier one, this one, or for a moment neither of that name but both beside it. Raises
-    OSError; the earlier one then keeps its name, unless this one has it already.
+    After a crash, `path` is the earlier directory or the new one. If the crash came between the two renames,
+    `path` does not exist, and both directories stand beside it.
+
+    Raises:
+        OSError: Renaming failed; the earlier directory keeps its name, unless the new one has it already.
     """
     force_to_disk(beside)
     old = path.with_name(f".{path.name}.old")
@@ -87,7 +92,7 @@ def put_in_place(beside: Path, path: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a directory with all in it, or a link to one alone."""
+    """Remove a directory with its content, or only the link if it is one."""
     if folder.is_symlink():
         folder.unlink()
     else:

@@ -1,13 +1,16 @@
-"""What a user can cause: one exception per cause, each a sentence with place, rule, value and remedy."""
+"""Exceptions for mistakes that a user can correct, one class for each cause.
+
+A message is a sentence that names the place, the rule, the value and the remedy.
+"""
 
 import difflib
 from collections.abc import Iterable
 
 
 class WidenetError(Exception):
-    """The base of every error that a user can cause and mend.
+    """Base class of all errors that a user can correct.
 
-    The command line prints it and exits with `status`.
+    The command line prints the message and exits with `status`.
     """
 
     status = 2
@@ -26,50 +29,45 @@ class OptionError(WidenetError):
 
 
 class ArgumentError(OptionError, TypeError):
-    """A function argument is of another type than the function takes, is missing, or is unknown."""
+    """A function argument is missing, is unknown, or has the wrong type."""
 
 
 class FitError(WidenetError):
-    """The documents and the dataset are each right, but do not go together (widths, fields, parts)."""
+    """The documents and the dataset are each valid, but do not match (widths, fields, parts)."""
 
 
 class CapacityError(WidenetError):
-    """A training needs more memory than its devices have; the message says what would do."""
+    """A training needs more memory than its devices have; the message says what would fit."""
 
 
 class CheckpointError(WidenetError):
-    """A run directory or a checkpoint is missing, damaged, or of another network."""
+    """A run directory or a checkpoint is missing, is damaged, or belongs to another network."""
 
 
 class NumericsError(WidenetError):
-    """Training met an infinite or undefined number; the message names step and layer."""
+    """Training computed an infinite or undefined number; the message names the step and the layer."""
 
 
 class DisagreementError(WidenetError):
-    """The processes of a group do not have the same data, documents, software or weights; the message
-    names the ranks.
-    """
+    """The processes of a group differ in data, documents, software or weights; the message names ranks."""
 
 
 class GroupError(WidenetError):
-    """Another process of the group was lost, or did not answer in time."""
+    """Another process of the group was lost or did not answer in time."""
 
     status = 3
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what a library says in an error, to stand within a sentence: its first line without the full
-    stop.
-    """
-    text = str(
-        error.args[0] if isinstance(error, KeyError) and error.args else error
-    )  # str() of a KeyError adds quotes
-    first = text.strip().partition("\n")[0].rstrip(" .:")
+    """Return the first line of a library's error message without its full stop, to be put in a sentence."""
+    # str() of a KeyError adds quotes.
+    message = error.args[0] if isinstance(error, KeyError) and error.args else error
+    first = str(message).strip().partition("\n")[0].rstrip(" .:")
     return first[:200] or type(error).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence with the nearest known name, or with all of them; begins with a space, ready to append."""
+    """Suggest the nearest known name, or list all: a sentence to append, which begins with a space."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:

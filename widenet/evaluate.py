@@ -1,4 +1,4 @@
-"""Ranking metrics of a network on a set-aside part of a dataset."""
+"""Evaluation: ranking metrics of a network, or of popularity, on a set-aside part of a dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import get_args
@@ -27,16 +27,25 @@ def evaluate(
     exclude_seen: bool = True,
     advance: Callable[[int], None] | None = None,
 ) -> Metrics:
-    """The metrics of `widenet.metrics` for every k, over the examples that have entries in `part`.
+    """Compute the metrics of `widenet.metrics` over the examples that have entries in `part`.
 
-    The network sees each example's training part and ranks every unit of an output; `part` is the truth. Of a
-    sequence it sees all that comes before: for "heldout" the validation part too, and what stands in `part`
-    several times is one true unit.
-    exclude_seen: units in the example's training part are not ranked; for "heldout", those of its validation
-    part neither.
-    output: the output layer's name; None where the network has one. advance: called with the number of
-    examples done. Raises FitError where the dataset lacks the part, OptionError for a part or a k that cannot
-    be evaluated.
+    The network sees each example's training part and ranks every unit of an output; the entries of `part` are
+    the true units. If the input is a sequence, the network sees everything before `part`: for "heldout" the
+    validation part too. A unit that occurs several times in `part` counts once.
+
+    Args:
+        network: The network to evaluate.
+        dataset: Its examples.
+        part: A part that was set aside: "validation" or "heldout".
+        ks: The list lengths to measure.
+        output: Name of the output layer; None if the network has only one.
+        exclude_seen: Whether to leave out units in the example's training part; for "heldout", in its
+            validation part too.
+        advance: Called with the number of examples done since the last call.
+
+    Raises:
+        FitError: The dataset lacks the part, or the output's field is dense.
+        OptionError: `part` or `ks` cannot be evaluated.
     """
     check_part(part)
     ks = check_ks(ks)
@@ -44,7 +53,7 @@ def evaluate(
     field = network.outputs[name].spec.field
     if dataset.field(field).kind == "dense":
         raise FitError(
-            f'Ranking metrics need a sparse field; output "{name}" asks for the dense field "{field}".'
+            f'Ranking metrics need a sparse field; output "{name}" predicts the dense field "{field}".'
         )
     metrics = RankingMetrics(ks, dataset.counts(field))
     longest = min(max(ks), network.outputs[name].width)
@@ -62,8 +71,9 @@ def evaluate(
 
 
 def _truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:
-    """The examples that have entries in a part, as many rows at a time as get k units each, and these
-    entries, none twice in a row.
+    """Yield the rows of the examples that have entries in a part, in blocks, with these entries as a batch.
+
+    No entry occurs twice in a row. The size of a block depends on k, the number of units for each example.
     """
     stream = Stream(dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, skip_empty=field)
     for batch in stream.batches(0):
@@ -72,15 +82,15 @@ def _truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[
         yield batch.rows, truth.distinct() if dataset.field(field).kind == "sequence" else truth
 
 
-def output_name(network: Network, asked: str | None) -> str:
-    """The output layer that is asked for, or the only one; raises FitError."""
+def output_name(network: Network, name: str | None) -> str:
+    """Return the name if it is an output's, or the only output's name for None; otherwise raise FitError."""
     names = list(network.outputs)
-    if asked is None and len(names) == 1:
+    if name is None and len(names) == 1:
         return names[0]
-    if asked not in names:
-        got = "has several" if asked is None else f'has no output called "{asked}"'
-        raise FitError(f"The network {got}. Name one of its outputs: {', '.join(names)}.")
-    return asked
+    if name not in names:
+        problem = "has several outputs" if name is None else f'has no output called "{name}"'
+        raise FitError(f"The network {problem}. Name one of its outputs: {', '.join(names)}.")
+    return name
 
 
 def check_part(part: str) -> None:
@@ -88,17 +98,15 @@ def check_part(part: str) -> None:
     set_aside = [name for name in get_args(Part) if name != "train"]
     if part not in set_aside:
         raise OptionError(
-            f"part must be one of {', '.join(set_aside)}; got {part!r}. The train part is what the network"
-            " learned from."
+            f"part must be one of {', '.join(set_aside)}; got {part!r}."
+            " The network learned from the train part."
         )
 
 
 def evaluate_popularity(
     dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS
 ) -> Metrics:
-    """The metrics of recommending everybody the most popular items that they have not had: what a model
-    must beat.
-    """
+    """Compute the metrics of a baseline: recommend everyone the most popular items that they do not have."""
     check_part(part)
     counts = dataset.counts(field)
     metrics = RankingMetrics(ks, counts)

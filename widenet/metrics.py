@@ -1,4 +1,4 @@
-"""Ranking metrics: how well the k best units of every example meet its true ones."""
+"""Ranking metrics: how well the k best items of every example match its true items."""
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral
@@ -11,10 +11,10 @@ from widenet.pictures.html import brief, table
 from widenet.spec.metric_names import MEANS, TOTALS
 
 _ONE = 2**53
-"""The number 1 in the fixed point of sums."""
+"""The number 1 in the fixed-point form of sums."""
 
 _HALF_BITS = 26
-"""Where those numbers are cut in two, so that 2^35 of them can be added in 64 bits."""
+"""Bits of the lower half of a fixed-point number; halves are summed apart, so that 2^35 fit in 64 bits."""
 
 
 def metric_names(ks: Sequence[int]) -> list[str]:
@@ -27,16 +27,14 @@ def _is_length(k: object) -> bool:
 
 
 def checked_k(k: int) -> int:
-    """A length of lists; raises OptionError where it is no whole number of at least 1."""
+    """Return a list length as an int; raise OptionError if it is not a whole number of at least 1."""
     if not _is_length(k):
         raise OptionError(f"k must be a whole number of at least 1; got {k!r}.")
     return int(k)
 
 
 def check_ks(ks: Sequence[int]) -> list[int]:
-    """Some list lengths as plain numbers; raises OptionError where they are not whole numbers of at least
-    1 without repeats.
-    """
+    """Return list lengths as ints; raise OptionError unless they are distinct whole numbers of at least 1."""
     lengths = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else []
     whole = all(_is_length(k) for k in lengths)
     if not lengths or not whole or len(set(lengths)) < len(lengths):
@@ -47,10 +45,10 @@ def check_ks(ks: Sequence[int]) -> list[int]:
 
 
 class Metrics(dict[str, float]):
-    """Metrics by name, such as "ndcg@20"; a notebook shows them as a table."""
+    """Values by metric name, such as "ndcg@20"; a notebook shows them as a table."""
 
     def _repr_html_(self) -> str:
-        """A row a metric, a column a k; whatever belongs to no k below."""
+        """A table with a row for each metric and a column for each k; metrics without a k come last."""
         ks = list(dict.fromkeys(name.partition("@")[2] for name in self if "@" in name))
         names = list(dict.fromkeys(name.partition("@")[0] for name in self if "@" in name))
         rows = [
@@ -64,13 +62,18 @@ class Metrics(dict[str, float]):
 
 
 class RankingMetrics:
-    """Metrics over blocks of examples, added one after the other.
+    """Accumulates ranking metrics over blocks of examples.
 
-    ks: the list lengths to measure, each at least 1, without repeats; raises OptionError otherwise.
-    popularity: int64 [width], the training interactions of each item. Examples without a true item are left
-    out of every metric. docs/metrics.md has the formulas and their sources. The results do not depend on how
-    examples were cut into blocks, nor on their order, to the bit: means are summed in 53-bit fixed point.
-    Memory is one byte for each k and item, whatever the number of examples.
+    The results do not depend on the blocks or on the order of examples, to the bit: means are summed in
+    53-bit fixed point. Memory is one byte for each k and item, whatever the number of examples. Examples
+    without a true item do not count. docs/metrics.md has the formulas and their sources.
+
+    Args:
+        ks: The list lengths to measure, distinct and each at least 1.
+        popularity: Training interactions of each item, int64 [width].
+
+    Raises:
+        OptionError: `ks` breaks its rule.
     """
 
     def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
@@ -87,16 +90,14 @@ class RankingMetrics:
     ) -> None:
         """Count a block of examples.
 
-        top_EK: int64 [E, K], K at least max(ks) or the catalogue's width: the items recommended to each
-            example, best first, without repeats; -1 after the last one where fewer than K were possible.
-        truth_indptr, truth_indices: int64 [E + 1] and [Z], the true items of each example in CSR form,
-        without repeats.
+        Args:
+            top_EK: Items recommended to each example, int64 [E, K], best first, without repeats; -1 after
+                the last one. K is at least max(ks) or the number of items.
+            truth_indptr: int64 [E + 1], where each example's true items begin.
+            truth_indices: int64 [Z], the true items, without repeats within an example.
         """
         longest = max(self._ks)
-        assert top_EK.shape == (
-            len(truth_indptr) - 1,
-            top_EK.shape[1],
-        ), "one row of recommendations for each example"
+        assert len(top_EK) == len(truth_indptr) - 1, "one row of recommendations for each example"
         assert top_EK.shape[1] >= min(longest, len(self._popularity)), (
             "K must reach the largest k, or the whole catalogue"
         )
@@ -114,25 +115,24 @@ class RankingMetrics:
             self._popularity_sums[k] += int(self._popularity[recommended].sum())
 
     def result(self) -> Metrics:
-        """Every metric of `metric_names(ks)`, then "num_examples".
+        """Return every metric of `metric_names(ks)`, then "num_examples".
 
-        Raises DataError when no example had a true item.
+        Raises:
+            DataError: No example had a true item.
         """
         if self._num_examples == 0:
             raise DataError(
-                "evaluation: an example must have a held-out item to count; got none. Hold some out with"
-                " `widenet data split`."
+                "evaluation: an example must have a held-out item to count; got none."
+                " Hold some out with `widenet data split`."
             )
         most_popular = int(self._popularity.max())
         values: dict[str, float] = {}
         for k in self._ks:
-            values |= {
-                f"{metric}@{k}": self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples) for metric in MEANS
-            }
+            for metric in MEANS:
+                values[f"{metric}@{k}"] = self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples)
             values[f"coverage@{k}"] = float(self._recommended[k].mean())
-            values[f"popularity@{k}"] = self._popularity_sums[k] / max(
-                1, self._num_recommendations[k] * most_popular
-            )
+            largest = max(1, self._num_recommendations[k] * most_popular)
+            values[f"popularity@{k}"] = self._popularity_sums[k] / largest
         return Metrics(values | {"num_examples": float(self._num_examples)})
 
 
@@ -153,9 +153,9 @@ def _hits(
 def _means(
     hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequence[int]
 ) -> dict[str, NDArray[np.float64]]:
-    """The value of each mean metric for each example, float64 [E] in [0, 1].
+    """Compute each mean metric for each example, float64 [E] in [0, 1].
 
-    Every sum along a list is a running sum from its best item on, so that its bits depend on that list alone.
+    Every sum along a list is a running sum from the best item on, so its bits depend on that list alone.
     """
     ranks_K = np.arange(1, hit_EK.shape[1] + 1, dtype=np.float64)
     discounts_K = 1 / np.log2(ranks_K + 1)
@@ -167,7 +167,8 @@ def _means(
     values = {}
     for k in ks:
         last = min(k, hit_EK.shape[1]) - 1
-        num_hits_E, reachable_E = num_hits_EK[:, last], np.minimum(num_true_E, min(k, np.iinfo(np.int64).max))
+        num_hits_E = num_hits_EK[:, last]
+        reachable_E = np.minimum(num_true_E, min(k, np.iinfo(np.int64).max))
         values[f"precision@{k}"] = num_hits_E / k
         values[f"recall@{k}"] = num_hits_E / num_true_E
         values[f"ndcg@{k}"] = gain_EK[:, last] / ideal_K[reachable_E - 1]
@@ -178,7 +179,7 @@ def _means(
 
 
 def _exact_sum(values_E: NDArray[np.float64]) -> int:
-    """The sum of numbers in [0, 1], each rounded to a multiple of 2^-53, in units of 2^-53."""
+    """Sum numbers in [0, 1], each rounded to a multiple of 2^-53; the result is in units of 2^-53."""
     units_E = np.rint(values_E * _ONE).astype(np.int64)
     upper, lower = units_E >> _HALF_BITS, units_E & ((1 << _HALF_BITS) - 1)
     return (int(upper.sum()) << _HALF_BITS) + int(lower.sum())

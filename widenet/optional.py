@@ -1,4 +1,4 @@
-"""Libraries that only some commands need."""
+"""Imports of libraries that only some commands need."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from widenet.errors import OptionError
 
 @contextmanager
 def optional(library: str, extra: str) -> Iterator[None]:
-    """Turn a failed import within into one sentence that names the extra; raises OptionError."""
+    """Turn an ImportError within the block into an OptionError that names the extra to install."""
     try:
         yield
     except ImportError as error:
         raise OptionError(
-            f"{library} must be installed for this; {error}. Install it with `pip install"
-            f" 'widenet[{extra}]'`."
+            f"{library} must be installed for this; {error}."
+            f" Install it with `pip install 'widenet[{extra}]'`."
         ) from error

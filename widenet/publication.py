@@ -1,6 +1,4 @@
-"""Writing checkpoints: every process writes its files beside the place, then the leader gives the whole
-directory its name.
-"""
+"""Writes checkpoints: each process writes its files into a temporary directory, which the leader renames."""
 
 import json
 import os
@@ -31,22 +29,28 @@ from widenet.tensor_file import write
 
 @dataclass
 class Written:
-    """The files that one process wrote, with sizes and checksums, or why it could not."""
+    """The files that one process wrote, with their sizes and checksums, or the error that stopped it."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     error: CheckpointError | None = None
 
 
 class Publication:
-    """A checkpoint that is being written to a folder beside its place.
+    """A checkpoint that is being written to a temporary folder beside its final path.
 
-    All processes make one together, and call `gather` together. `write` and `put_in_place` ask nothing of the
-    others, so that a thread may run them while the processes train. Only the leader removes the folder, and
-    only before it is put in place.
+    All processes must construct it together and call `gather` together. `write` and `put_in_place` need no
+    other process, so a thread can run them while the processes train. Only the leader removes the folder,
+    and only before it is put in place.
     """
 
     def __init__(self, path: Path, exchange: Exchange, facts: dict[str, Any]) -> None:
-        """Make the folder. facts: plain JSON values to keep beside the tensors. Raises CheckpointError."""
+        """Make the folder; raises CheckpointError.
+
+        Args:
+            path: The checkpoint's final path.
+            exchange: The group of processes.
+            facts: Plain JSON values to keep beside the tensors.
+        """
         self.path, self.exchange, self.facts = path, exchange, facts
         self.beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
         self.files: dict[str, dict[str, Any]] = {}
@@ -58,30 +62,29 @@ class Publication:
             self.beside.mkdir(parents=True)
 
     def write(self, files: Iterable[tuple[str, Mapping[str, Tensor]]]) -> Written:
-        """Write files of this process and force them to disk."""
+        """Write files of this process and force them to disk; an error is returned, not raised."""
         written = Written()
         try:
             with writing(self.path):
                 for name, tensors in files:
-                    digest = write(self.beside / name, tensors)
-                    force_to_disk(self.beside / name)
-                    written.files[name] = {"bytes": (self.beside / name).stat().st_size, "sha256": digest}
+                    file = self.beside / name
+                    digest = write(file, tensors)
+                    force_to_disk(file)
+                    written.files[name] = {"bytes": file.stat().st_size, "sha256": digest}
         except CheckpointError as error:
             written.error = error
         return written
 
     def gather(self, written: Written) -> None:
-        """Tell each other what was written; where one process failed, all raise its CheckpointError."""
-        found = self.exchange.collect(written, "checkpoint")
-        for each in found:
-            if each.error is not None:
-                raise each.error
-        self.files = dict(sorted(item for each in found for item in each.files.items()))
+        """Share with all processes what each wrote; if one failed, all raise its CheckpointError."""
+        of_processes = self.exchange.collect(written, "checkpoint")
+        for own in of_processes:
+            if own.error is not None:
+                raise own.error
+        self.files = dict(sorted(item for own in of_processes for item in own.files.items()))
 
     def put_in_place(self) -> None:
-        """Write the manifest and give the folder its name, in the leader; an earlier directory of that
-        name is replaced.
-        """
+        """Write the manifest and rename the folder to its final path; for the leader only."""
         with writing(self.path):
             digest = sha256_of_contents(self.files, self.facts)
             manifest = {
@@ -95,25 +98,31 @@ class Publication:
             put_in_place(self.beside, self.path)
 
     def drop(self) -> None:
-        """Remove what was written of a checkpoint that will not be put in place, if this process leads."""
+        """Remove the folder of a checkpoint that will not be put in place, if this process is the leader."""
         if self.exchange.leads:
             shutil.rmtree(self.beside, ignore_errors=True)
 
 
 def publish(path: Path, network: Network, facts: dict[str, Any], with_state: bool) -> Checkpoint:
-    """Write a network to a new directory: beside it first, forced to disk, then renamed.
+    """Write a network as a checkpoint, replacing an earlier one at `path`.
 
-    facts: plain JSON values to keep beside the tensors. with_state: the optimizer's state too.
-    An earlier directory of that name is replaced. Raises CheckpointError; the earlier directory then stays.
+    The files are written beside the path, forced to disk, and then renamed.
+
+    Args:
+        path: Directory of the checkpoint.
+        network: The network; all processes that hold it must call this.
+        facts: Plain JSON values to keep beside the tensors.
+        with_state: Whether to write the optimizer's state too.
+
+    Raises:
+        CheckpointError: Writing failed; the earlier checkpoint stays.
     """
     publication = Publication(path, network.exchange, facts)
     try:
-        own = own_files(network)
-        publication.gather(
-            publication.write(
-                own if with_state else ((name, weights_among(tensors)) for name, tensors in own)
-            )
-        )
+        files = own_files(network)
+        if not with_state:
+            files = ((name, weights_among(tensors)) for name, tensors in files)
+        publication.gather(publication.write(files))
         by_leader(network.exchange, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()

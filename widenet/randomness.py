@@ -1,6 +1,4 @@
-"""Every random stream: a pure function of (seed, purpose, position), never of a rank, a thread or a call
-count.
-"""
+"""Random streams: pure functions of (seed, purpose, position), not of a rank, a thread or a call count."""
 
 import hashlib
 
@@ -15,13 +13,17 @@ def _purpose_key(purpose: str) -> int:
 
 
 def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.random.Generator:
-    """A generator of its own for one purpose at one position.
+    """Return the random generator of one purpose at one position.
 
-    seed: 0 to 2^64 - 1, from the training document.
-    purpose: what the numbers are for, such as "dropout/taste".
-    first, second: the position, such as epoch and step; 0 to 2^64 - 1 each. Philox4x64-10 (Salmon et al.,
-    "Parallel random numbers: as easy as 1, 2, 3", SC 2011), keyed by seed and purpose; the position fills the
-    counter's upper half, so that two positions never share a block.
+    The generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
+    keyed by seed and purpose. The position fills the upper half of the counter, so two positions never share
+    a block.
+
+    Args:
+        seed: 0 to 2^64 - 1, from the training document.
+        purpose: What the numbers are for, such as "dropout/taste".
+        first: First part of the position, such as the epoch; 0 to 2^64 - 1.
+        second: Second part of the position, such as the step; 0 to 2^64 - 1.
     """
     key = np.array([seed, _purpose_key(purpose)], dtype=np.uint64)
     counter = np.array([0, 0, first, second], dtype=np.uint64)
@@ -29,11 +31,21 @@ def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.rando
 
 
 def shuffled(seed: int, purpose: str, epoch: int, size: int, positions: np.ndarray) -> np.ndarray:
-    """What stands at some positions of a random permutation of range(size), without storing the permutation.
+    """Return the entries of a random permutation of range(size) at some positions, without storing all of it.
 
-    positions: int64 [N], each in [0, size). Returns int64 [N]. A Feistel network over the next even power of
-    two walks its cycles until it lands inside the range (Black and Rogaway, "Ciphers with arbitrary finite
-    domains", CT-RSA 2002), so that any part of any epoch's order costs time and memory for that part alone.
+    A Feistel network over the next even power of two walks its cycles until it lands inside the range (Black
+    and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). So any part of any epoch's order costs
+    time and memory for that part alone.
+
+    Args:
+        seed: As for `stream`.
+        purpose: As for `stream`.
+        epoch: Each epoch has its own permutation.
+        size: Length of the permutation.
+        positions: int64 [N], each in [0, size).
+
+    Returns:
+        int64 [N], each in [0, size).
     """
     half_bits = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
     keys = stream(seed, f"shuffle/{purpose}", epoch).integers(0, 2**64, size=_ROUNDS, dtype=np.uint64)

@@ -1,6 +1,4 @@
-"""Files that a person names: refused where they are no files of a finite size, and read by lines of a
-bounded length.
-"""
+"""Checks of files that a user names: no pipes or devices, and no lines of unbounded length."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ LONGEST_LINE_BYTES = 2**24
 
 
 def check_regular(path: Path, error: type[WidenetError] = DataError) -> None:
-    """Refuse a path that exists and is neither a file nor a folder, before anybody opens it.
+    """Raise `error` for a path that exists and is neither a file nor a folder.
 
     Opening a pipe without a writer would wait forever, and a device such as /dev/zero never ends.
     """
@@ -28,15 +26,13 @@ def check_regular(path: Path, error: type[WidenetError] = DataError) -> None:
 
 
 def bounded_lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of an open file with their ends; raise DataError at one that is too long to be a
-    line of text.
-    """
+    """Yield the lines of an open file with their ends; raise DataError for a line that is too long."""
     number = 1
     while line := file.readline(LONGEST_LINE_BYTES + 1):
         if len(line) > LONGEST_LINE_BYTES:
             raise DataError(
-                f"{path}: line {number} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer. Check"
-                " the file."
+                f"{path}: line {number} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer."
+                " Check the file."
             )
         yield line
         number += 1

@@ -1,4 +1,4 @@
-"""SparseBatch: the one form of sparse rows in memory (CSR)."""
+"""SparseBatch: sparse rows in memory, in compressed sparse row form (CSR)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,14 @@ from widenet.transfer import sent
 
 @dataclass(frozen=True, slots=True)
 class SparseBatch:
-    """E examples over a sparse field, in compressed sparse rows.
+    """E examples of a sparse field, in compressed sparse row form.
 
-    indptr: int64 [E + 1]; example e owns entries indptr[e] to indptr[e + 1].
-    indices: int32 or int64 [Z], each in [0, width); ascending order is not required.
-    values: float32 [Z], or None where every value is one.
-    Trusted as it is; `checked` validates what comes from outside, such as lists.
+    The constructor checks nothing; call `checked` on data from outside.
+
+    Attributes:
+        indptr: int64 [E + 1]; example e owns the entries indptr[e] to indptr[e + 1].
+        indices: int32 or int64 [Z], each in [0, width), in any order.
+        values: float32 [Z]; None if every value is 1.
     """
 
     indptr: Tensor
@@ -30,28 +32,26 @@ class SparseBatch:
     def from_lists(
         cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None
     ) -> "SparseBatch":
-        """The batch of some lists of indices, and of values beside them."""
+        """Make a batch from one list of indices for each example, and one list of values if there are any."""
         indptr = indptr_of(torch.tensor([len(row) for row in rows], dtype=torch.int64))
         indices = torch.tensor([index for row in rows for index in row], dtype=torch.int64)
-        flat = (
-            None
-            if values is None
-            else torch.tensor([value for row in values for value in row], dtype=torch.float32)
-        )
-        return cls(indptr, indices, flat)
+        if values is None:
+            return cls(indptr, indices)
+        flat = [value for row in values for value in row]
+        return cls(indptr, indices, torch.tensor(flat, dtype=torch.float32))
 
     @property
     def num_examples(self) -> int:
-        """E."""
+        """Number of examples, E."""
         return len(self.indptr) - 1
 
     @property
     def num_entries(self) -> int:
-        """Z."""
+        """Number of stored entries, Z."""
         return len(self.indices)
 
     def counts(self) -> Tensor:
-        """Stored entries of each example, int64 [E]."""
+        """Number of stored entries of each example, int64 [E]."""
         return self.indptr.diff()
 
     def example_of_entry(self) -> Tensor:
@@ -60,28 +60,24 @@ class SparseBatch:
         return torch.repeat_interleave(examples, self.counts(), output_size=self.num_entries)
 
     def values_or_ones(self) -> Tensor:
-        """float32 [Z]."""
-        return (
-            torch.ones(self.num_entries, device=self.indices.device) if self.values is None else self.values
-        )
+        """Values of all entries, float32 [Z]; ones if none are stored."""
+        if self.values is not None:
+            return self.values
+        return torch.ones(self.num_entries, device=self.indices.device)
 
     def with_values(self, values: Tensor | None) -> "SparseBatch":
         """The same entries with other values."""
         return SparseBatch(self.indptr, self.indices, values)
 
     def keep(self, kept: Tensor) -> "SparseBatch":
-        """Only the entries where `kept` (bool [Z]) is true; the examples stay."""
-        return SparseBatch(
-            indptr_of(kept)[self.indptr],
-            self.indices[kept],
-            None if self.values is None else self.values[kept],
-        )
+        """The same examples with only those entries where `kept`, bool [Z], is true."""
+        values = None if self.values is None else self.values[kept]
+        return SparseBatch(indptr_of(kept)[self.indptr], self.indices[kept], values)
 
     def distinct(self) -> "SparseBatch":
-        """Each example's indices once, ascending, without values."""
-        examples_Z, indices_Z = torch.unique(
-            torch.stack([self.example_of_entry(), self.indices.long()]), dim=1
-        )
+        """The same examples with each index once, in ascending order, and without values."""
+        pairs_2Z = torch.stack([self.example_of_entry(), self.indices.long()])
+        examples_Z, indices_Z = torch.unique(pairs_2Z, dim=1)
         return SparseBatch(indptr_of(torch.bincount(examples_Z, minlength=self.num_examples)), indices_Z)
 
     def to(self, device: torch.device | str) -> "SparseBatch":
@@ -90,16 +86,13 @@ class SparseBatch:
         return SparseBatch(sent(self.indptr, device), sent(self.indices, device), values)
 
     def to_dense(self, width: int) -> Tensor:
-        """float32 [E, width]; duplicates add up. For tests and small fields."""
+        """The batch as a matrix, float32 [E, width]; duplicates add up. For tests and small fields."""
         dense = torch.zeros(self.num_examples, width, device=self.indices.device)
-        return dense.index_put_(
-            (self.example_of_entry(), self.indices.long()), self.values_or_ones(), accumulate=True
-        )
+        positions = self.example_of_entry(), self.indices.long()
+        return dense.index_put_(positions, self.values_or_ones(), accumulate=True)
 
     def checked(self, width: int, name: str = "batch") -> "SparseBatch":
-        """This batch, after every rule of the form was checked; raises DataError naming the first broken
-        one.
-        """
+        """Return this batch if it is valid; otherwise raise DataError that names the first broken rule."""
         if self.indptr.dtype != torch.int64 or self.indptr.dim() != 1 or len(self.indptr) < 1:
             raise DataError(
                 f"{name}: indptr must be int64 [examples + 1]; got {self.indptr.dtype}"
@@ -110,11 +103,8 @@ class SparseBatch:
                 f"{name}: indices must be int32 or int64 [entries]; got {self.indices.dtype}"
                 f" {list(self.indices.shape)}."
             )
-        if (
-            int(self.indptr[0]) != 0
-            or int(self.indptr[-1]) != self.num_entries
-            or bool((self.indptr.diff() < 0).any())
-        ):
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        if first != 0 or last != self.num_entries or bool((self.indptr.diff() < 0).any()):
             raise DataError(f"{name}: indptr must rise from 0 to the number of entries, {self.num_entries}.")
         if self.num_entries and not (int(self.indices.min()) >= 0 and int(self.indices.max()) < width):
             low, high = int(self.indices.min()), int(self.indices.max())
@@ -131,25 +121,20 @@ class SparseBatch:
 
 
 def indptr_of(counts: Tensor) -> Tensor:
-    """Where the entries of each row begin, int64 [N + 1], from how many it has: whole numbers or bool [N]."""
+    """Return where the entries of each row begin, int64 [N + 1], from their counts, integers or bool [N]."""
     indptr = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
     torch.cumsum(counts, 0, out=indptr[1:])
     return indptr
 
 
 def stacked(batches: Sequence[SparseBatch]) -> SparseBatch:
-    """The examples of several batches, one batch after the other."""
+    """Concatenate the examples of several batches."""
     if len(batches) == 1:
         return batches[0]
-    ends = [0]
+    indptrs, num_entries = [batches[0].indptr[:1]], 0
     for batch in batches:
-        ends.append(ends[-1] + batch.num_entries)
-    indptr = torch.cat(
-        [
-            batches[0].indptr[:1],
-            *(batch.indptr[1:] + start for batch, start in zip(batches, ends, strict=False)),
-        ]
-    )
+        indptrs.append(batch.indptr[1:] + num_entries)
+        num_entries += batch.num_entries
     has_values = any(batch.values is not None for batch in batches)
     values = torch.cat([batch.values_or_ones() for batch in batches]) if has_values else None
-    return SparseBatch(indptr, torch.cat([batch.indices for batch in batches]), values)
+    return SparseBatch(torch.cat(indptrs), torch.cat([batch.indices for batch in batches]), values)

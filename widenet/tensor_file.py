@@ -1,6 +1,4 @@
-"""Tensor files: safetensors, written and read a block at a time, so that no copy of a large tensor is ever
-made.
-"""
+"""Files of tensors (safetensors), written and read in blocks, so that no large tensor is ever copied."""
 
 import hashlib
 import json
@@ -19,12 +17,17 @@ _NAMES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32"}
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors (float32, float64 or int32, on any device) to a new file; its SHA-256.
+    """Write tensors to a new safetensors file and return its SHA-256.
 
-    Raises OSError.
+    The format (huggingface.co/docs/safetensors): the length of the header as uint64, the header in JSON
+    padded to 8 bytes, the data.
 
-    The format (huggingface.co/docs/safetensors): the header's length as uint64, the header in JSON padded to
-    8 bytes, the data.
+    Args:
+        path: The file, which must not exist yet.
+        tensors: float32, float64 or int32, on any device.
+
+    Raises:
+        OSError: The file exists or cannot be written.
     """
     header: dict[str, dict[str, Any]] = {}
     offset = 0
@@ -44,8 +47,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             file.write(piece)
             digest.update(piece)
         for tensor in tensors.values():
-            rows = max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))
-            for block in torch.split(tensor.detach(), rows):
+            for block in torch.split(tensor.detach(), _rows_of_a_block(tensor)):
                 data = block.reshape(-1).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
@@ -53,40 +55,44 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
-    """Fill tensors from a file that holds more or the same; the name of the first of which the file has not
-    one of that shape and type.
+    """Fill tensors from a file, which may hold more than these.
 
-    Raises OSError and safetensors' SafetensorError.
+    Returns:
+        The name of the first tensor that the file lacks in this shape and dtype; None if all were read.
+
+    Raises:
+        OSError: The file cannot be read.
+        SafetensorError: The file is not in safetensors' format.
     """
     with safe_open(path, framework="pt") as file:
         names = set(file.keys())
         for name, tensor in tensors.items():
             if name not in names:
                 return name
-            found = file.get_slice(name)
-            if found.get_shape() != list(tensor.shape) or found.get_dtype() != _NAMES[tensor.dtype]:
+            stored = file.get_slice(name)
+            if stored.get_shape() != list(tensor.shape) or stored.get_dtype() != _NAMES[tensor.dtype]:
                 return name
-            _fill(tensor.detach(), found)
+            if tensor.numel():
+                target, rows = tensor.detach(), _rows_of_a_block(tensor)
+                for start in range(0, len(target), rows):
+                    target[start : start + rows].copy_(stored[start : start + rows])
     return None
 
 
 def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
-    """A tensor of a file, some rows after the others, each with the number of its first; raises OSError,
-    SafetensorError.
+    """Yield the rows of a stored tensor in blocks, each with the number of its first row.
+
+    Raises:
+        OSError: The file cannot be read.
+        SafetensorError: The file is not in safetensors' format, or lacks the tensor.
     """
     with safe_open(path, framework="pt") as file:
-        found = file.get_slice(name)
-        num_rows, *rest = found.get_shape()
+        stored = file.get_slice(name)
+        num_rows, *rest = stored.get_shape()
         rows = max(1, _BLOCK_BYTES // (_LARGEST_NUMBER * max(math.prod(rest), 1)))
         for start in range(0, num_rows, rows):
-            yield start, found[start : start + rows]
+            yield start, stored[start : start + rows]
 
 
-def _fill(tensor: Tensor, found: Any) -> None:
-    rows = (
-        max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))
-        if tensor.numel()
-        else 1
-    )
-    for start in range(0, len(tensor) if tensor.numel() else 0, rows):
-        tensor[start : start + rows].copy_(found[start : start + rows])
+def _rows_of_a_block(tensor: Tensor) -> int:
+    return max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))

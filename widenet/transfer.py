@@ -1,6 +1,4 @@
-"""How tensors come to a device: ahead of their use, so that neither the device nor the host waits for
-them.
-"""
+"""Moving tensors to a device ahead of their use, so that neither the device nor the host waits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,10 +11,7 @@ T = TypeVar("T")
 
 
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The same tensor on another device.
-
-    To CUDA it goes by way of pinned memory, so that the host need not wait until it is there.
-    """
+    """Copy a tensor to a device; to CUDA through pinned memory, so that the host need not wait."""
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
@@ -24,18 +19,21 @@ def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 @dataclass(frozen=True)
 class Made(Generic[T]):
-    """What was made ahead; `event` is when a device will have made it."""
+    """A value that was made ahead.
+
+    Attributes:
+        value: The result, perhaps still being computed on the device.
+        event: Recorded when the device has finished it; None if it is finished.
+    """
 
     value: T
     event: "torch.cuda.Event | None"
 
 
 class Ahead:
-    """Work that is done ahead of its use; on CUDA on a stream of its own, beside the one that computes.
+    """Runs work ahead of its use: on CUDA in a stream of its own, on other devices at once.
 
-    Elsewhere it is plain work.
-
-    The work may read what the computing stream had made before this was created, and nothing newer.
+    The work may only read what the computing stream had made before this object was created.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -45,14 +43,14 @@ class Ahead:
             self.stream.wait_stream(torch.cuda.current_stream(device))
 
     def make(self, work: Callable[[], T]) -> Made[T]:
-        """What some work gives, on its way; in whichever thread."""
+        """Start some work and return its result; any thread may call this."""
         if self.stream is None:
             return Made(work(), None)
         with torch.cuda.stream(self.stream):
             return Made(work(), self.stream.record_event())
 
     def take(self, made: Made[T]) -> T:
-        """The same, for the current stream of this thread, which waits for it; the host does not."""
+        """Return the value for use in this thread's current stream, which waits for it; the host does not."""
         if made.event is not None and self.stream is not None:
             computing = torch.cuda.current_stream(self.stream.device)
             computing.wait_event(made.event)
@@ -62,13 +60,13 @@ class Ahead:
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """The tensors on CUDA in what is built of dataclasses, mappings and sequences."""
+    """Yield the CUDA tensors within nested dataclasses, mappings and sequences."""
     if isinstance(value, Tensor):
         if value.device.type == "cuda":
             yield value
     elif is_dataclass(value):
-        for each in fields(value):
-            yield from tensors_of(getattr(value, each.name))
+        for field in fields(value):
+            yield from tensors_of(getattr(value, field.name))
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from tensors_of(item)

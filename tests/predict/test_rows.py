@@ -309,10 +309,14 @@ def test_of_several_outputs_one_must_be_named(tmp_path):
         ]
     }
     model = train(network, {"epochs": 1}, data, tmp_path / "run")
-    with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: out, tag"):
+    with pytest.raises(
+        FitError, match=r"The network has several outputs\. Name one of its outputs: out, tag"
+    ):
         model.recommend(["0"])
     assert [len(model.recommend(["0"], output=name)) for name in ("out", "tag")] == [2, 1]
-    with pytest.raises(FitError, match=r"The network has several\. Name one of its outputs: out, tag"):
+    with pytest.raises(
+        FitError, match=r"The network has several outputs\. Name one of its outputs: out, tag"
+    ):
         model.predict(data)
     assert items_of(model.predict(data, output="tag", exclude_seen=False)).keys() == {"0", "1"}
     assert [len(items) for items in items_of(model.predict(data, output="out")).values()] == [1, 1]

@@ -1,4 +1,4 @@
-"""Curves over a common axis, as SVG without a script."""
+"""Line charts, as SVG."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from widenet.pictures.html import Html, brief, joined, tag
 Points = Sequence[tuple[float, float]]
 
 COLOURS = ("#3b7dd8", "#e0772b", "#2f9e6e", "#c2498d", "#8a63d2", "#a8861b", "#2aa3b8", "#d0504a")
-"""Told apart on white and on black."""
+"""Colours of lines, distinguishable on white and on black."""
 
 _WIDTH, _HEIGHT = 360, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 36
@@ -16,50 +16,54 @@ _MOST_DOTS = 60
 
 
 def curves(title: str, lines: Mapping[str, Points], across: str = "epoch", named: bool = True) -> Html:
-    """A figure of lines (x, y) by name; its legend where there are several.
+    """Draw one or more lines over a common axis of whole numbers.
 
-    Every point says its numbers when pointed at.
+    Pointing at a dot shows its numbers. Points that are not finite are left out; if none is left, the figure
+    says "no values".
 
-    across: what x is, a whole number. named: False where a legend stands elsewhere.
-    Points that are not finite are left out; without any, the figure says so.
+    Args:
+        title: Caption of the figure.
+        lines: The points (x, y) of each line, by its name.
+        across: Label of the x axis.
+        named: Whether to draw a legend if there are several lines.
     """
-    shown = {
-        name: [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-        for name, points in lines.items()
+    finite = {
+        name: [(x, y) for x, y in line if math.isfinite(x) and math.isfinite(y)]
+        for name, line in lines.items()
     }
-    points = [point for line in shown.values() for point in line]
-    caption = tag("figcaption", tag("b", title), legend(list(lines)) if named and len(lines) > 1 else "")
+    points = [point for line in finite.values() for point in line]
+    several = len(lines) > 1
+    caption = tag("figcaption", tag("b", title), legend(list(lines)) if named and several else "")
     if not points:
         return tag("figure", caption, tag("p", "no values"))
     first, last = min(x for x, _ in points), max(x for x, _ in points)
     xs = [x for x in ticks([first, last], 5, whole=True) if first <= x <= last]
     ys = ticks([y for _, y in points], 4)
     frame = _Frame(first, max(last, first + 1), ys[0], ys[-1])
-    drawn = [
-        _line(line, colour(place), frame, name if len(lines) > 1 else title, across)
-        for place, (name, line) in enumerate(shown.items())
+    shapes = [
+        _line(line, colour(position), frame, name if several else title, across)
+        for position, (name, line) in enumerate(finite.items())
     ]
-    return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*_axes(frame, xs, ys, across), *drawn]))
+    return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*_axes(frame, xs, ys, across), *shapes]))
 
 
-def colour(place: int) -> str:
-    """The colour of the line at that place of a legend."""
-    return COLOURS[place % len(COLOURS)]
+def colour(position: int) -> str:
+    """The colour of the line at a position of the legend."""
+    return COLOURS[position % len(COLOURS)]
 
 
 def legend(names: Sequence[str]) -> Html:
     """The names of lines beside their colours."""
     entries = [
-        tag("span", tag("span", "\u25cf ", style=f"color:{colour(place)}"), name)
-        for place, name in enumerate(names)
+        tag("span", tag("span", "\u25cf ", style=f"color:{colour(position)}"), name)
+        for position, name in enumerate(names)
     ]
-    return tag(
-        "span", *entries, class_="legend", style="display:flex;flex-wrap:wrap;gap:0 1em;font-size:smaller"
-    )
+    style = "display:flex;flex-wrap:wrap;gap:0 1em;font-size:smaller"
+    return tag("span", *entries, class_="legend", style=style)
 
 
 def picture(width: float, height: float, title: str, content: Sequence[object]) -> Html:
-    """An SVG of some size that shrinks with its surroundings."""
+    """An SVG element of a maximum size, which shrinks with the page."""
     attributes = {
         "viewBox": f"0 0 {width:g} {height:g}",
         "style": f"width:100%;max-width:{width * 1.2:g}px",
@@ -69,24 +73,29 @@ def picture(width: float, height: float, title: str, content: Sequence[object]) 
 
 
 def ticks(values: Sequence[float], about: int, whole: bool = False) -> list[float]:
-    """Round numbers at even distances that reach from below the smallest value to above the largest.
-    whole: whole numbers.
+    """Round numbers at equal distances that enclose all values.
+
+    Args:
+        values: At least one finite number.
+        about: Approximate number of intervals.
+        whole: Whether the ticks must be whole numbers.
     """
     low, high = min(values), max(values)
     if whole:
         low, high = math.floor(low), math.ceil(high)
     if high - low <= abs(high) * 1e-12:
-        low, high = low - (1 if whole else abs(low) / 2 or 1), high + (1 if whole else abs(high) / 2 or 1)
+        low -= 1 if whole else abs(low) / 2 or 1
+        high += 1 if whole else abs(high) / 2 or 1
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     step = max(step, 1) if whole else step
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
+    return [float(f"{multiple * step:.12g}") for multiple in range(first, last + 1)]
 
 
 class _Frame:
-    """Where numbers lie in the picture."""
+    """Translates numbers to coordinates of the picture."""
 
     def __init__(self, left: float, right: float, bottom: float, top: float) -> None:
         self.left, self.bottom = left, bottom
@@ -102,52 +111,35 @@ class _Frame:
 
 def _axes(frame: _Frame, xs: Sequence[float], ys: Sequence[float], across: str) -> list[Html]:
     faint = {"stroke": "currentColor", "stroke_opacity": "0.15"}
-    drawn = []
+    centred = {"text_anchor": "middle", "fill": "currentColor"}
+    shapes = []
     for number in ys:
         y = frame.y(number)
-        drawn.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, **faint))
-        drawn.append(tag("text", brief(number), x=_LEFT - 6, y=y + 4, text_anchor="end", fill="currentColor"))
+        shapes.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, **faint))
+        shapes.append(
+            tag("text", brief(number), x=_LEFT - 6, y=y + 4, text_anchor="end", fill="currentColor")
+        )
     foot = _HEIGHT - _BOTTOM
     for number in xs:
-        drawn.append(tag("line", x1=frame.x(number), x2=frame.x(number), y1=foot, y2=foot + 4, **faint))
-        drawn.append(
-            tag(
-                "text",
-                brief(number),
-                x=frame.x(number),
-                y=foot + 16,
-                text_anchor="middle",
-                fill="currentColor",
-            )
-        )
+        x = frame.x(number)
+        shapes.append(tag("line", x1=x, x2=x, y1=foot, y2=foot + 4, **faint))
+        shapes.append(tag("text", brief(number), x=x, y=foot + 16, **centred))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(
-        tag(
-            "text",
-            across,
-            x=middle,
-            y=_HEIGHT - 4,
-            text_anchor="middle",
-            fill="currentColor",
-            fill_opacity="0.7",
-        )
-    )
-    return drawn
+    shapes.append(tag("text", across, x=middle, y=_HEIGHT - 4, **centred, fill_opacity="0.7"))
+    return shapes
 
 
 def _line(line: Points, stroke: str, frame: _Frame, name: str, across: str) -> Html:
-    places = " ".join(f"{frame.x(x):.2f},{frame.y(y):.2f}" for x, y in line)
-    path = tag("polyline", points=places, fill="none", stroke=stroke, stroke_width=2, stroke_linejoin="round")
-    dots = [
-        tag(
-            "circle",
-            tag("title", f"{name}, {across} {brief(x)}: {y:.6g}"),
-            cx=frame.x(x),
-            cy=frame.y(y),
-            r=3 if len(line) <= _MOST_DOTS else 5,
-            fill=stroke,
-            fill_opacity=None if len(line) <= _MOST_DOTS else 0,
-        )
-        for x, y in line
-    ]
+    corners = " ".join(f"{frame.x(x):.2f},{frame.y(y):.2f}" for x, y in line)
+    path = tag(
+        "polyline", points=corners, fill="none", stroke=stroke, stroke_width=2, stroke_linejoin="round"
+    )
+    # Many dots would hide the line: they become invisible, and larger so that one can still point at them.
+    look = (
+        {"r": 3, "fill": stroke} if len(line) <= _MOST_DOTS else {"r": 5, "fill": stroke, "fill_opacity": 0}
+    )
+    dots = []
+    for x, y in line:
+        hint = tag("title", f"{name}, {across} {brief(x)}: {y:.6g}")
+        dots.append(tag("circle", hint, cx=frame.x(x), cy=frame.y(y), **look))
     return joined([path, *dots])

@@ -1,4 +1,4 @@
-"""Boxes and arrows from top to bottom, as SVG without a script."""
+"""Boxes and arrows from top to bottom, as SVG."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ _MOST_LETTERS = 36
 
 
 class _Place(NamedTuple):
-    """The upper left corner of a box, and how high it is."""
+    """The upper left corner of a box, and its height."""
 
     x: float
     y: float
@@ -21,18 +21,18 @@ class _Place(NamedTuple):
 def graph(
     title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Sequence[tuple[str, str]]
 ) -> Html:
-    """A picture of boxes, each below all that lead to it.
+    """Draw a directed graph as boxes, each below all boxes that lead to it.
 
-    boxes: by name, the colour and the lines of text below the name, in an order in which no arrow leads back.
-    arrows: from, to.
+    Args:
+        title: What the picture shows, for screen readers.
+        boxes: For each name, its colour and the lines of text below the name, in topological order.
+        arrows: Pairs of names: from, to.
     """
     depth: dict[str, int] = {}
     for name in boxes:
         depth[name] = max((depth[start] + 1 for start, end in arrows if end == name), default=0)
-    floors = [
-        [name for name in boxes if depth[name] == floor]
-        for floor in range(max(depth.values(), default=-1) + 1)
-    ]
+    num_floors = max(depth.values(), default=-1) + 1
+    floors = [[name for name in boxes if depth[name] == floor] for floor in range(num_floors)]
     heights = [max(_height(boxes[name][1]) for name in floor) for floor in floors]
     widest = max((len(floor) for floor in floors), default=0)
     aside = 48.0 if any(depth[end] - depth[start] > 1 for start, end in arrows) else 0.0
@@ -41,15 +41,13 @@ def graph(
     top = float(_EDGE)
     for floor, height in zip(floors, heights, strict=True):
         left = (width - aside - len(floor) * (_BOX + _COLUMNS) + _COLUMNS) / 2
-        places |= {
-            name: _Place(left + column * (_BOX + _COLUMNS), top, height) for column, name in enumerate(floor)
-        }
+        for column, name in enumerate(floor):
+            places[name] = _Place(left + column * (_BOX + _COLUMNS), top, height)
         top += height + _ROWS
-    drawn = [_arrow(places[start], places[end], depth[end] - depth[start]) for start, end in arrows]
-    drawn += [
-        piece for name, (stroke, lines) in boxes.items() for piece in _box(name, stroke, lines, places[name])
-    ]
-    return picture(width, top - _ROWS + _EDGE, title, drawn)
+    shapes = [_arrow(places[start], places[end], depth[end] - depth[start]) for start, end in arrows]
+    for name, (stroke, lines) in boxes.items():
+        shapes += _box(name, stroke, lines, places[name])
+    return picture(width, top - _ROWS + _EDGE, title, shapes)
 
 
 def _height(lines: Sequence[str]) -> float:
@@ -58,45 +56,30 @@ def _height(lines: Sequence[str]) -> float:
 
 def _box(name: str, stroke: str, lines: Sequence[str], place: _Place) -> Iterator[Html]:
     x, y, height = place
-    yield tag(
-        "rect",
-        x=x,
-        y=y,
-        width=_BOX,
-        height=height,
-        rx=8,
-        fill=stroke,
-        fill_opacity="0.12",
-        stroke=stroke,
-        stroke_width="1.5",
-    )
-    yield _words(name, x + 12, y + 20, font_weight="bold", font_size=13)
+    look = {"rx": 8, "fill": stroke, "fill_opacity": "0.12", "stroke": stroke, "stroke_width": "1.5"}
+    yield tag("rect", x=x, y=y, width=_BOX, height=height, **look)
+    yield _label(name, x + 12, y + 20, font_weight="bold", font_size=13)
     for row, line in enumerate(lines, start=1):
-        yield _words(line, x + 12, y + 20 + row * _LINE, fill_opacity="0.85")
+        yield _label(line, x + 12, y + 20 + row * _LINE, fill_opacity="0.85")
 
 
-def _words(text: str, x: float, y: float, **look: object) -> Html:
-    """Text that fits into a box; pointed at, the whole of it."""
+def _label(text: str, x: float, y: float, **look: object) -> Html:
+    """Text cut to the width of a box; pointing at it shows all of it."""
     short = text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}\u2026"
-    return tag(
-        "text", short, *([tag("title", text)] if short != text else []), x=x, y=y, fill="currentColor", **look
-    )
+    hint = [tag("title", text)] if short != text else []
+    return tag("text", short, *hint, x=x, y=y, fill="currentColor", **look)
 
 
 def _arrow(start: _Place, end: _Place, floors: int) -> Html:
-    """To the next floor straight down; past other floors around them, on the right."""
-    line: dict[str, object] = {
-        "fill": "none",
-        "stroke": "currentColor",
-        "stroke_opacity": "0.6",
-        "stroke_width": "1.5",
-    }
+    """An arrow straight down to the next floor, or around the floors between on their right."""
     if floors == 1:
-        x1, y1, x2, y2 = start.x + _BOX / 2, start.y + start.height, end.x + _BOX / 2, end.y
+        x1, y1 = start.x + _BOX / 2, start.y + start.height
+        x2, y2 = end.x + _BOX / 2, end.y
         middle = (y1 + y2) / 2
         path = f"M{x1:g},{y1:g} C{x1:g},{middle:g} {x2:g},{middle:g} {x2:g},{y2:g} m-4,-6 l4,6 l4,-6"
     else:
-        x1, y1, x2, y2 = start.x + _BOX, start.y + start.height / 2, end.x + _BOX, end.y + end.height / 2
+        x1, y1 = start.x + _BOX, start.y + start.height / 2
+        x2, y2 = end.x + _BOX, end.y + end.height / 2
         far = max(x1, x2) + 52
         path = f"M{x1:g},{y1:g} C{far:g},{y1:g} {far:g},{y2:g} {x2:g},{y2:g} m6,-4 l-6,4 l6,4"
-    return tag("path", d=path, **line)
+    return tag("path", d=path, fill="none", stroke="currentColor", stroke_opacity="0.6", stroke_width="1.5")

@@ -1,4 +1,4 @@
-"""HTML from values: whatever is not HTML already is text, and escaped."""
+"""HTML elements from Python values; text is escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,31 +7,27 @@ _WITHOUT_END = {"br", "meta"}
 
 
 class Html(str):
-    """Text that is HTML already; every other text is escaped where it meets one of these."""
+    """Text that is HTML already and must not be escaped."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element; children that are not Html are escaped.
+    """An HTML element; children that are not `Html` are escaped.
 
-    attributes: class_ stands for class, stroke_width for stroke-width; None and False leave one out, True is
-    one without a value.
+    Args:
+        name: The element, such as "td".
+        children: Its content.
+        attributes: `class_` gives class, `stroke_width` gives stroke-width. None and False leave an
+            attribute out; True gives one without a value.
     """
-    words = [
-        name,
-        *(
-            _attribute(key, value)
-            for key, value in attributes.items()
-            if value is not None and value is not False
-        ),
-    ]
-    start = Html(f"<{' '.join(words)}>")
+    present = {key: value for key, value in attributes.items() if value is not None and value is not False}
+    start = Html(f"<{' '.join([name, *(_attribute(key, value) for key, value in present.items())])}>")
     return start if name in _WITHOUT_END else Html(f"{start}{joined(children)}</{name}>")
 
 
 def joined(children: Sequence[object]) -> Html:
-    """Some pieces after each other; those that are not Html are escaped."""
+    """Concatenate pieces; those that are not `Html` are escaped."""
     return Html("".join(child if isinstance(child, Html) else escape(_text(child)) for child in children))
 
 
@@ -41,18 +37,19 @@ def table(
     class_: str | None = None,
     numbers: bool = False,
 ) -> Html:
-    """A table; columns of numbers to the right. A cell is shown as it is: numbers are text by then.
+    """An HTML table whose columns of numbers are aligned to the right.
 
-    numbers: every column but the first counts as one of numbers, whatever words are among them.
+    Args:
+        header: Names of the columns.
+        rows: Cells, already formatted.
+        class_: Class of the table element.
+        numbers: Treat every column but the first as numbers, whatever text is in it.
     """
-    right = (
-        [column > 0 for column in range(len(header))]
-        if numbers
-        else [bool(rows) and all(_is_number(row[column]) for row in rows) for column in range(len(header))]
-    )
-    styles = [
-        "text-align:right;font-variant-numeric:tabular-nums" if each else "text-align:left" for each in right
-    ]
+    styles = []
+    for column in range(len(header)):
+        has_numbers = bool(rows) and all(_is_number(row[column]) for row in rows)
+        is_right = column > 0 if numbers else has_numbers
+        styles.append("text-align:right;font-variant-numeric:tabular-nums" if is_right else "text-align:left")
     head = [tag("th", cell, style=style) for cell, style in zip(header, styles, strict=True)]
     body = [
         tag("tr", *(tag("td", cell, style=style) for cell, style in zip(row, styles, strict=True)))
@@ -63,9 +60,7 @@ def table(
 
 
 def brief(value: object) -> str:
-    """A number as people read it: whole ones with commas, others with four digits; any other value as
-    text.
-    """
+    """Format a number with commas or four digits, as people read it; any other value as text."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _text(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) >= 1000):
@@ -88,5 +83,5 @@ def _attribute(key: str, value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as text; fractions with two digits, as coordinates need."""
+    """A value as text; fractions have at most two decimals, enough for coordinates."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
