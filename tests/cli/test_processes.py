@@ -245,7 +245,7 @@ LACKS = {
     ),
     "PMIx": (
         {"PMIX_RANK": "0", "PMIX_NAMESPACE": "prterun-node1-11717@1"},
-        "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start"
+        "PMIX_RANK says that this is one of several processes, but nothing says how many there are. Start"
         " them by Open MPI's mpirun, or ",
     ),
 }

@@ -10,7 +10,7 @@ import typer
 
 from widenet.cli.wording import on_command_line
 from widenet.errors import OptionError
-from widenet.parallel.announced import announced, by_mpi, by_pmix_alone
+from widenet.parallel.launcher import launcher_variable, started_by_mpi, started_by_pmix_alone
 
 _FIRST_SECONDS = 10.0
 """How long other processes wait, where they make a mistake, for the first one of their machine to say what
@@ -45,7 +45,7 @@ def speaks() -> bool:
     """Whether this process says what every process of its machine would say: the first one here, or one
     whose launcher sifts.
     """
-    return (announced("LOCAL_RANK") or "0") == "0" or "WIDENET_LAUNCHER" in os.environ
+    return (launcher_variable("LOCAL_RANK") or "0") == "0" or "WIDENET_LAUNCHER" in os.environ
 
 
 def left_to_the_first() -> bool:
@@ -56,7 +56,7 @@ def left_to_the_first() -> bool:
     """
     if speaks():
         return False
-    if by_mpi() or by_pmix_alone():
+    if started_by_mpi() or started_by_pmix_alone():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         time.sleep(_FIRST_SECONDS)
     return True

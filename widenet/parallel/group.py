@@ -1,6 +1,4 @@
-"""The group of processes that train one network: joined as torchrun, mpirun, Slurm or `--processes`
-announce it, or as it already is.
-"""
+"""The group of processes that train one network: joins it as the launcher describes, or uses a joined one."""
 
 import atexit
 import os
@@ -17,83 +15,80 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
-from widenet.parallel.announced import announced, by_mpi, by_pmix_alone
-from widenet.parallel.attempt import name_of_this_attempt
 from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
-from widenet.parallel.interface import choose_interface
 from widenet.parallel.launch import LAUNCHER
+from widenet.parallel.launcher import launcher_variable, started_by_mpi, started_by_pmix_alone
 from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
-from widenet.parallel.meeting import store_of_this_launch
 from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.rendezvous import attempt_name, choose_interface, store_of_this_launch
 from widenet.plan.fit import check_fits, check_fits_here, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
 
 COLLECTIVE_SECONDS = 3600
-"""How long a process waits for processes that are alive, as their heartbeats say, but do not come to the
-same point.
-"""
+"""Seconds that a collective waits for processes whose heartbeats arrive, but which do not take part."""
 
 _heartbeat: Heartbeat | None = None
-"""That of the group that this process has joined by `join`."""
+"""The heartbeat of the group that this process has joined by `join`."""
 
 
 def num_processes() -> int:
     """Processes in the group that this process belongs to; 1 without a launcher."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
-    size = announced("WORLD_SIZE") or "1"
-    if by_pmix_alone() and "WORLD_SIZE" not in os.environ:
+    size = launcher_variable("WORLD_SIZE") or "1"
+    if started_by_pmix_alone() and "WORLD_SIZE" not in os.environ:
         raise OptionError(
-            "PMIX_RANK says that this is one of several processes, and nothing says how many there are. Start"
-            " them by Open MPI's mpirun, or set WORLD_SIZE and MASTER_ADDR, as in \"prterun -n 3 -x"
-            ' WORLD_SIZE=3 -x MASTER_ADDR=127.0.0.1 widenet ...".'
+            "PMIX_RANK says that this is one of several processes, but nothing says how many there are."
+            " Start them by Open MPI's mpirun, or set WORLD_SIZE and MASTER_ADDR, as in"
+            ' "prterun -n 3 -x WORLD_SIZE=3 -x MASTER_ADDR=127.0.0.1 widenet ...".'
         )
     if not size.isdecimal():
         raise GroupError(
-            f'the environment variable WORLD_SIZE must be a whole number; got "{size}". Start the group by'
-            " torchrun."
+            f'the environment variable WORLD_SIZE must be a whole number; got "{size}".'
+            " Start the group by torchrun."
         )
     return int(size)
 
 
 def is_leader() -> bool:
-    """Whether this process is the one that writes and speaks for its group."""
+    """Whether this process writes files and messages for its group."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank() == 0
-    return num_processes() == 1 or int(announced("RANK") or 0) == 0
+    return num_processes() == 1 or int(launcher_variable("RANK") or 0) == 0
 
 
-def device_for(asked: str | None) -> torch.device:
-    """The device of this process: cpu, or its own cuda device; raises OptionError."""
-    if asked not in (None, "cpu", "cuda"):
-        raise OptionError(f'device must be "cpu" or "cuda"; got "{asked}".')
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise OptionError('device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".')
-    if asked == "cpu" or not torch.cuda.is_available():
+def device_for(name: str | None) -> torch.device:
+    """Return the device of this process: the CPU, or a CUDA device of its own.
+
+    Args:
+        name: "cpu" or "cuda"; None uses CUDA if there is a device.
+
+    Raises:
+        OptionError: The name is unknown, or there is no CUDA device.
+    """
+    if name not in (None, "cpu", "cuda"):
+        raise OptionError(f'device must be "cpu" or "cuda"; got "{name}".')
+    if name == "cuda" and not torch.cuda.is_available():
+        raise OptionError('device is "cuda", but torch sees no CUDA device. Use "cpu".')
+    if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(announced("LOCAL_RANK") or 0) % torch.cuda.device_count())
+    return torch.device("cuda", int(launcher_variable("LOCAL_RANK") or 0) % torch.cuda.device_count())
 
 
 def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
-    """The job as the devices of all processes have room for it: with or without snapshots, and with logits
-    kept or not.
+    """Return the job with the options that fit into memory: with or without snapshots and kept logits.
 
-    Raises CapacityError, in every process, where it needs more memory than some process's device, or its
-    machine, still has.
+    Raises:
+        CapacityError: Some process's device or machine has too little memory; all processes raise this.
     """
     hosts = exchange.collect(socket.gethostname(), "memory")
-    unused = (
-        torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        if device.type == "cuda"
-        else 0
-    )
-    device_bytes = (
-        torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"] if device.type == "cuda" else 0
-    )
-
+    device_bytes = 0
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        device_bytes = torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"]
     num_local, available = hosts.count(socket.gethostname()), available_memory()
     lacks_room = available is not None and not with_snapshots(job, num_local, available).has_snapshots
     if any(exchange.collect(lacks_room, "memory")):
@@ -110,12 +105,18 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
 
 
 def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Let this process belong to the group that its launcher announced, until it ends; a group that it
-    belongs to already stays as it is.
+    """Join the group that the launcher describes; does nothing if this process has joined a group already.
 
-    Every process of the group must do so. timeout: seconds without a sign of life after which the others
-    report a process as lost. In a group that a script has joined itself there are no signs of life. Raises
-    GroupError, OptionError.
+    Every process of the group must call this. The process leaves the group when it ends. In a group that a
+    script has joined itself there are no heartbeats.
+
+    Args:
+        device: This process's device.
+        timeout: Seconds without a heartbeat after which the others report a process as lost.
+
+    Raises:
+        GroupError: The group cannot be joined.
+        OptionError: `timeout` is below 1 second.
     """
     if not timeout >= 1:
         raise OptionError(f"timeout must be at least 1 second; got {timeout!r}.")
@@ -124,18 +125,15 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
     if num_processes() == 1 or distributed.is_initialized():
         return
     lacks_address = _lacks_address()
-    os.environ["LOCAL_WORLD_SIZE"] = announced("LOCAL_WORLD_SIZE") or "1"
-    for name, default in {
-        "RANK": None,
-        "WORLD_SIZE": None,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
-    }.items():
-        value = announced(name) or default
-        if value is None or (default is None and not value.isdecimal()):
+    os.environ["LOCAL_WORLD_SIZE"] = launcher_variable("LOCAL_WORLD_SIZE") or "1"
+    os.environ["MASTER_ADDR"] = launcher_variable("MASTER_ADDR") or "127.0.0.1"
+    os.environ["MASTER_PORT"] = launcher_variable("MASTER_PORT") or "29500"
+    for name in ("RANK", "WORLD_SIZE"):
+        value = launcher_variable(name)
+        if value is None or not value.isdecimal():
             raise GroupError(
-                f"the environment variable {name} of a group must be a whole number; got {value!r}. Start it"
-                " by torchrun."
+                f"the environment variable {name} of a group must be a whole number; got {value!r}."
+                " Start it by torchrun."
             )
         os.environ[name] = value
     if device.type == "cuda":
@@ -143,36 +141,34 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
     try:
         _join(device, timeout, lacks_address)
     except (OSError, RuntimeError, ValueError) as error:
-        raise GroupError(
-            f"process {announced('RANK')} cannot join its group of {announced('WORLD_SIZE')} processes:"
-            f" {error}"
-        ) from error
+        rank, size = launcher_variable("RANK"), launcher_variable("WORLD_SIZE")
+        raise GroupError(f"process {rank} cannot join its group of {size} processes: {error}") from error
 
 
 def _lacks_address() -> bool:
-    """Whether mpirun has started this process on the one machine of its group, and nobody has said where the
-    group meets.
+    """Whether mpirun has started the whole group on this machine without setting an address for it.
 
-    Raises GroupError where that must be said.
+    Raises:
+        GroupError: The group is on several machines and has no address.
     """
-    if not by_mpi() or announced("MASTER_ADDR") is not None:
+    if not started_by_mpi() or launcher_variable("MASTER_ADDR") is not None:
         return False
-    size, here = announced("WORLD_SIZE"), announced("LOCAL_WORLD_SIZE")
+    size, here = launcher_variable("WORLD_SIZE"), launcher_variable("LOCAL_WORLD_SIZE")
     if size != here:
         raise GroupError(
             f"mpirun has started {size} processes, {here} of them on this machine, and nothing says where"
-            " they meet. Set MASTER_ADDR to the machine of the first process: mpirun -x MASTER_ADDR=node1"
-            " (Open MPI), mpirun -genv MASTER_ADDR node1 (MPICH)."
+            " they meet. Set MASTER_ADDR to the machine of the first process:"
+            " mpirun -x MASTER_ADDR=node1 (Open MPI), mpirun -genv MASTER_ADDR node1 (MPICH)."
         )
-    return announced("MASTER_PORT") is None
+    return launcher_variable("MASTER_PORT") is None
 
 
 def _leave() -> None:
-    """Leave the group in good order, or, where the loss of a process has ended this one's work, at once.
+    """Leave the group; end this process at once if a lost process made its work fail.
 
-    A collective that is still blocked would keep the group from being destroyed, and may abort Python while
-    it ends. A process that asked nothing more of the others keeps its exit status: the one that holds the
-    store may end before it.
+    A blocked collective would keep the group from being destroyed, and could abort Python while it ends. A
+    process that needed nothing more from the others keeps its exit status, even if the process that holds the
+    store ends first.
     """
     if _heartbeat is not None and _heartbeat.has_failed():
         sys.stdout.flush()
@@ -186,32 +182,28 @@ def _leave() -> None:
 
 
 def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
-    """Meet at the store of the launcher, or at one that process 0 holds, and begin to beat before the
-    group is formed.
-    """
+    """Connect to the launcher's store or to one that process 0 holds, start the heartbeat, form the group."""
     global _heartbeat
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    host, port, patience = (
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        timedelta(seconds=JOIN_SECONDS),
-    )
-    lent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    hosted = not lent and LAUNCHER not in os.environ
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    join_timeout = timedelta(seconds=JOIN_SECONDS)
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    hosted = not is_agents and LAUNCHER not in os.environ
     if not hosted:
-        # Where the launcher is gone this fails at once, TCPStore only in the end.
+        # This fails at once if the launcher is gone; TCPStore would fail only after its timeout.
         socket.create_connection((host, port), JOIN_SECONDS).close()
     store: Store
     if lacks_address:
-        store = store_of_this_launch(rank, size, patience)
+        store = store_of_this_launch(rank, size, join_timeout)
         host, port = store.host, store.port
     else:
-        store = TCPStore(host, port, is_master=hosted and rank == 0, timeout=patience, wait_for_workers=False)
-    with socket.create_connection((host, port), JOIN_SECONDS) as reached:
-        choose_interface(reached.getsockname()[0])
-    beats: Store = TCPStore(host, port, timeout=patience, wait_for_workers=False)
-    if lent:
-        name = name_of_this_attempt(store, rank, size, patience)
+        is_master = hosted and rank == 0
+        store = TCPStore(host, port, is_master=is_master, timeout=join_timeout, wait_for_workers=False)
+    with socket.create_connection((host, port), JOIN_SECONDS) as connection:
+        choose_interface(connection.getsockname()[0])
+    beats: Store = TCPStore(host, port, timeout=join_timeout, wait_for_workers=False)
+    if is_agents:
+        name = attempt_name(store, rank, size, join_timeout)
         store, beats = PrefixStore(name, store), PrefixStore(name, beats)
     _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted, lambda: _is_busy(device))
     _heartbeat.start()
@@ -229,18 +221,17 @@ def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
         line.submit(init, "nccl").result()
         return
     line.submit(init, "gloo").result()
-    line.submit(
-        distributed.barrier
-    ).result()  # a process that ended now would break off the others' connections
+    # Without a barrier, a process that ends now would cut connections that the others still set up.
+    line.submit(distributed.barrier).result()
 
 
 def _is_busy(device: torch.device) -> bool:
-    """Whether work is queued on a device's stream, such as a collective whose partners do not come."""
+    """Whether work is queued on a CUDA device's stream, such as a collective that waits for its partners."""
     return device.type == "cuda" and not torch.cuda.default_stream(device).query()
 
 
 def exchange_for(num_shards: int, device: torch.device) -> Exchange:
-    """The exchange of this process: with the others of the group that it has joined, or with itself."""
+    """Return the exchange of this process: between the processes of its group, or between its own shards."""
     threads = available_threads() if device.type == "cpu" else 1
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return LocalExchange(num_shards, threads)
@@ -248,17 +239,17 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
 
 
 def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:
-    """Let one process do some work, the others wait for it; what it raises, all raise."""
+    """Run some work in the leader while the others wait; a WidenetError of it is raised in all processes."""
     by_all(exchange, work if exchange.leads else lambda: None, where)
 
 
 def by_all(exchange: Exchange, work: Callable[[], object], where: str) -> None:
-    """Let every process do some work that asks nothing of the others; what one raises, all raise."""
+    """Run some work in each process without collectives; a WidenetError of one is raised in all."""
     error: WidenetError | None = None
     try:
         work()
     except WidenetError as raised:
         error = raised
-    for raised_there in exchange.collect(error, where):
-        if raised_there is not None:
-            raise raised_there
+    for error_there in exchange.collect(error, where):
+        if error_there is not None:
+            raise error_there

@@ -1,6 +1,4 @@
-"""One thread that does, in order, what takes the other processes; whoever waits for it can be released
-when one of them is lost.
-"""
+"""A thread that runs collectives in order, and whose waiting callers can be released if a process is lost."""
 
 import threading
 import weakref
@@ -18,11 +16,12 @@ _Queue = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 class Line:
     """Runs work in one daemon thread, in the order in which it was submitted.
 
-    A collective whose partner has stopped blocks its thread for as long as torch allows. `fail` releases
-    those who wait for its result. A daemon thread, unlike one of an executor, does not keep the process from
-    ending.
+    A collective whose partner has stopped blocks its thread for as long as torch allows; `fail` releases the
+    callers that wait for its result. A daemon thread, unlike one of an executor, does not keep the process
+    from ending.
 
-    has_failed: whether somebody has been told so.
+    Attributes:
+        has_failed: Whether a caller has got the error of `fail`.
     """
 
     def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
@@ -51,7 +50,7 @@ class Line:
         return future
 
     def fail(self, error: Exception) -> None:
-        """End everything that is queued or running, and whatever is submitted later, with an error."""
+        """Fail all work that is queued or running, and all work submitted later, with an error."""
         with self._lock:
             self._error = error
             waiting = list(self._open)

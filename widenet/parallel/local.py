@@ -1,4 +1,4 @@
-"""All shards in one process, side by side in threads."""
+"""The exchange of a single process, which holds all shards and works on them in threads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Here(Generic[T]):
-    """What need not travel."""
+    """A pending result that needs no other process: computed when asked for."""
 
     find: Callable[[], T]
 
@@ -25,9 +25,9 @@ class Here(Generic[T]):
 
 
 class LocalExchange:
-    """Holds every shard.
+    """An exchange that holds every shard.
 
-    Each shard's work runs in one thread, `num_threads` shards at a time; no result depends on that number.
+    Each shard's work runs in one thread, `num_threads` shards at a time. No result depends on that number.
     """
 
     leads = True
@@ -41,11 +41,11 @@ class LocalExchange:
         return self.workers.run(work, self.shards)
 
     def at(self, place: str) -> None:
-        """See `model.exchange.Exchange.at`: alone, nobody is lost."""
+        """See `model.exchange.Exchange.at`; does nothing, since no other process can be lost."""
 
     def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
         """See `model.exchange.Exchange.start_sum`."""
-        sums = [self.sum(each, where) for each in terms]
+        sums = [self.sum(of_shards, where) for of_shards in terms]
         return Here(lambda: sums)
 
     def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:

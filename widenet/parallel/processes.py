@@ -1,5 +1,6 @@
-"""Shards over several processes: the same integers travel that one process adds, and so the bits are the
-same.
+"""The exchange between several processes: they send the integers that one process would add.
+
+So the results have the same bits for any number of processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,33 +26,42 @@ from widenet.plan.shards import held, holder, most_held
 T = TypeVar("T")
 
 
-class _MissedError(Exception):
-    """A collective that did not come to its end."""
+class _CollectiveError(Exception):
+    """A collective failed."""
 
 
-def _travel(collective: Callable[..., object], *tensors: Any, **options: Any) -> None:
-    """Take part in a collective; what goes wrong in it is told from what goes wrong in this process alone."""
+def _run(collective: Callable[..., object], *tensors: Any, **options: Any) -> None:
+    """Take part in a collective; raise _CollectiveError for its errors, to tell them from this process's."""
     try:
         collective(*tensors, **options)
     except RuntimeError as error:
-        raise _MissedError(str(error)) from error
+        raise _CollectiveError(str(error)) from error
 
 
 class ProcessExchange:
-    """Holds the shards of one process of the default group, which each process must have joined.
+    """The exchange of a process of the default group, which each process must have joined.
 
-    The processes take the shards in order, as equally many each as possible; OptionError where there are
-    fewer shards than processes. Bytes sent a process and sum of [E, H]: 8 x E x H in an all-reduce, whatever
-    the width.
+    The processes take the shards in order, each about equally many. A sum of [E, H] sends 8 x E x H bytes a
+    process in an all-reduce, whatever the width.
 
-    Whatever takes the other processes is done by one thread, the line, in the order in which it was begun
-    here: the order of the program, and so the same in every process.
+    One thread, the line, runs all collectives in the order in which they were begun. This is the order of the
+    program, so it is the same in every process.
+
+    Raises:
+        OptionError: There are fewer shards than processes.
     """
 
     def __init__(
         self, num_shards: int, device: torch.device, num_threads: int = 1, heartbeat: Heartbeat | None = None
     ) -> None:
-        """heartbeat: is told what is being done, and ends what waits for a lost process."""
+        """Take this process's shards and start its line.
+
+        Args:
+            num_shards: Shards of every wide layer, over all processes.
+            device: This process's device.
+            num_threads: How many shards the process works on at a time.
+            heartbeat: Learns what this process does, and ends collectives that wait for a lost process.
+        """
         rank, size = distributed.get_rank(), distributed.get_world_size()
         check_processes(num_shards, size)
         self.num_shards, self.device = num_shards, device
@@ -72,26 +82,24 @@ class ProcessExchange:
     def at(self, place: str) -> None:
         """See `model.exchange.Exchange.at`."""
         self.place = place
-        self._tell(place)
+        self._note(place)
 
     def begin(self, work: Callable[[], T], where: str) -> Future[T]:
-        """Give the line some work that takes the other processes."""
-        return self.line.submit(self._together, work, f"{self.place}, {where}")
+        """Queue some work with collectives on the line."""
+        return self.line.submit(self._on_line, work, f"{self.place}, {where}")
 
     def start_sum(self, *terms: Sequence[Tensor], where: str) -> Future[list[Tensor]]:
         """See `model.exchange.Exchange.start_sum`."""
 
         def summed() -> list[Tensor]:
-            peaks = _reduced(
-                [torch.stack([peaks_of(term) for term in each]).amax(dim=0) for each in terms],
-                distributed.ReduceOp.MAX,
-            )
+            own_peaks = [
+                torch.stack([peaks_of(term) for term in of_shards]).amax(dim=0) for of_shards in terms
+            ]
+            peaks = _reduced(own_peaks, distributed.ReduceOp.MAX)
             scales = [scales_for(peak, self.num_shards) for peak in peaks]
-            totals = _reduced(
-                [fixed_sum(each, scale) for each, scale in zip(terms, scales, strict=True)],
-                distributed.ReduceOp.SUM,
-            )
-            dtypes = [each[0].dtype for each in terms]
+            own_sums = [fixed_sum(of_shards, scale) for of_shards, scale in zip(terms, scales, strict=True)]
+            totals = _reduced(own_sums, distributed.ReduceOp.SUM)
+            dtypes = [of_shards[0].dtype for of_shards in terms]
             return [from_fixed(*one) for one in zip(totals, scales, peaks, dtypes, strict=True)]
 
         return self.begin(summed, where)
@@ -105,7 +113,7 @@ class ProcessExchange:
     ) -> Pending[Tensor]:
         """See `model.exchange.Exchange.start_blocks`.
 
-        The processes take the blocks in order, as equally many each as can be.
+        The processes take the blocks in order, each about equally many.
         """
         count, rank, size = len(edges) - 1, distributed.get_rank(), distributed.get_world_size()
         divided = count > 1 and dividing_pays(inner, size, self.device.type)
@@ -121,16 +129,15 @@ class ProcessExchange:
 
         def gathered() -> list[Tensor]:
             size = distributed.get_world_size()
-            most = most_held(self.num_shards, size)
-            own = torch.stack(
-                [*terms, *[terms[0]] * (most - len(terms))]
-            )  # all give equally many, though some hold fewer shards
-            found = [torch.empty_like(own) for _ in range(size)]
-            _travel(distributed.all_gather, found, own)
+            # An all-gather needs equal shapes: a process with fewer shards fills up with copies.
+            padding = [terms[0]] * (most_held(self.num_shards, size) - len(terms))
+            own = torch.stack([*terms, *padding])
+            of_processes = [torch.empty_like(own) for _ in range(size)]
+            _run(distributed.all_gather, of_processes, own)
             return [
                 term
-                for process, given in enumerate(found)
-                for term in given[: len(held(self.num_shards, process, size))]
+                for rank, padded in enumerate(of_processes)
+                for term in padded[: len(held(self.num_shards, rank, size))]
             ]
 
         return self.begin(gathered, where).result()
@@ -141,11 +148,10 @@ class ProcessExchange:
         """See `model.exchange.Exchange.fetch`."""
 
         def fetched() -> Tensor:
-            found = torch.empty(shape, device=device) if term is None else term.contiguous()
-            _travel(
-                distributed.broadcast, found, src=holder(self.num_shards, shard, distributed.get_world_size())
-            )
-            return found
+            result = torch.empty(shape, device=device) if term is None else term.contiguous()
+            source = holder(self.num_shards, shard, distributed.get_world_size())
+            _run(distributed.broadcast, result, src=source)
+            return result
 
         return self.begin(fetched, where).result()
 
@@ -153,78 +159,71 @@ class ProcessExchange:
         """See `model.exchange.Exchange.start_any`."""
         own = torch.tensor([int(ask()) for ask in questions], device=self.device)
 
-        def found() -> list[bool]:
+        def answers() -> list[bool]:
             (largest,) = _reduced([own], distributed.ReduceOp.MAX)
             return [bool(answer) for answer in largest.tolist()]
 
-        return self.begin(found, where)
+        return self.begin(answers, where)
 
     def collect(self, value: Any, where: str) -> list[Any]:
         """See `model.exchange.Exchange.collect`."""
 
         def collected() -> list[Any]:
-            found: list[Any] = [None] * distributed.get_world_size()
-            _travel(distributed.all_gather_object, found, value)
-            return found
+            values: list[Any] = [None] * distributed.get_world_size()
+            _run(distributed.all_gather_object, values, value)
+            return values
 
         return self.begin(collected, where).result()
 
-    def _tell(self, doing: str) -> None:
+    def _note(self, doing: str) -> None:
         if self.heartbeat is not None:
             self.heartbeat.doing = doing
 
-    def _together(self, work: Callable[[], T], where: str) -> T:
-        """What fails where every process takes part becomes one sentence; what was to follow fails with
-        it.
-        """
+    def _on_line(self, work: Callable[[], T], where: str) -> T:
+        """Run work with collectives; a failure becomes a GroupError, which all later work raises too."""
         if self.lost is not None:
             raise self.lost
-        self._tell(where)
+        self._note(where)
         try:
             with torch.no_grad():
                 return work()
-        except _MissedError as error:
+        except _CollectiveError as error:
             if self.heartbeat is not None and (named := self.heartbeat.verdict()) is not None:
                 self.lost = named
                 raise named from error
             rank, size = distributed.get_rank(), distributed.get_world_size()
             reason = str(error).strip().split("\n")[0]
-            lost = (
-                f"process {rank} of {size}, {where}: another process of the group was lost, or did not answer"
-                " in time"
+            self.lost = GroupError(
+                f"process {rank} of {size}, {where}: another process of the group was lost, or did not"
+                f" answer in time ({reason}). Start again; a training goes on with --resume."
             )
-            self.lost = GroupError(f"{lost} ({reason}). Start again; a training goes on with --resume.")
             raise self.lost from error
 
 
 def _open_line(device: torch.device) -> None:
     torch.set_num_threads(1)
-    # On CUDA the line queues its work on the stream that all threads share: behind what made its terms,
-    # before what takes its results.
+    # On CUDA all threads share a stream: the line's work follows what computed its terms, and precedes what
+    # uses its results.
     if device.type == "cuda":
         torch.cuda.set_device(device)
 
 
 def _gather_rows(result: Tensor, cuts: Sequence[int]) -> Tensor:
-    """The same tensor, of which each process had filled the rows from its cut to the next."""
+    """Fill a tensor whose rows from cuts[p] to cuts[p + 1] process p has computed; return it."""
     parts = [result[start:stop] for start, stop in pairwise(cuts)]
-    mine = parts[distributed.get_rank()]
-    own = result.new_zeros(max(len(part) for part in parts), *result.shape[1:])
-    own[: len(mine)] = mine
-    found = [torch.empty_like(own) for _ in parts]
-    _travel(distributed.all_gather, found, own)
-    for part, rows in zip(parts, found, strict=True):
+    own = parts[distributed.get_rank()]
+    padded = result.new_zeros(max(len(part) for part in parts), *result.shape[1:])
+    padded[: len(own)] = own
+    of_processes = [torch.empty_like(padded) for _ in parts]
+    _run(distributed.all_gather, of_processes, padded)
+    for part, rows in zip(parts, of_processes, strict=True):
         part.copy_(rows[: len(part)])
     return result
 
 
 def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpType) -> list[Tensor]:
-    """Tensors of one type, each combined with those of the other processes, in one travel."""
+    """All-reduce tensors of one dtype in one collective."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    _travel(distributed.all_reduce, flat, operation)
-    return [
-        part.view_as(tensor)
-        for part, tensor in zip(
-            torch.split(flat, [tensor.numel() for tensor in tensors]), tensors, strict=True
-        )
-    ]
+    _run(distributed.all_reduce, flat, operation)
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]

@@ -1,4 +1,4 @@
-"""Threads that work on shards, and torch's own threads kept out of the arithmetic."""
+"""Threads that work on shards or blocks, each with one torch thread, so that bits are always the same."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +14,7 @@ T = TypeVar("T")
 
 @contextmanager
 def one_thread_an_operation() -> Iterator[None]:
-    """Within, every torch operation runs in the thread that calls it, so that no result depends on the
-    number of threads.
-    """
+    """Within the block, torch operations use one thread, so no result depends on the number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -26,59 +24,55 @@ def one_thread_an_operation() -> Iterator[None]:
 
 
 class Workers:
-    """Runs work on shards or blocks, each in one thread, `num_threads` at a time: the calling one and those
-    of a pool.
+    """Runs work on shards or blocks in `num_threads` threads: the calling one and those of a pool.
 
-    A thread keeps the number of torch threads that it had at its first operation, whatever others set later;
-    so each of the pool begins with one.
+    A thread keeps the number of torch threads that it had at its first operation. So each thread of the pool
+    sets it to one when it starts.
     """
 
     def __init__(self, num_threads: int) -> None:
-        single = partial(torch.set_num_threads, 1)
         self.num_threads = num_threads
-        self.pool = (
-            ThreadPoolExecutor(num_threads - 1, thread_name_prefix="shard", initializer=single)
-            if num_threads > 1
-            else None
-        )
+        self.pool: ThreadPoolExecutor | None = None
+        if num_threads > 1:
+            single = partial(torch.set_num_threads, 1)
+            self.pool = ThreadPoolExecutor(num_threads - 1, thread_name_prefix="shard", initializer=single)
 
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
-        """`work(number)` for every shard or block, in the order given; a single one in the calling thread.
+        """Return `work(number)` for every shard or block, in order.
 
-        Where some fail, those that others have begun are still done, and what the first of them in order
-        raised is raised, whatever the threads did meanwhile. `work` must not call `run` of the same workers:
-        it could wait for itself.
+        A single one runs in the calling thread. If some fail, no further ones are started, and the error of
+        the first of them in order is raised. `work` must not call `run` of the same workers: it could wait
+        for itself.
         """
         if self.pool is None or len(numbers) < 2:
             return [work(number) for number in numbers]
-        with_gradients, left, found, failed = (
-            torch.is_grad_enabled(),
-            iter(numbers),
-            dict[int, T](),
-            dict[int, Exception](),
-        )
+        with_gradients = torch.is_grad_enabled()
+        # All threads share the iterator, so each number goes to one of them.
+        remaining = iter(numbers)
+        results: dict[int, T] = {}
+        errors: dict[int, Exception] = {}
 
-        def some() -> None:
+        def serve() -> None:
             with torch.set_grad_enabled(with_gradients):
                 try:
-                    for number in left:  # a range's iterator, of which each number goes to one thread
+                    for number in remaining:
                         try:
-                            found[number] = work(number)
+                            results[number] = work(number)
                         except Exception as error:
-                            failed[number] = error
+                            errors[number] = error
                             break
                 finally:
-                    deque(left, maxlen=0)
+                    deque(remaining, maxlen=0)
 
-        others = [self.pool.submit(some) for _ in range(min(self.num_threads, len(numbers)) - 1)]
+        others = [self.pool.submit(serve) for _ in range(min(self.num_threads, len(numbers)) - 1)]
         try:
             with one_thread_an_operation():
-                some()
+                serve()
         finally:
             wait(others)
         for other in others:
             other.result()
         for number in numbers:
-            if number in failed:
-                raise failed[number]
-        return [found[number] for number in numbers]
+            if number in errors:
+                raise errors[number]
+        return [results[number] for number in numbers]

@@ -19,9 +19,9 @@ from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
-from widenet.parallel.announced import launch_id
 from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.parallel.launcher import launch_id
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.layout import Layout

@@ -8,8 +8,8 @@ from pathlib import Path
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError
 from widenet.model.exchange import Exchange
-from widenet.parallel.announced import identity, launch_id, restarted
 from widenet.parallel.group import by_all, by_leader
+from widenet.parallel.launcher import identity, launch_id, restarted
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -233,7 +233,7 @@ def test_cuda_without_a_gpu_is_refused(widenet, monkeypatch):
     ended = widenet("evaluate", "run", "--data", "data", "--device", "cuda")
     assert (ended.status, ended.err) == (
         2,
-        'widenet: device "cuda" is asked for, but torch sees no CUDA device. Use "cpu".\n',
+        'widenet: device is "cuda", but torch sees no CUDA device. Use "cpu".\n',
     )
 
 

@@ -1,8 +1,12 @@
-"""Attempts of a group: each has a part of the store for itself, and goes on with the training that an
-earlier attempt of the same launch began.
+"""Processes of one launch and attempt share a store, apart from all others, and find an interface.
+
+A later attempt goes on with the training that an earlier one of the same launch began.
 """
 
+import os
 import shutil
+import socket
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -14,26 +18,24 @@ from tests.parallel.test_group import EXAMPLES, NETWORK, SETTINGS, STEPS, WIDTH,
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
-from widenet.parallel.attempt import name_of_this_attempt
+from widenet.parallel.rendezvous import attempt_name, choose_interface, interface_of, store_of_this_launch
 from widenet.runs import train
 
-SIZE, LIMIT = 3, timedelta(seconds=20)
+SIZE, LIMIT = 3, timedelta(seconds=60)
 
 
 @pytest.fixture
 def store():
-    found = HashStore()
-    found.set_timeout(LIMIT)
-    return found
+    store = HashStore()
+    store.set_timeout(LIMIT)
+    return store
 
 
 def attempt(store, order):
-    """What each process of an attempt finds under one key that the first has set, and under one that it
-    has set itself.
-    """
+    """Let the processes of an attempt ask in some order; for each, the ranks whose addresses it reads."""
 
     def process(rank):
-        part = PrefixStore(name_of_this_attempt(store, rank, SIZE, LIMIT), store)
+        part = PrefixStore(attempt_name(store, rank, SIZE, LIMIT), store)
         assert not part.check([f"address {rank}"])
         part.set(f"address {rank}", str(rank))
         part.wait([f"address {other}" for other in range(SIZE)])
@@ -54,10 +56,84 @@ def test_a_process_that_was_killed_while_it_asked_is_not_waited_for(store):
     assert attempt(store, (0, 2, 1)) == [[0, 1, 2]] * SIZE
 
 
-def test_the_first_process_waits_no_longer_than_it_was_told(store):
+def test_the_first_process_waits_for_the_others_until_the_timeout(store):
     store.set("widenet/asks/1", "somebody of an earlier attempt")
     with pytest.raises(DistStoreError, match="process 1 did not come within 0 seconds"):
-        name_of_this_attempt(store, 0, 2, timedelta(0))
+        attempt_name(store, 0, 2, timedelta(0))
+
+
+@pytest.fixture
+def launched(tmp_path, monkeypatch):
+    """Gives a function that sets the identity of the launcher."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    return lambda name: monkeypatch.setattr("widenet.parallel.rendezvous.launcher_identity", lambda: name)
+
+
+def shared_stores():
+    """The stores of the processes of one launch, by rank; the first process asks last."""
+    with ThreadPoolExecutor(SIZE) as pool:
+        futures = [pool.submit(store_of_this_launch, rank, SIZE, LIMIT) for rank in (2, 1, 0)]
+        return [future.result() for future in reversed(futures)]
+
+
+def test_the_processes_of_a_launch_share_a_store_and_leave_no_file(launched, tmp_path):
+    launched("1-1")
+    for _ in range(2):
+        first, *others = shared_stores()
+        first.set("word", "heard")
+        assert [store.get("word") for store in others] == [b"heard"] * 2
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_two_launches_do_not_meet(launched):
+    launched("1-1")
+    one = shared_stores()
+    launched("2-1")
+    other = shared_stores()
+    one[0].set("word", "of one")
+    other[0].set("word", "of the other")
+    assert [stores[2].get("word") for stores in (one, other)] == [b"of one", b"of the other"]
+    assert one[0].port != other[0].port
+
+
+def test_a_process_waits_for_the_first_until_the_timeout(launched):
+    launched("1-1")
+    with pytest.raises(RuntimeError, match="Timeout waiting for key: port"):
+        store_of_this_launch(1, 2, timedelta(seconds=1))
+
+
+def own_address():
+    """The address from which this machine reaches others; connecting a datagram socket sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        try:
+            connection.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no route to other machines")
+        return connection.getsockname()[0]
+
+
+def test_an_address_is_that_of_one_interface():
+    assert interface_of("127.0.0.1") == "lo"
+    assert interface_of("192.0.2.77") is None
+
+
+def test_gloo_is_told_the_interface_of_the_address(monkeypatch):
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    address = own_address()
+    choose_interface(address)
+    assert os.environ["GLOO_SOCKET_IFNAME"] == interface_of(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "before"), [("127.0.0.1", None), ("192.0.2.77", None), (None, "chosen")], ids=str
+)
+def test_gloo_is_told_nothing_where_the_user_or_the_machine_decides(address, before, monkeypatch):
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    if before is not None:
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", before)
+    choose_interface(address or own_address())
+    assert os.environ.get("GLOO_SOCKET_IFNAME") == before
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
 
 
 @pytest.fixture(scope="module")

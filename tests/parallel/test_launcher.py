@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from widenet.parallel.announced import announced, by_mpi, identity, restarted
+from widenet.parallel.launcher import identity, launcher_variable, restarted, started_by_mpi
 
 MPI = {
     "Open MPI": {
@@ -96,23 +96,24 @@ def test_a_process_learns_its_place_from_the_launcher_that_has_started_it(launch
     environment, expected, mpi = LAUNCHERS[launcher]
     told(environment)
     assert [
-        announced(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+        launcher_variable(name)
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
     ] == expected
-    assert by_mpi() == mpi
+    assert started_by_mpi() == mpi
 
 
 @pytest.mark.parametrize("wrapper", [[], ["bash", "-c", '"$@"; true', "bash"]], ids=["alone", "in a script"])
 @pytest.mark.parametrize("library", MPI)
 def test_the_launcher_is_the_nearest_process_above_that_has_no_rank(library, wrapper, told):
     told(MPI[library])
-    code = "from widenet.parallel.announced import launcher_here; print(launcher_here())"
+    code = "from widenet.parallel.launcher import launcher_identity; print(launcher_identity())"
     ended = subprocess.run([*wrapper, sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.split("-")[0] == str(os.getpid())
 
 
 def test_the_launcher_may_have_a_name_that_is_no_text(told):
     told(MPI["Open MPI"])
-    code = "from widenet.parallel.announced import launcher_here; print(launcher_here())"
+    code = "from widenet.parallel.launcher import launcher_identity; print(launcher_identity())"
     comm = Path("/proc/self/comm")
     name = comm.read_bytes()
     try:
@@ -142,16 +143,16 @@ def test_under_slurm_the_group_meets_at_the_first_node_of_the_step(nodes, monkey
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
     monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
-    assert announced("MASTER_ADDR") == NODES[nodes]
+    assert launcher_variable("MASTER_ADDR") == NODES[nodes]
     monkeypatch.setenv("MASTER_ADDR", "told")
-    assert announced("MASTER_ADDR") == "told"
+    assert launcher_variable("MASTER_ADDR") == "told"
 
 
 def test_without_a_list_of_nodes_the_group_meets_where_slurm_was_called(monkeypatch):
     for name in ("MASTER_ADDR", "SLURM_STEP_NODELIST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
-    assert announced("MASTER_ADDR") == "10.0.0.1"
+    assert launcher_variable("MASTER_ADDR") == "10.0.0.1"
 
 
 @pytest.mark.parametrize(
