@@ -11,7 +11,7 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
 from widenet.metrics import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.rows import Histories, had, known_parts, rows_a_block
+from widenet.predict.rows import Histories, known_parts, rows_a_block, seen_entries
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 
@@ -113,7 +113,7 @@ def evaluate_popularity(
     ranking = np.argsort(-counts, kind="stable")
     longest = min(max(ks), len(counts))
     for rows, truth in _truths(dataset, field, part, longest):
-        seen = had(dataset, field, rows, known_parts(dataset, field, part))
+        seen = seen_entries(dataset, field, rows, known_parts(dataset, field, part))
         indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
         candidates = ranking[: longest + int(np.diff(indptr).max())]
         top = np.full((len(rows), longest), -1, dtype=np.int64)

@@ -54,11 +54,11 @@ def test_items_of_single_users_come_row_by_row(names, file):
 def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
     barred = PerUser(file("user,item\nbob,d\nann,a\nbob,a\neve,d\n"), names)
     barred.of(["bob", "none"])
-    assert barred.not_asked_for().endswith(
+    assert barred.warning().endswith(
         'filter.csv: 2 of 3 users are not in the dataset, such as "ann"; their lines had no effect.'
     )
     barred.of(["eve", "ann"])
-    assert barred.not_asked_for() == ""
+    assert barred.warning() == ""
 
 
 def test_entries_of_two_batches_are_joined_example_by_example():

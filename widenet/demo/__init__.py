@@ -1,5 +1,6 @@
-"""The demonstration: from interactions to recommendations in a few minutes, on generated books or on real
-ones.
+"""The demonstration of `widenet demo`: from interactions to recommendations in a few minutes.
+
+It uses generated books, or a folder of real interactions.
 """
 
 import shutil
@@ -33,17 +34,22 @@ _LIKED = 3
 
 
 class Demo:
-    """The steps of the demonstration, each with what it found.
+    """The steps of the demonstration.
 
-    data: a folder with interactions (and titles) under one of the usual names, or an interactions file; None:
-    generated books.
-    out: a directory that is made anew; raises OptionError where it holds anything else than an earlier
-    demonstration.
+    Args:
+        data: A file of interactions, or a folder with interactions (and titles) under one of the usual names;
+            None generates books.
+        out: Output directory, which is replaced.
+        say: Called with messages.
+
+    Raises:
+        DataError: `data` has no interactions.
+        OptionError: `out` holds something else than an earlier demonstration, or the data.
     """
 
     def __init__(self, data: Path | None, out: Path, say: Callable[[str], None]) -> None:
         self.out, self.say = out, say
-        self.found: tuple[Path, Path | None] | None = None if data is None else _found(data)
+        self.sources: tuple[Path, Path | None] | None = None if data is None else _sources(data)
         if data is not None and data.resolve().is_relative_to(out.resolve()):
             raise OptionError(
                 f"{out} is made anew and must not hold the data; {data} lies in it. Choose another --out."
@@ -51,30 +57,21 @@ class Demo:
         _clear(out)
 
     def ingest(self) -> Dataset:
-        """The dataset, a fifth of each user's items held out and a tenth set aside for validation."""
-        if self.found is None:
-            self.found = write_catalogue_csv(self.out)
-            self.say(f"Generated a catalogue: {self.found[0]} and {self.found[1]}")
-        interactions, titles = self.found
-        return split(
-            ingest([interactions], self.out / "whole", titles=titles),
-            self.out / "data",
-            heldout=0.2,
-            validation=0.1,
-        )
+        """Make the dataset; a fifth of each user's items is held out, a tenth is for validation."""
+        if self.sources is None:
+            self.sources = write_catalogue_csv(self.out)
+            self.say(f"Generated a catalogue: {self.sources[0]} and {self.sources[1]}")
+        interactions, titles = self.sources
+        whole = ingest([interactions], self.out / "whole", titles=titles)
+        return split(whole, self.out / "data", heldout=0.2, validation=0.1)
 
     def train(self, dataset: Dataset, report: Report) -> Model:
-        """The trained model, in RUN of the demonstration's directory."""
-        return train(
-            _DOCUMENTS / "network.json",
-            _DOCUMENTS / "training.json",
-            dataset,
-            self.out / "run",
-            report=report,
-        )
+        """Train the model; the run directory is `run` in the output directory."""
+        documents = _DOCUMENTS / "network.json", _DOCUMENTS / "training.json"
+        return train(*documents, dataset, self.out / "run", report=report)
 
     def compare(self, model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
-        """The metrics of the model on the held-out items, beside those of recommending what is popular."""
+        """Metrics on the held-out items, of the model and of recommending the most popular items."""
         return {
             "widenet": model.evaluate(dataset, ks=_KS),
             "popularity": evaluate_popularity(dataset, "items", "heldout", _KS),
@@ -83,7 +80,7 @@ class Demo:
     def examples(
         self, model: Model, dataset: Dataset, number: int = 3
     ) -> list[tuple[list[str], list[Recommendation]]]:
-        """For some users: titles of items they had, and what the model recommends them."""
+        """For some users, the titles of items that they have, and the model's recommendations."""
         names = dataset.vocabulary("items")
         shown = []
         for row in np.linspace(0, dataset.num_examples - 1, number + 2).astype(np.int64)[1:-1]:
@@ -92,8 +89,8 @@ class Demo:
         return shown
 
 
-def _found(data: Path) -> tuple[Path, Path | None]:
-    """The interactions and the titles of a folder."""
+def _sources(data: Path) -> tuple[Path, Path | None]:
+    """The files of interactions and titles in a folder."""
     if data.is_file():
         return data, None
     interactions = next((data / name for name in _INTERACTIONS if (data / name).is_file()), None)

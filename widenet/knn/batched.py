@@ -1,4 +1,4 @@
-"""Single queries of many threads, answered together."""
+"""Answers single queries of many threads in batches."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,24 +14,25 @@ from widenet.knn.neighbours import Neighbours
 from widenet.knn.sources import Array, source_of
 from widenet.metrics import checked_k
 
-Found = tuple[NDArray[np.float64], NDArray[np.int64]]
+Answer = tuple[NDArray[np.float64], NDArray[np.int64]]
+"""Scores and positions."""
 
 
 @dataclass
 class _Batch:
-    """Queries that wait for one search. is_full: nobody else is taken in."""
+    """Queries that wait for one search; `is_full` is set when no more may join."""
 
     queries: list[Array] = field(default_factory=list)
     is_full: Event = field(default_factory=Event)
-    answer: "Future[Found]" = field(default_factory=Future)
+    answer: "Future[Answer]" = field(default_factory=Future)
 
 
 class BatchedNeighbours:
-    """Answers single queries, from any number of threads, by searches over up to `size` of them at once.
+    """Answers single queries from any number of threads, in batches of up to `size`.
 
-    A query waits until `size` have come or `timeout_seconds` have passed since the first of them; the thread
-    that brought the first one then searches for all. Who waits with whom changes no answer. For one process:
-    a group's would not come to the same batches.
+    A query waits until the batch is full, or until `timeout_seconds` have passed since its first query. The
+    thread of the first query then searches for the whole batch. Batching changes no answer. Use it in one
+    process only: the processes of a group would form different batches.
     """
 
     @typed
@@ -42,51 +43,46 @@ class BatchedNeighbours:
             raise OptionError(
                 f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}."
             )
-        self.neighbours, self.k, self.size, self.timeout_seconds = (
-            neighbours,
-            checked_k(k),
-            size,
-            timeout_seconds,
-        )
+        self.neighbours, self.k = neighbours, checked_k(k)
+        self.size, self.timeout_seconds = size, timeout_seconds
         self._open: _Batch | None = None
-        self._taking, self._searching = Lock(), Lock()
+        self._joining, self._searching = Lock(), Lock()
 
-    def nearest(self, query: ArrayLike) -> Found:
-        """Scores float64 [K] and positions int64 [K] of the vectors nearest to a query [D]; see
-        `Neighbours.search`.
+    def nearest(self, query: ArrayLike) -> Answer:
+        """Return scores float64 [K] and positions int64 [K] of the vectors nearest to a query [D].
 
-        Raises what a search for this query alone would raise.
+        See `Neighbours.search`; raises what a search for this query alone would raise.
         """
         source = source_of(np.asarray(query)[None], None)
         assert isinstance(source, Array), "numbers in memory"
         self.neighbours.check_queries(source)
-        with self._taking:
+        with self._joining:
             batch = self._open = self._open or _Batch()
-            place = len(batch.queries)
+            row = len(batch.queries)
             batch.queries.append(source)
             if len(batch.queries) == self.size:
                 self._close(batch)
-        if place == 0:
+        if row == 0:
             self._answer(batch)
         scores_EK, positions_EK = batch.answer.result()
-        return scores_EK[place], positions_EK[place]
+        return scores_EK[row], positions_EK[row]
 
     def _answer(self, batch: _Batch) -> None:
-        """Wait for the batch and search for it; what goes wrong goes wrong for all."""
+        """Wait until the batch is closed and search for it; an error is passed to all its queries."""
         try:
             batch.is_full.wait(self.timeout_seconds)
-            with self._taking:
+            with self._joining:
                 self._close(batch)
             with self._searching:
                 queries: NDArray[Any] = np.concatenate([query.rows(0, 1) for query in batch.queries])
                 batch.answer.set_result(self.neighbours.search(queries, self.k))
         except BaseException as error:
-            with self._taking:
+            with self._joining:
                 self._close(batch)
             batch.answer.set_exception(error)
 
     def _close(self, batch: _Batch) -> None:
-        """Take no one else in."""
+        """Let no more queries join a batch."""
         if self._open is batch:
             self._open = None
         batch.is_full.set()

@@ -1,4 +1,4 @@
-"""Approximate indexes of a collection for faiss, each measured against the exact answer."""
+"""Exports approximate faiss indexes of a collection, and measures their recall against the exact answer."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from widenet.durable import appearing_together
 from widenet.errors import DataError, OptionError
-from widenet.knn.neighbours import Neighbours, checked
+from widenet.knn.neighbours import Neighbours, check_choice
 from widenet.metrics import checked_k
 from widenet.optional import optional
 from widenet.parallel.group import num_processes
@@ -18,24 +18,31 @@ from widenet.parallel.group import num_processes
 Kind: TypeAlias = Literal["hnsw", "ivf"]
 
 NUM_QUERIES = 1000
-"""Vectors of the collection that are asked for, at most, to measure an index."""
+"""Largest number of the collection's vectors that are used as queries to measure an index."""
 
-_LINKS, _LOOKED_AT_IN_BUILDING, _LOOKED_AT = 32, 200, 64
-"""Of "hnsw": neighbours that each vector knows, and candidates that are kept while the graph is built, and
-while it is searched.
-"""
+_LINKS = 32
+"""For "hnsw": links of each vector."""
+_BUILD_CANDIDATES, _SEARCH_CANDIDATES = 200, 64
+"""For "hnsw": candidates kept while the graph is built, and while it is searched."""
 
-_VECTORS_A_CENTRE, _VISITED_SHARE = 39, 16
-"""Of "ivf": the fewest vectors of a centre, as faiss asks for; a search visits one of so many centres."""
+_VECTORS_A_CENTRE = 39
+"""For "ivf": smallest number of vectors for each centre; faiss warns below this."""
+_CENTRES_A_VISIT = 16
+"""For "ivf": a search visits one centre in so many."""
 
 _VECTORS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An index that was written.
+    """Facts about an index that was written.
 
-    recall: the share of the exact k nearest that it finds, of each query without itself. settings: in words.
+    Attributes:
+        k: Number of neighbours for which the recall was measured.
+        recall: Share of the k exact nearest neighbours that the index finds; a query itself does not count.
+        num_queries: Number of queries of the measurement.
+        num_bytes: Size of the file.
+        settings: The index's settings in words.
     """
 
     k: int
@@ -46,16 +53,23 @@ class Exported:
 
 
 def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10) -> Exported:
-    """Write an index that faiss reads, and `out`.keys with the keys by position, one a line, neither of which
-    may exist yet; measure it.
+    """Write a faiss index of a collection, and measure it.
 
-    Both files appear, or neither.
+    Also writes the keys to `out` with ".keys" appended, one a line, in order of positions. Either both files
+    appear or neither. For "cosine" the index holds vectors of length 1, and its queries must have length 1
+    too. The index is built in one thread, so the same vectors give the same index.
 
-    For "cosine" the index holds directions, and takes queries of length 1; positions and order of scores are
-    those of `search`. It is built in one thread, so that the same vectors give the same index. Raises
-    DataError, OptionError.
+    Args:
+        collection: The vectors.
+        out: The index file; neither it nor the file of keys may exist.
+        kind: "hnsw" or "ivf".
+        k: Number of neighbours for which to measure the recall.
+
+    Raises:
+        DataError: A key contains a line break.
+        OptionError: An argument is wrong, a file exists, faiss is missing, or there are several processes.
     """
-    checked("index", kind, get_args(Kind))
+    check_choice("index", kind, get_args(Kind))
     k = checked_k(k)
     if num_processes() > 1:
         raise OptionError(
@@ -67,7 +81,7 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
         raise OptionError(f"{taken} exists already. Choose another --out, or remove it first.")
     names = collection.keys.to_pylist()
     if any("\n" in name for name in names):
-        raise DataError("keys must not hold a line break, for they are written one a line. Give other keys.")
+        raise DataError("keys must not hold a line break, since they are written one a line. Use other keys.")
     with optional("faiss", "knn"):
         import faiss
     positions = np.arange(len(collection))
@@ -76,43 +90,45 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
     faiss.omp_set_num_threads(1)
     try:
         index, settings = _built(faiss, collection, vectors, kind)
-        asked = positions[:: math.ceil(len(collection) / NUM_QUERIES)]
-        recall = _recall(collection, index, asked, vectors[asked], k)
+        queries = positions[:: math.ceil(len(collection) / NUM_QUERIES)]
+        recall = _recall(collection, index, queries, vectors[queries], k)
         _write(faiss, index, out, names)
     finally:
         faiss.omp_set_num_threads(threads)
-    return Exported(k, recall, len(asked), out.stat().st_size, settings)
+    return Exported(k, recall, len(queries), out.stat().st_size, settings)
 
 
 def _prepared(collection: Neighbours) -> NDArray[np.float32]:
-    """All vectors as the index takes them, some at a time: every shard gives as many rows as are asked
-    for.
+    """All vectors as the index needs them: of length 1 for "cosine".
+
+    They are read in blocks, since each shard returns a block of as many rows as are read.
     """
-    found = np.empty((len(collection), collection.columns), dtype=np.float32)
-    for start in range(0, len(found), _VECTORS_AT_ONCE):
-        block = found[start : start + _VECTORS_AT_ONCE]
+    vectors = np.empty((len(collection), collection.columns), dtype=np.float32)
+    for start in range(0, len(vectors), _VECTORS_AT_ONCE):
+        block = vectors[start : start + _VECTORS_AT_ONCE]
         block[:] = collection.vectors(np.arange(start, start + len(block)))
         if collection.measure == "cosine":
             length = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
             block[:] = np.divide(block, length, out=np.zeros(block.shape), where=length > 0)
-    return found
+    return vectors
 
 
 def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kind: str) -> tuple[Any, str]:
-    """An index of vectors, and its settings in words."""
+    """Build an index of vectors; returns it and its settings in words."""
     metric = faiss.METRIC_L2 if collection.measure == "l2" else faiss.METRIC_INNER_PRODUCT
     if kind == "hnsw":
         index = faiss.IndexHNSWFlat(collection.columns, _LINKS, metric)
-        index.hnsw.efConstruction, index.hnsw.efSearch = _LOOKED_AT_IN_BUILDING, _LOOKED_AT
+        index.hnsw.efConstruction, index.hnsw.efSearch = _BUILD_CANDIDATES, _SEARCH_CANDIDATES
         settings = (
-            f"{_LINKS} links, {_LOOKED_AT_IN_BUILDING} looked at in building, {_LOOKED_AT} in searching"
+            f"{_LINKS} links, {_BUILD_CANDIDATES} looked at in building, {_SEARCH_CANDIDATES} in searching"
         )
     else:
         centres = max(1, min(round(4 * math.sqrt(len(vectors))), len(vectors) // _VECTORS_A_CENTRE))
         centre_index = faiss.IndexFlat(collection.columns, metric)
         index = faiss.IndexIVFFlat(centre_index, collection.columns, centres, metric)
-        index.nprobe = math.ceil(centres / _VISITED_SHARE)
-        index.cp.min_points_per_centroid = 1  # without this faiss warns of few vectors on standard error
+        index.nprobe = math.ceil(centres / _CENTRES_A_VISIT)
+        # Otherwise faiss warns of few vectors on standard error.
+        index.cp.min_points_per_centroid = 1
         index.train(vectors)
         settings = f"{centres:,} centres, {index.nprobe:,} visited in searching"
     index.add(vectors)
@@ -120,23 +136,23 @@ def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kin
 
 
 def _recall(
-    collection: Neighbours, index: Any, asked: NDArray[np.int64], queries: NDArray[np.float32], k: int
+    collection: Neighbours, index: Any, positions: NDArray[np.int64], queries: NDArray[np.float32], k: int
 ) -> float:
-    """The share of the exact k nearest that an index finds, of each vector without itself."""
-    exact = _without_itself(collection.search(collection.vectors(asked), k + 1)[1], asked, k)
-    found = _without_itself(index.search(queries, k + 1)[1], asked, k)
-    return (
-        float((exact[:, :, None] == found[:, None, :]).any(axis=2)[exact >= 0].mean())
-        if (exact >= 0).any()
-        else 1.0
-    )
+    """Share of the k exact nearest neighbours of some vectors that an index finds; see `Exported`."""
+    _, exact = collection.search(collection.vectors(positions), k + 1)
+    _, approximate = index.search(queries, k + 1)
+    exact = _without_itself(exact, positions, k)
+    approximate = _without_itself(approximate, positions, k)
+    if not (exact >= 0).any():
+        return 1.0
+    return float((exact[:, :, None] == approximate[:, None, :]).any(axis=2)[exact >= 0].mean())
 
 
-def _without_itself(positions: NDArray[np.int64], asked: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The first k positions of each row that are not the row's own; -1 where there are fewer."""
-    other = positions != asked[:, None]
+def _without_itself(neighbours: NDArray[np.int64], positions: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The first k neighbours of each vector that are not the vector itself; -1 if there are fewer."""
+    other = neighbours != positions[:, None]
     order = np.argsort(~other, axis=1, kind="stable")
-    return np.take_along_axis(np.where(other, positions, -1), order, axis=1)[:, :k]
+    return np.take_along_axis(np.where(other, neighbours, -1), order, axis=1)[:, :k]
 
 
 def _keys_path(out: Path) -> Path:
@@ -144,15 +160,16 @@ def _keys_path(out: Path) -> Path:
 
 
 def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
-    """Both files, or none. Raises OSError that names one of them."""
+    """Write both files or neither; raises OSError that names one of them."""
     files = {
         _keys_path(out): "".join(f"{name}\n" for name in names).encode(),
         out: faiss.serialize_index(index).tobytes(),
     }
-    with appearing_together(list(files)) as places:
-        for place, data in zip(places, files.values(), strict=True):
+    with appearing_together(list(files)) as temporary:
+        for path, data in zip(temporary, files.values(), strict=True):
             try:
-                place.write_bytes(data)
+                path.write_bytes(data)
             except OSError as error:
-                error.filename = str(place)  # a write that fails names no file
+                # A failed write names no file.
+                error.filename = str(path)
                 raise

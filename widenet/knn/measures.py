@@ -1,4 +1,4 @@
-"""How near two vectors are: the exact rule, and how far a float32 product may be from it."""
+"""Measures of nearness: their exact values, and bounds on the error of float32 products."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -9,34 +9,32 @@ from torch import Tensor
 from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
 
 Measure: TypeAlias = Literal["dot", "cosine", "l2"]
-"""The product of two vectors; that of their directions; the length of their difference, of which less is
-nearer.
-"""
+"""The product of two vectors, the cosine of their angle, or their Euclidean distance."""
 
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 _ROUNDING = 2.0**-24
-"""What one rounding of a float32 changes at most, relative to it."""
+"""Largest relative error of rounding to float32."""
 
-_SMALLEST, _LARGEST = 2.0**-125, 2.0**126
-"""More than underflow takes of a term: twice the smallest float32 of full precision; and what a product
-stays below that is finite.
-"""
+_SMALLEST = 2.0**-125
+"""Bound on the underflow of a term: twice the smallest normal float32."""
+_LARGEST = 2.0**126
+"""A product below this is finite."""
 
 _FURTHER_ROUNDINGS = 16
-"""Beside those of a product: of lengths, of divisions, and of what is added last."""
+"""Roundings besides those of a product: of lengths, of divisions, and of the last additions."""
 
 _PAIRS_NUMBERS = 2**20
-"""Numbers of pairs that are worked on at once, in float64."""
+"""Numbers in the pairs that are processed at once, in float64."""
 
 
 def nearness(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tensor:
-    """How near P pairs of vectors are, float64 [P], more is nearer: for "l2" minus the squared distance.
+    """Compute the nearness of P pairs of vectors, float64 [P]; larger is nearer.
 
-    Every number depends on its two vectors alone: not on what is computed beside it, nor on the machine.
-    Products and squares are float64, which holds a product of two float32 whole; their sum over D is exact
-    but for what lies below the largest of them times D 2^-60, cut from each. For "cosine" it is divided by
-    both lengths; a vector without length has the nearness 0.
+    It is the product, the cosine, or for "l2" minus the squared distance. Each result depends on its two
+    vectors alone, not on other pairs or on the machine: float64 holds the product of two float32 exactly, and
+    the sum over D is in fixed point, where each term loses at most the largest term times D 2^-60. The cosine
+    is the product divided by both lengths, and 0 if a length is 0.
     """
     step = max(1, _PAIRS_NUMBERS // max(queries_PD.shape[1], 1))
     pairs = zip(torch.split(queries_PD, step), torch.split(vectors_PD, step), strict=True)
@@ -61,22 +59,22 @@ def _row_sums(terms_PD: Tensor) -> Tensor:
 
 
 def shown(measure: Measure, nearness_EK: Tensor) -> Tensor:
-    """Nearness as scores that a person reads: of "l2" the distance."""
+    """Convert nearness to the scores that users see: the distance for "l2"."""
     return _root(-nearness_EK) if measure == "l2" else nearness_EK
 
 
 def _root(values: Tensor) -> Tensor:
-    """The float64 that is nearest to each square root. On some CPUs torch's own is the second nearest."""
+    """Correctly rounded square roots, float64; those of torch are not, on some CPUs."""
     return torch.from_numpy(np.sqrt(values.numpy())) if values.device.type == "cpu" else values.sqrt()
 
 
 def lengths(vectors_ND: Tensor) -> Tensor:
-    """float64 [N]."""
+    """Euclidean lengths, float64 [N]."""
     return vectors_ND.double().square().sum(dim=1).sqrt()
 
 
 def approach(measure: Measure, queries_ED: Tensor) -> Tensor:
-    """What of the queries meets the vectors in a float32 product: their directions for "cosine"."""
+    """Operands of the float32 products, float32 [E, D]: the queries, scaled to length 1 for "cosine"."""
     if measure != "cosine":
         return queries_ED
     length_E1 = lengths(queries_ED)[:, None]
@@ -86,25 +84,30 @@ def approach(measure: Measure, queries_ED: Tensor) -> Tensor:
 def ceiling(
     measure: Measure, product_E: Tensor, direct_ED: Tensor, longest: float, shortest: float
 ) -> Tensor:
-    """What the nearness of a vector is at most, float64 [E], if a float32 product of it came to no more than
-    `product_E`.
+    """Bound the nearness of all vectors whose float32 product is at most `product_E`.
 
-    direct_ED: what `approach` gives. The product is what `Part.products` gives.
-    longest, shortest: lengths between which all vectors lie, but for those of length 0. The error of a
-    float32 product of D numbers, in whatever order they are added, is at most D u / (1 - D u) |x| |y|, u =
-    2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1); a few roundings more are
-    counted as longer vectors. Infinite where the product may have left the range of float32.
+    The error of a float32 product of D numbers, added in any order, is at most D u / (1 - D u) |x| |y| with
+    u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). The few further roundings
+    count as more numbers.
+
+    Args:
+        measure: The measure.
+        product_E: Largest product, as `Part.products` computes it, float32 [E].
+        direct_ED: The result of `approach`.
+        longest: Length of the longest vector.
+        shortest: Length of the shortest vector, apart from those of length 0.
+
+    Returns:
+        float64 [E]; infinite if a product may have left the range of float32.
     """
     length_E, numbers = lengths(direct_ED), direct_ED.shape[1]
     unit = (numbers + _FURTHER_ROUNDINGS) * _ROUNDING
-    lost = numbers * _SMALLEST * (1 + length_E + longest)
+    underflow_E = numbers * _SMALLEST * (1 + length_E + longest)
     if measure == "cosine":
-        error_E, largest_E = (
-            unit / (1 - unit) + lost / shortest,
-            torch.full_like(length_E, longest + 1 / shortest),
-        )
+        largest_E = torch.full_like(length_E, longest + 1 / shortest)
+        error_E = unit / (1 - unit) + underflow_E / shortest
     else:
         largest_E = length_E * longest if measure == "dot" else (length_E + longest).square()
-        error_E = unit / (1 - unit) * largest_E + lost
-    known_E = product_E.double() if measure != "l2" else 2 * product_E.double() - length_E.square()
-    return torch.where(largest_E < _LARGEST, known_E + error_E, torch.inf)
+        error_E = unit / (1 - unit) * largest_E + underflow_E
+    nearness_E = product_E.double() if measure != "l2" else 2 * product_E.double() - length_E.square()
+    return torch.where(largest_E < _LARGEST, nearness_E + error_E, torch.inf)

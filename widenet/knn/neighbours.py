@@ -1,4 +1,4 @@
-"""The k nearest vectors of a collection: found by float32 products, proven and ordered by the exact rule."""
+"""Exact k nearest neighbours: float32 products select candidates, which are then compared exactly."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,47 +24,45 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.shards import Shards
 
 Stored: TypeAlias = Literal["float32", "bfloat16", "float16"]
-"""The type in which vectors are kept; those of 2 bytes are rounded when they are read, and compared as
-they are then.
-"""
+"""The dtype in which vectors are stored; those of 2 bytes are rounded on reading and compared as rounded."""
 
 LARGEST_BLOCK = 512
-"""Queries that are compared at once."""
+"""Largest number of queries that are processed at once."""
 
 _CANDIDATES_A_BLOCK = 2**21
-"""Candidates of all queries that are compared at once, so that their exact nearness fits in memory."""
+"""Largest number of candidates of all queries of a block, so that their exact nearness fits in memory."""
 
 _LONGEST_VECTOR = 2**20
-"""Numbers of a vector: with as many, a float32 product may be wrong by a sixteenth of the lengths'
-product.
-"""
+"""Limit on D; there, the error of a float32 product is up to a sixteenth of the product of the lengths."""
 
-_SPARE, _SPARE_SHARE, _WIDER = 16, 8, 4
-"""Candidates beyond the k asked for: at least so many, or this part of k; and how many times as many where
-they left a doubt.
-"""
+_SPARE, _SPARE_SHARE = 16, 8
+"""Candidates beyond k: at least _SPARE, or k / _SPARE_SHARE."""
+_WIDER = 4
+"""Factor on the number of candidates when a query must be repeated."""
 
 
 class Neighbours:
-    """A collection of N vectors of D numbers, each with a key, that tells which of them are nearest to a
-    query.
+    """A collection of N vectors of D numbers, each with a key, in which to search for nearest neighbours.
 
-    Answers are exact, and depend on the vectors alone: on no number of processes, threads or shards.
-    `nearness` says how it is computed; of equally near vectors the one of the lower position comes first.
-    keys: N texts, by position. vectors are cut into shards by position; a process holds some of them.
+    Answers are exact and depend on the vectors alone, not on the number of processes, threads or shards.
+    `measures.nearness` defines the order; of equally near vectors, the one at the lower position comes first.
+    The vectors are cut into shards by position, and each process holds some of the shards.
+
+    Attributes:
+        keys: N texts, by position.
+        parts: The shards of this process, by number.
+        measure: The measure of nearness.
+        exchange: The group of processes.
     """
 
     def __init__(self, keys: pa.Array, parts: dict[int, Part], measure: Measure, exchange: Exchange) -> None:
         self.keys, self.parts, self.measure, self.exchange = keys, parts, measure, exchange
         first = next(iter(parts.values())).vectors_ND
         self.columns, self.device = first.shape[1], first.device
-        here = exchange.each(lambda shard: _extent(parts[shard]))
-        extents = torch.stack(exchange.gather(here, "neighbours"))
-        self.longest, self.shortest, self.largest_part = (
-            float(extents[:, 0].max()),
-            float(extents[:, 1].min()),
-            int(extents[:, 2].max()),
-        )
+        extents = exchange.gather(exchange.each(lambda shard: _extent(parts[shard])), "neighbours")
+        longest_S, shortest_S, size_S = torch.stack(extents).unbind(dim=1)
+        self.longest, self.shortest = float(longest_S.max()), float(shortest_S.min())
+        self.largest_part = int(size_S.max())
 
     @classmethod
     @typed
@@ -78,30 +76,41 @@ class Neighbours:
         device: str | None = None,
         shards: int = 8,
     ) -> "Neighbours":
-        """The collection of some vectors.
+        """Make a collection of vectors.
 
-        vectors: [N, D] finite numbers; or files of them (`widenet.knn.sources`), one after the other.
-        keys: N texts; those of the files, or else the positions, if not given.
-        device: cpu or cuda; None: cuda where there is one. shards: into how many pieces they are cut, which
-        changes no answer. Every process of a group must call it, as with `train`, and whatever is then asked;
-        each keeps its own shards. Raises DataError, FitError, OptionError.
+        Every process of a group must call this, as with `train`, and all methods of the result; each keeps
+        its own shards.
+
+        Args:
+            vectors: Finite numbers [N, D], or one or several files of them; see `widenet.knn.sources`.
+            keys: N texts; None uses those of the files, or the positions.
+            measure: "dot", "cosine" or "l2".
+            stored: The dtype in which to keep the vectors.
+            device: "cpu" or "cuda"; None uses CUDA if there is a device.
+            shards: Number of pieces to cut the vectors into; it changes no answer.
+
+        Raises:
+            DataError: A file cannot be read, or holds something else than finite vectors.
+            FitError: Files have vectors of different lengths.
+            OptionError: An argument is wrong.
         """
-        checked("measure", measure, MEASURES)
-        checked("stored", stored, get_args(Stored))
+        check_choice("measure", measure, MEASURES)
+        check_choice("stored", stored, get_args(Stored))
         source = source_of(vectors, keys)
         if source.columns >= _LONGEST_VECTOR:
             raise OptionError(
                 f"vectors must have fewer than {_LONGEST_VECTOR:,} numbers; got {source.columns:,}."
             )
-        chosen = device_for(device)
-        join(chosen)
-        exchange, cut, parts = exchange_for(shards, chosen), Shards(len(source), shards), dict[int, Part]()
+        own_device = device_for(device)
+        join(own_device)
+        exchange, cut = exchange_for(shards, own_device), Shards(len(source), shards)
+        parts: dict[int, Part] = {}
 
         def read(shard: int) -> None:
             rows_ND = torch.from_numpy(source.rows(cut.start(shard), cut.stop(shard)))
-            kept_ND = rows_ND.to(chosen, getattr(torch, stored))
-            _check_finite(kept_ND, source, cut.start(shard), stored)
-            parts[shard] = Part.of(measure, cut.start(shard), kept_ND)
+            stored_ND = rows_ND.to(own_device, getattr(torch, stored))
+            _check_finite(stored_ND, source, cut.start(shard), stored)
+            parts[shard] = Part.of(measure, cut.start(shard), stored_ND)
 
         with one_thread_an_operation():
             by_all(exchange, lambda: exchange.each(read), "vectors")
@@ -110,12 +119,18 @@ class Neighbours:
     @classmethod
     @typed
     def of_model(cls, model: Trained, layer: str | None = None, measure: Measure = "cosine") -> "Neighbours":
-        """The features of a sparse input or an output, by their weights in a trained network; their ids are
-        the keys.
+        """Make a collection of a trained network's weights: a vector for each feature, with its id as key.
 
-        layer: the only output if not given. Raises FitError, OptionError.
+        Args:
+            model: The trained network.
+            layer: A sparse input or an output; None uses the only output.
+            measure: "dot", "cosine" or "l2".
+
+        Raises:
+            FitError: The network has no such layer, or the layer has no such weights.
+            OptionError: The measure is unknown.
         """
-        checked("measure", measure, MEASURES)
+        check_choice("measure", measure, MEASURES)
         network, name = model.network, check_layer(model.network, layer)
         keys = features_of(model, name).all_ids()
         with one_thread_an_operation(), torch.no_grad():
@@ -131,42 +146,41 @@ class Neighbours:
     def search(
         self, queries: "ArrayLike | Tensor", k: int = 10
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores float64 [E, K] and positions int64 [E, K] of the nearest vectors, nearest first, K = min(k,
-        N).
+        """Return the nearest vectors of each query, nearest first.
 
-        queries: [E, D] finite numbers, taken as float32. Scores are products, cosines or distances, as the
-        measure is.
+        Args:
+            queries: Finite numbers [E, D], used as float32.
+            k: Number of vectors.
+
+        Returns:
+            Scores float64 [E, K] and positions int64 [E, K], K = min(k, N). Scores are products, cosines or
+            distances, according to the measure.
         """
         number, queries_ED = min(checked_k(k), len(self)), self.check_queries(source_of(queries, None))
+        num_candidates = min(number + max(_SPARE, number // _SPARE_SHARE), len(self))
         with one_thread_an_operation(), torch.no_grad():
-            nearness_EK, positions_EK = self._nearest(
-                queries_ED, number, min(number + max(_SPARE, number // _SPARE_SHARE), len(self))
-            )
+            nearness_EK, positions_EK = self._nearest(queries_ED, number, num_candidates)
             return shown(self.measure, nearness_EK).cpu().numpy(), positions_EK.cpu().numpy()
 
     def search_all(
         self, queries: Source, k: int, size: int
     ) -> Iterator[tuple[list[str], list[list[str]], NDArray[np.float64]]]:
-        """For so many queries at a time: their keys, the keys of the nearest vectors of each, nearest
-        first, and the scores [E, K].
+        """Search for all queries of a source, `size` at a time.
+
+        Yields:
+            The keys of the queries, the keys of the nearest vectors of each, nearest first, and the scores
+            [E, K].
         """
         for start in range(0, len(queries), size):
             stop = min(start + size, len(queries))
-            asked = queries.rows(start, stop)
-            _check_finite(torch.from_numpy(asked), queries, start, "float32")
-            scores, positions = self.search(asked, k)
-            found = self.keys.take(pa.array(positions.reshape(-1))).to_pylist()
-            width = positions.shape[1]
-            yield (
-                queries.keys[start:stop].to_pylist(),
-                [found[row * width : (row + 1) * width] for row in range(len(asked))],
-                scores,
-            )
+            block = queries.rows(start, stop)
+            _check_finite(torch.from_numpy(block), queries, start, "float32")
+            scores, positions = self.search(block, k)
+            nearest = [self.keys.take(pa.array(row)).to_pylist() for row in positions]
+            yield queries.keys[start:stop].to_pylist(), nearest, scores
 
     def check_queries(self, source: Source) -> Tensor:
-        """Queries float32 [E, D] on the device of the vectors; raises FitError, DataError where they are
-        none.
-        """
+        """Return queries as float32 [E, D] on the vectors' device; raise FitError or DataError if invalid."""
         if source.columns != self.columns:
             raise FitError(
                 f"queries must have {self.columns:,} numbers, as the vectors have; got {source.columns:,}."
@@ -177,82 +191,75 @@ class Neighbours:
 
     def vectors(self, positions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors at some positions, float32 [len(positions), D], as they are stored."""
-        asked = torch.as_tensor(np.asarray(positions, dtype=np.int64), device=self.device)
-        found = self.exchange.each(lambda shard: self.parts[shard].rows(asked))
-        return torch.stack(self.exchange.gather(found, "neighbours")).sum(dim=0).cpu().numpy()
+        positions_P = torch.as_tensor(np.asarray(positions, dtype=np.int64), device=self.device)
+        of_shards = self.exchange.each(lambda shard: self.parts[shard].rows(positions_P))
+        return torch.stack(self.exchange.gather(of_shards, "neighbours")).sum(dim=0).cpu().numpy()
 
-    def _nearest(self, queries_ED: Tensor, k: int, number: int) -> tuple[Tensor, Tensor]:
-        """Nearness and positions [E, k], nearest first, by way of so many candidates for each query."""
-        found = (
-            [queries_ED.new_zeros(0, k, dtype=torch.float64)],
-            [torch.zeros(0, k, dtype=torch.int64, device=self.device)],
-        )
-        for block_ED in torch.split(queries_ED, max(1, min(LARGEST_BLOCK, _CANDIDATES_A_BLOCK // number))):
-            for whole, part in zip(found, self._nearest_of_block(block_ED, k, number), strict=True):
-                whole.append(part)
-        return torch.cat(found[0]), torch.cat(found[1])
+    def _nearest(self, queries_ED: Tensor, k: int, num_candidates: int) -> tuple[Tensor, Tensor]:
+        """Nearness and positions [E, k], nearest first, chosen among so many candidates for each query."""
+        block_size = max(1, min(LARGEST_BLOCK, _CANDIDATES_A_BLOCK // num_candidates))
+        nearness = [queries_ED.new_zeros(0, k, dtype=torch.float64)]
+        positions = [torch.zeros(0, k, dtype=torch.int64, device=self.device)]
+        for block_ED in torch.split(queries_ED, block_size):
+            nearness_EK, positions_EK = self._nearest_of_block(block_ED, k, num_candidates)
+            nearness.append(nearness_EK)
+            positions.append(positions_EK)
+        return torch.cat(nearness), torch.cat(positions)
 
-    def _nearest_of_block(self, queries_ED: Tensor, k: int, number: int) -> tuple[Tensor, Tensor]:
-        """Candidates are those with the largest float32 products, put in order by the exact rule.
+    def _nearest_of_block(self, queries_ED: Tensor, k: int, num_candidates: int) -> tuple[Tensor, Tensor]:
+        """As `_nearest`, for queries that fit in memory.
 
-        Where a vector that is no candidate might be as near as the k-th of them, that query is asked again
-        with more candidates.
+        The candidates are the vectors with the largest float32 products; their exact nearness orders them. If
+        another vector could be as near as the k-th candidate, the query is repeated with more candidates.
         """
-        candidates_EC, ceiling_E = self._candidates(queries_ED, number)
-        found = self.exchange.each(lambda shard: self.parts[shard].nearness(queries_ED, candidates_EC))
-        nearness_EC = torch.stack(self.exchange.gather(found, "neighbours")).amax(dim=0)
+        candidates_EC, ceiling_E = self._candidates(queries_ED, num_candidates)
+        of_shards = self.exchange.each(lambda shard: self.parts[shard].nearness(queries_ED, candidates_EC))
+        nearness_EC = torch.stack(self.exchange.gather(of_shards, "neighbours")).amax(dim=0)
         nearness_EC, order_EC = nearness_EC.sort(dim=1, descending=True, stable=True)
         nearness_EK, positions_EK = nearness_EC[:, :k], candidates_EC.gather(1, order_EC)[:, :k]
-        unsure = (
-            ~(ceiling_E < nearness_EK[:, -1])
-            if number < len(self)
-            else torch.zeros_like(ceiling_E, dtype=torch.bool)
-        )
+        if num_candidates == len(self):
+            return nearness_EK, positions_EK
+        unsure = ~(ceiling_E < nearness_EK[:, -1])
         if unsure.any():
-            nearness_EK[unsure], positions_EK[unsure] = self._nearest(
-                queries_ED[unsure], k, min(_WIDER * number, len(self))
-            )
+            more = min(_WIDER * num_candidates, len(self))
+            nearness_EK[unsure], positions_EK[unsure] = self._nearest(queries_ED[unsure], k, more)
         return nearness_EK, positions_EK
 
     def _candidates(self, queries_ED: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        """Positions int64 [E, number], ascending; and how near any other vector is at most, float64 [E]."""
+        """Positions of candidates int64 [E, number], ascending, and a bound on the others, float64 [E]."""
         if number == len(self):
             everything = torch.arange(number, device=self.device).expand(len(queries_ED), number)
             return everything, queries_ED.new_full((len(queries_ED),), -torch.inf, dtype=torch.float64)
-        direct_ED, most = approach(self.measure, queries_ED), min(number, self.largest_part)
+        direct_ED, of_a_part = approach(self.measure, queries_ED), min(number, self.largest_part)
         floor_E = direct_ED.new_full((len(direct_ED),), -torch.inf)
-        found = self.exchange.each(lambda shard: self.parts[shard].best(direct_ED, most, floor_E))
-        keys_EC = torch.cat(self.exchange.gather(found, "neighbours"), dim=1).topk(number, dim=1).values
+        best = self.exchange.each(lambda shard: self.parts[shard].best(direct_ED, of_a_part, floor_E))
+        keys_EC = torch.cat(self.exchange.gather(best, "neighbours"), dim=1).topk(number, dim=1).values
         product_EC, positions_EC = unpacked(keys_EC)
         ceiling_E = ceiling(self.measure, product_EC[:, -1], direct_ED, self.longest, self.shortest)
         return positions_EC.sort(dim=1).values, ceiling_E
 
 
 def _extent(part: Part) -> Tensor:
-    """What all processes must know of a shard: its longest and its shortest length, and how many vectors
-    it has.
-    """
-    device = part.vectors_ND.device
-    return torch.tensor(
-        [part.longest, part.shortest, len(part.vectors_ND)], dtype=torch.float64, device=device
-    )
+    """The largest and smallest length and the number of vectors of a shard, float64 [3]."""
+    extent = [part.longest, part.shortest, len(part.vectors_ND)]
+    return torch.tensor(extent, dtype=torch.float64, device=part.vectors_ND.device)
 
 
 def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -> None:
     wrong_N = ~torch.isfinite(vectors_ND).all(dim=1)
     if wrong_N.any():
         row = int(wrong_N.nonzero()[0, 0])
-        text = source.rows(start + row, start + row + 1)[0].tolist()
-        number = text[int((~torch.isfinite(vectors_ND[row])).nonzero()[0, 0])]
+        vector = source.rows(start + row, start + row + 1)[0].tolist()
+        number = vector[int((~torch.isfinite(vectors_ND[row])).nonzero()[0, 0])]
         raise DataError(
-            f"{source.place(start + row)}: numbers must be finite in {stored}; got {number}. Leave the vector"
-            " out."
+            f"{source.place(start + row)}: numbers must be finite in {stored}; got {number}."
+            " Leave the vector out."
         )
 
 
-def checked(name: str, value: Any, known: Sequence[str]) -> None:
-    """Raise OptionError where a word is none of those known."""
-    if value not in known:
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise OptionError if an argument's value is not one of the choices."""
+    if value not in choices:
         raise OptionError(
-            f"{name} must be one of {', '.join(known)}; got {value!r}.{did_you_mean(str(value), known)}"
+            f"{name} must be one of {', '.join(choices)}; got {value!r}.{did_you_mean(str(value), choices)}"
         )

@@ -1,4 +1,4 @@
-"""The vectors of one shard, and their float32 products with queries."""
+"""The vectors of one shard: their float32 products with queries, and their exact nearness."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,21 @@ from widenet.knn.measures import Measure, lengths, nearness
 from widenet.plan.tiles import searched_tiles
 
 _BLOCK_NUMBERS = 2**22
-"""Numbers of vectors that are measured at once, in float64."""
+"""Numbers of vectors that are converted to float64 at once."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The vectors [N, D] of the positions from `start` on, as they are stored.
+    """The vectors of one shard.
 
-    offset_N: float32, minus half the squared lengths, for "l2".
-    factor_N: float32, one over the lengths, for "cosine"; 0 where there is none.
-    longest, shortest: the largest length, and the smallest above 0.
+    Attributes:
+        measure: The measure of nearness.
+        start: Position of the first vector.
+        vectors_ND: The vectors as they are stored, [N, D].
+        offset_N: For "l2": minus half the squared lengths, float32.
+        factor_N: For "cosine": one over the lengths, float32; 0 for a vector of length 0.
+        longest: The largest length.
+        shortest: The smallest length above 0.
     """
 
     measure: Measure
@@ -32,37 +37,36 @@ class Part:
 
     @classmethod
     def of(cls, measure: Measure, start: int, vectors_ND: Tensor) -> "Part":
-        """A shard of finite vectors."""
+        """Make a shard of finite vectors."""
         rows = max(1, _BLOCK_NUMBERS // vectors_ND.shape[1])
-        length_N = (
-            torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)])
-            if len(vectors_ND)
-            else torch.zeros(0).double()
-        )
-        there = length_N[length_N > 0]
+        length_N = torch.zeros(0).double()
+        if len(vectors_ND):
+            length_N = torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)])
+        positive = length_N[length_N > 0]
         return cls(
             measure,
             start,
             vectors_ND,
             offset_N=(-0.5 * length_N.square()).float() if measure == "l2" else None,
             factor_N=torch.where(length_N > 0, 1 / length_N, 0.0).float() if measure == "cosine" else None,
-            longest=float(length_N.max()) if len(there) else 0.0,
-            shortest=float(there.min()) if len(there) else torch.inf,
+            longest=float(length_N.max()) if len(positive) else 0.0,
+            shortest=float(positive.min()) if len(positive) else torch.inf,
         )
 
     def rows(self, positions_P: Tensor) -> Tensor:
         """The vectors at some positions, float32 [P, D]; zeros for those of other shards."""
-        found_PD = torch.zeros(len(positions_P), self.vectors_ND.shape[1], device=positions_P.device)
+        rows_PD = torch.zeros(len(positions_P), self.vectors_ND.shape[1], device=positions_P.device)
         own_P = self._has(positions_P)
-        found_PD[own_P] = self.vectors_ND[positions_P[own_P] - self.start].float()
-        return found_PD
+        rows_PD[own_P] = self.vectors_ND[positions_P[own_P] - self.start].float()
+        return rows_PD
 
     def _has(self, positions: Tensor) -> Tensor:
         return (positions >= self.start) & (positions < self.start + len(self.vectors_ND))
 
     def products(self, direct_ED: Tensor, start: int, stop: int) -> Tensor:
-        """float32 [E, stop - start], more is nearer, but for rounding: of "l2" the product less half the
-        squared length.
+        """Products of queries with a tile of vectors, float32 [E, stop - start]; larger is nearer.
+
+        For "l2", the product minus half the squared length of the vector.
         """
         tile_TD = self.vectors_ND[start:stop].float()
         if self.offset_N is not None:
@@ -78,11 +82,13 @@ class Part:
         return running.result()
 
     def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
-        """The nearness of those candidates that lie in this shard, float64 [E, C]; -inf for the others."""
-        found_EC = torch.full(positions_EC.shape, -torch.inf, dtype=torch.float64, device=positions_EC.device)
+        """Exact nearness of the candidates in this shard, float64 [E, C]; -inf for those of other shards."""
+        nearness_EC = torch.full(
+            positions_EC.shape, -torch.inf, dtype=torch.float64, device=positions_EC.device
+        )
         rows_P, columns_P = self._has(positions_EC).nonzero().unbind(1)
         step = max(1, _BLOCK_NUMBERS // queries_ED.shape[1])
         for row_P, column_P in zip(torch.split(rows_P, step), torch.split(columns_P, step), strict=True):
             vectors_PD = self.vectors_ND[positions_EC[row_P, column_P] - self.start]
-            found_EC[row_P, column_P] = nearness(self.measure, queries_ED[row_P], vectors_PD)
-        return found_EC
+            nearness_EC[row_P, column_P] = nearness(self.measure, queries_ED[row_P], vectors_PD)
+        return nearness_EC

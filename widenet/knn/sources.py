@@ -1,4 +1,4 @@
-"""Where vectors with keys come from: arrays, text (`key<TAB>v v v`), .npy and Parquet files."""
+"""Sources of vectors with keys: arrays, and files of text (`key<TAB>v v v`), .npy or Parquet."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,34 +17,32 @@ from widenet.errors import DataError, FitError, OptionError, reason_of
 from widenet.regular_files import bounded_lines, check_regular
 
 KEY, VECTOR = "key", "vector"
-"""The columns of a Parquet file: texts, and lists of equally many numbers."""
+"""The columns of a Parquet file: texts, and lists of numbers of equal lengths."""
 
 
 class Source(Protocol):
-    """N vectors of D numbers that can be read piece by piece, N and D at least 1."""
+    """N vectors of D numbers that can be read in pieces; N and D are at least 1."""
 
     @property
     def columns(self) -> int:
-        """D."""
+        """Numbers of a vector, D."""
 
     @property
     def keys(self) -> pa.Array:
-        """N texts."""
+        """The keys, N texts."""
 
     def __len__(self) -> int: ...
 
     def rows(self, start: int, stop: int) -> NDArray[np.float32]:
-        """The vectors at the positions from `start` up to `stop`, float32 [stop - start, D], in memory of
-        their own.
-        """
+        """A copy of the vectors at the positions [start, stop), float32 [stop - start, D]."""
 
     def place(self, position: int) -> str:
-        """Where a person finds a vector."""
+        """Describe where a vector is, for messages."""
 
 
 @dataclass(frozen=True)
 class Array:
-    """Vectors in memory, or mapped into it: numbers [N, D]."""
+    """Vectors in memory or in a memory-mapped file: numbers [N, D]."""
 
     name: str
     numbers: NDArray[Any]
@@ -57,12 +55,10 @@ class Array:
 
     @cached_property
     def keys(self) -> pa.Array:
-        """See `Source`; positions, where nobody gave keys."""
-        return (
-            pa.array(np.arange(len(self.numbers))).cast(pa.string())
-            if self.given_keys is None
-            else self.given_keys
-        )
+        """See `Source`; the positions if there are no keys."""
+        if self.given_keys is not None:
+            return self.given_keys
+        return pa.array(np.arange(len(self.numbers))).cast(pa.string())
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -78,18 +74,16 @@ class Array:
 
 
 class TextFile:
-    """A file of lines `key<TAB>v v v`.
+    """A text file of lines `key<TAB>v v v`.
 
-    The places of its lines are kept; numbers are read when they are asked for.
+    Memory holds the keys and the positions of lines; numbers are read on demand.
     """
 
     def __init__(self, path: Path, key_delimiter: str = "\t", delimiter: str = " ") -> None:
-        for name, text in (
-            ("the delimiter after the key", key_delimiter),
-            ("the delimiter of numbers", delimiter),
-        ):
-            if not text:
-                raise OptionError(f"{name} must not be empty.")
+        if not key_delimiter:
+            raise OptionError("the delimiter after the key must not be empty.")
+        if not delimiter:
+            raise OptionError("the delimiter of numbers must not be empty.")
         self.path, self.key_delimiter, self.delimiter = path, key_delimiter, delimiter
         keys, starts = list[str](), [0]
         with _opened(path) as file:
@@ -105,11 +99,11 @@ class TextFile:
 
     def rows(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Source`."""
-        found = np.empty((stop - start, self.columns), dtype=np.float32)
+        rows = np.empty((stop - start, self.columns), dtype=np.float32)
         with _opened(self.path) as file, np.errstate(over="ignore"):
             for row in range(start, stop):
-                found[row - start] = self._numbers(self._cells(file, row), row)
-        return found
+                rows[row - start] = self._numbers(self._cells(file, row), row)
+        return rows
 
     def place(self, position: int) -> str:
         """See `Source`."""
@@ -122,36 +116,36 @@ class TextFile:
 
     def _parted(self, line: bytes, row: int) -> tuple[str, str]:
         try:
-            key, found, rest = line.decode().rstrip("\r\n").partition(self.key_delimiter)
+            key, delimiter, rest = line.decode().rstrip("\r\n").partition(self.key_delimiter)
         except UnicodeDecodeError:
             raise DataError(f"{self.place(row)}: must be UTF-8 text. Save the file as UTF-8.") from None
-        if not found:
-            shape = f"KEY{self.key_delimiter!r}NUMBER{self.delimiter!r}NUMBER..."
+        if not delimiter:
+            form = f"KEY{self.key_delimiter!r}NUMBER{self.delimiter!r}NUMBER..."
             raise DataError(
-                f"{self.place(row)}: must be {shape}; got {key[:60]!r}. Fix the line, or name other"
-                " delimiters."
+                f"{self.place(row)}: must be {form}; got {key[:60]!r}."
+                " Fix the line, or name other delimiters."
             )
         return key, rest
 
     def _numbers(self, cells: list[str], row: int) -> NDArray[np.float32]:
         if len(cells) != self.columns:
             raise DataError(
-                f"{self.place(row)}: must have {self.columns:,} numbers, as line 1 has; got {len(cells):,}."
-                " Fix the line."
+                f"{self.place(row)}: must have {self.columns:,} numbers, as line 1 has;"
+                f" got {len(cells):,}. Fix the line."
             )
         try:
             return np.array(cells, dtype=np.float32)
         except ValueError:
             wrong = next(cell for cell in cells if not _is_number(cell))
             raise DataError(
-                f"{self.place(row)}: must hold numbers; got {wrong!r}. Fix the line, or name other"
-                " delimiters."
+                f"{self.place(row)}: must hold numbers; got {wrong!r}."
+                " Fix the line, or name other delimiters."
             ) from None
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Several sources, one after the other."""
+    """A concatenation of several sources."""
 
     parts: Sequence[Source]
 
@@ -170,13 +164,13 @@ class Joined:
 
     def rows(self, start: int, stop: int) -> NDArray[np.float32]:
         """See `Source`."""
-        found, first = [np.empty((0, self.columns), dtype=np.float32)], 0
+        pieces, first = [np.empty((0, self.columns), dtype=np.float32)], 0
         for part in self.parts:
             low, high = max(start - first, 0), min(stop - first, len(part))
             if low < high:
-                found.append(part.rows(low, high))
+                pieces.append(part.rows(low, high))
             first += len(part)
-        return np.concatenate(found)
+        return np.concatenate(pieces)
 
     def place(self, position: int) -> str:
         """See `Source`."""
@@ -188,8 +182,16 @@ class Joined:
 
 
 def source_of(vectors: Any, keys: Iterable[str] | None) -> Source:
-    """Vectors from wherever: a source, numbers [N, D], a file, or several files. keys: N texts for numbers
-    that have none.
+    """Make a source of numbers [N, D], of one or several files, or return one as it is.
+
+    Args:
+        vectors: The vectors, or where they are.
+        keys: N texts for numbers that have none.
+
+    Raises:
+        DataError: The vectors are not valid.
+        FitError: Files have vectors of different lengths.
+        OptionError: The keys do not match the vectors, or the vectors have keys of their own.
     """
     source = _source(vectors)
     if keys is None:
@@ -198,27 +200,23 @@ def source_of(vectors: Any, keys: Iterable[str] | None) -> Source:
         raise OptionError(
             "keys go with numbers in memory or in a .npy file; text and several files have their own."
         )
-    named = pa.array([str(key) for key in keys], pa.string())
-    if len(named) != len(source):
-        raise OptionError(f"keys must be one for each of {len(source):,} vectors; got {len(named):,}.")
-    return Array(source.name, source.numbers, named)
+    key_array = pa.array([str(key) for key in keys], pa.string())
+    if len(key_array) != len(source):
+        raise OptionError(f"keys must be one for each of {len(source):,} vectors; got {len(key_array):,}.")
+    return Array(source.name, source.numbers, key_array)
 
 
 def _source(vectors: Any) -> Source:
     if isinstance(vectors, str | PathLike):
         return read_vectors([Path(vectors)])
-    if (
-        isinstance(vectors, list | tuple)
-        and vectors
-        and all(isinstance(each, str | PathLike) for each in vectors)
-    ):
-        return read_vectors([Path(each) for each in vectors])
+    is_list = isinstance(vectors, list | tuple) and bool(vectors)
+    if is_list and all(isinstance(path, str | PathLike) for path in vectors):
+        return read_vectors([Path(path) for path in vectors])
     if isinstance(vectors, Array | TextFile | Joined):
         return vectors
     try:
-        numbers = (
-            vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else np.asarray(vectors)
-        )
+        is_tensor = hasattr(vectors, "detach")
+        numbers = vectors.detach().cpu().float().numpy() if is_tensor else np.asarray(vectors)
     except ValueError:
         raise DataError(
             "vectors must all have equally many numbers. Correct the shorter or longer ones."
@@ -227,10 +225,17 @@ def _source(vectors: Any) -> Source:
 
 
 def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
-    """The vectors of some files, one after the other: .npy of [N, D], .parquet of columns key and vector, and
-    else text.
+    """Read vectors from files: .npy [N, D], .parquet with the columns key and vector, or else text.
 
-    Raises DataError, FitError where files have vectors of different lengths.
+    Args:
+        paths: The files, at least one; their vectors are concatenated.
+        key_delimiter: For text: what separates the key from the numbers.
+        delimiter: For text: what separates the numbers.
+
+    Raises:
+        DataError: A file cannot be read, or holds something else.
+        FitError: Files have vectors of different lengths.
+        OptionError: There is no file, or a delimiter is empty.
     """
     if not paths:
         raise OptionError("name at least one file of vectors.")
@@ -238,8 +243,8 @@ def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: st
     for path, part in zip(paths, parts, strict=True):
         if part.columns != parts[0].columns:
             raise FitError(
-                f"{path}: vectors must have {parts[0].columns:,} numbers, as those of {paths[0]}; got"
-                f" {part.columns:,}."
+                f"{path}: vectors must have {parts[0].columns:,} numbers, as those of {paths[0]};"
+                f" got {part.columns:,}."
             )
     return parts[0] if len(parts) == 1 else Joined(parts)
 
@@ -265,8 +270,8 @@ def _parquet(path: Path) -> Source:
         keys = table[KEY].cast(pa.string()).combine_chunks()
         lists = table[VECTOR].cast(pa.list_(pa.float32())).combine_chunks()
     except pa.ArrowException as error:
-        wanted = f'columns "{KEY}", texts, and "{VECTOR}", lists of numbers'
-        raise DataError(f"{path}: must be a Parquet file with {wanted}; {reason_of(error)}.") from None
+        columns = f'columns "{KEY}", texts, and "{VECTOR}", lists of numbers'
+        raise DataError(f"{path}: must be a Parquet file with {columns}; {reason_of(error)}.") from None
     sizes = np.diff(lists.offsets.to_numpy())
     if keys.null_count or lists.null_count or lists.flatten().null_count or len(set(sizes.tolist())) > 1:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What a caller in Python may give by mistake, refused in one sentence."""
+"""Checks of the items and values that a caller passes as a history."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def checked_items(items: Sequence[str]) -> list[str]:
-    """A history; raises OptionError where it is no list of names, or an empty one."""
+    """Return a history as a list; raise OptionError unless it is a list of at least one id or title."""
     if isinstance(items, str):
         raise OptionError(
             f"items must be a list of ids or titles; got the text {items!r}. Write [{items!r}]."
@@ -31,35 +31,43 @@ def checked_items(items: Sequence[str]) -> list[str]:
 
 
 def checked_values(values: Sequence[float], number: int) -> list[float]:
-    """The values of `number` items; raises OptionError where they are not as many numbers, DataError where
-    one is not finite.
+    """Return the values of `number` items as floats.
+
+    Raises:
+        OptionError: There are more or fewer than `number` values, or one is not a number.
+        DataError: A value is not finite.
     """
-    given = list(values) if isinstance(values, Iterable) else [values]
-    if len(given) != number:
-        raise OptionError(f"values must be one number for each of {number} items; got {len(given)}.")
-    for value in given:
+    listed = list(values) if isinstance(values, Iterable) else [values]
+    if len(listed) != number:
+        raise OptionError(f"values must be one number for each of {number} items; got {len(listed)}.")
+    for value in listed:
         if not isinstance(value, Real):
             raise OptionError(f"values must be numbers; got {value!r}.")
         if not math.isfinite(value) or abs(value) > LARGEST:
             raise DataError(
                 f"values must be finite numbers that a float32 can hold; got {value!r}. Leave the item out."
             )
-    return [float(value) for value in given]
+    return [float(value) for value in listed]
 
 
 def named_history(
     vocabulary: Vocabulary, items: Sequence[str], numbers: Sequence[float] | None, is_sequence: bool
 ) -> SparseBatch:
-    """Some items as the one example of a batch: of a sequence in their order, otherwise ascending, each
-    once with its last value.
+    """Make a batch of one example from a history.
+
+    A sequence keeps the order of the items. Otherwise each item occurs once, with its last value, in
+    ascending order.
+
+    Raises:
+        OptionError: There are values for a sequence.
+        DataError: An item is not in the vocabulary.
     """
-    named = [vocabulary.find(item)[0] for item in items]
+    indices = [vocabulary.find(item)[0] for item in items]
     if is_sequence:
         if numbers is not None:
             raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
-        return SparseBatch.from_lists([named])
-    found = {row: position for position, row in enumerate(named)}
-    rows = sorted(found)
-    return SparseBatch.from_lists(
-        [rows], None if numbers is None else [[numbers[found[row]] for row in rows]]
-    )
+        return SparseBatch.from_lists([indices])
+    last_position = {index: position for position, index in enumerate(indices)}
+    distinct = sorted(last_position)
+    values = None if numbers is None else [[numbers[last_position[index]] for index in distinct]]
+    return SparseBatch.from_lists([distinct], values)

@@ -1,4 +1,4 @@
-"""Files of recommendations, written block by block: Parquet, CSV, JSON lines, DSSTNE text."""
+"""Writes files of recommendations block by block, as Parquet, CSV, JSON lines or DSSTNE text."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ from widenet.errors import DataError, OptionError, did_you_mean
 SCHEMA = pa.schema(
     [("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())]
 )
-"""The columns of Parquet and CSV files: one row for each recommendation, rank from 1."""
+"""The columns of Parquet and CSV files: one row for each recommendation, ranks from 1."""
 
 ROW_GROUP = 131_072
-"""Rows of a Parquet row group; also what the Parquet writer holds in memory, besides one block."""
+"""Rows of a Parquet row group. The Parquet writer holds at most one group and one block in memory."""
 
 Strings: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
 """Names: a list, or an Arrow array of strings."""
@@ -39,37 +39,43 @@ class Writer:
     def write(
         self, users: Strings, counts: NDArray[np.int64], items: Strings, scores: NDArray[np.float32]
     ) -> None:
-        """Append the recommendations of E users, R in all.
+        """Append R recommendations of E users.
 
-        users: E names.
-        counts: int64 [E], how many recommendations each user has; may be 0.
-        items: R names, those of the first user first, best first.
-        scores: float32 [R], finite. Raises DataError for one that is not, and for a name that the format
-        cannot hold.
+        Args:
+            users: E names.
+            counts: Number of recommendations of each user, int64 [E]; may be 0.
+            items: R names, user by user, best first.
+            scores: float32 [R], finite.
+
+        Raises:
+            DataError: A score is not finite, or the format cannot hold a name.
         """
         assert len(users) == len(counts), "one count for each user"
-        assert len(items) == len(scores) == counts.sum(), (
-            "one score for each item, and as many as the counts say"
-        )
+        assert len(items) == len(scores) == counts.sum(), "one score for each item, as many as counted"
         block = _Block(_strings(users), counts, _strings(items), scores.astype(np.float32, copy=False))
         bad = np.flatnonzero(~np.isfinite(block.scores))
         if len(bad):
-            user, item, score = block.users[block.owners()[bad[0]]], block.items[bad[0]], block.scores[bad[0]]
+            row = bad[0]
+            user, item = block.users[block.owners()[row]], block.items[row]
             raise DataError(
-                f'{self._path}: scores must be finite; got {score} for user "{user}", item "{item}". Train'
-                " the network again."
+                f"{self._path}: scores must be finite;"
+                f' got {block.scores[row]} for user "{user}", item "{item}". Train the network again.'
             )
         self._sink.append(block)
 
 
 @contextmanager
 def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]:
-    """A writer of recommendations whose file appears only when it is complete.
+    """Open a file of recommendations, which appears only when it is complete.
 
-    path: the file to write, which must not exist yet; its folders are made.
-    file_format: "parquet", "csv", "jsonl" or "dsstne"; None takes it from the extension of `path`.
-    Raises OptionError for an unknown format or extension, or a path that exists or cannot be written.
-    The bytes do not depend on how the recommendations were cut into blocks. Memory is a few times one block.
+    The bytes do not depend on the blocks. Memory is a few times one block.
+
+    Args:
+        path: The file to write, which must not exist yet; its folders are created.
+        file_format: "parquet", "csv", "jsonl" or "dsstne"; None uses the extension of `path`.
+
+    Raises:
+        OptionError: The format or extension is unknown, or the path exists or cannot be written.
     """
     open_sink = _FORMATS[_known_format(path, file_format)]
     if path.exists():
@@ -86,7 +92,8 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
         try:
             yield Writer(path, sink)
         except BaseException:
-            with suppress(Exception):  # it writes on, into a file that will not appear
+            # Closing writes the rest into a file that will not appear; its errors would hide the first one.
+            with suppress(Exception):
                 sink.close()
             raise
         sink.close()
@@ -95,29 +102,27 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
 def _known_format(path: Path, file_format: str | None) -> str:
     if path.is_dir():
         raise OptionError(
-            f"{path}: must be a file; got a directory. Name a file in it, such as"
-            f" {path / 'recommendations.parquet'}."
+            f"{path}: must be a file; got a directory."
+            f" Name a file in it, such as {path / 'recommendations.parquet'}."
         )
     if file_format is not None:
         if file_format not in _FORMATS:
-            raise OptionError(
-                f'"{file_format}" is not a known format of'
-                f" recommendations.{did_you_mean(file_format, _FORMATS)}"
-            )
+            suggestion = did_you_mean(file_format, _FORMATS)
+            raise OptionError(f'"{file_format}" is not a known format of recommendations.{suggestion}')
         return file_format
     extension = path.suffix.lower()
     if extension not in _EXTENSIONS:
         known = ", ".join(_EXTENSIONS)
         raise OptionError(
-            f'{path}: the extension must be one of {known}; got "{extension}". Rename the file, or name the'
-            " format."
+            f'{path}: the extension must be one of {known}; got "{extension}".'
+            " Rename the file, or name the format."
         )
     return _EXTENSIONS[extension]
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What one call of `write` brought: users [E], counts int64 [E], items [R], scores float32 [R]."""
+    """The arguments of one call of `write`: users [E], counts int64 [E], items [R], scores float32 [R]."""
 
     users: pa.StringArray
     counts: NDArray[np.int64]
@@ -125,7 +130,7 @@ class _Block:
     scores: NDArray[np.float32]
 
     def owners(self) -> NDArray[np.int64]:
-        """The position in `users` that each recommendation belongs to, int64 [R]."""
+        """For each recommendation, the position of its user in `users`, int64 [R]."""
         return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
 
     def table(self) -> pa.Table:
@@ -141,18 +146,15 @@ class _Block:
         return pa.Table.from_arrays(columns, schema=SCHEMA)
 
     def lines(self, parts: Sequence[str], line: Callable[[str, Sequence[str]], str]) -> str:
-        """One line for each user, from its name and the parts [R] that belong to it."""
+        """Join one line for each user, made from the user's name and own share of the R parts."""
         stops = np.cumsum(self.counts)
         bounds = zip(self.users.to_pylist(), (stops - self.counts).tolist(), stops.tolist(), strict=True)
         return "".join([line(user, parts[start:stop]) for user, start, stop in bounds])
 
 
 def _strings(names: Strings) -> pa.StringArray:
-    array = (
-        names.cast(pa.string())
-        if isinstance(names, pa.Array | pa.ChunkedArray)
-        else pa.array(names, pa.string())
-    )
+    is_arrow = isinstance(names, pa.Array | pa.ChunkedArray)
+    array = names.cast(pa.string()) if is_arrow else pa.array(names, pa.string())
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     assert array.null_count == 0, "every user and item has a name"
     return array
@@ -177,9 +179,8 @@ class _ParquetSink:
     def _write(self, num_rows: int) -> None:
         table = pa.concat_tables([SCHEMA.empty_table(), *self._pending])
         for start in range(0, num_rows, ROW_GROUP):
-            self._parquet.write_table(
-                table.slice(start, min(ROW_GROUP, num_rows - start)).combine_chunks(), ROW_GROUP
-            )
+            group = table.slice(start, min(ROW_GROUP, num_rows - start))
+            self._parquet.write_table(group.combine_chunks(), ROW_GROUP)
         self._pending = [table.slice(num_rows)]
         self._num_pending -= num_rows
 
@@ -194,7 +195,7 @@ class _TextSink:
         self.file.write(self.render(self.path, block).encode())
 
     def close(self) -> None:
-        """Nothing is left to write."""
+        """Do nothing: all is written already."""
 
 
 def _open_csv(path: Path, file: BinaryIO) -> _TextSink:
@@ -203,8 +204,9 @@ def _open_csv(path: Path, file: BinaryIO) -> _TextSink:
 
 
 def _csv(_path: Path, block: _Block) -> str:
-    """RFC 4180, except that a lone line feed ends a line: names are quoted where they hold a comma, a
-    quote or a line break.
+    """Format a block as CSV: RFC 4180, except that a line ends with a lone line feed.
+
+    Names with a comma, a quote or a line break are quoted.
     """
     table = block.table()
     columns = [
@@ -222,8 +224,9 @@ def _csv_quoted(names: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _json_lines(_path: Path, block: _Block) -> str:
-    """One object for each user: {"user": ..., "items": [{"item": ..., "score": ...}]}; scores have the
-    digits float32 needs.
+    """Format a block as one object for each user: {"user": ..., "items": [{"item": ..., "score": ...}]}.
+
+    Scores have as many digits as float32 needs.
     """
     scores = pa.array(block.scores).cast(pa.string()).to_pylist()
     parts = [
@@ -236,11 +239,13 @@ def _json_lines(_path: Path, block: _Block) -> str:
 
 
 def _dsstne(path: Path, block: _Block) -> str:
-    """What DSSTNE's predict writes: user, tab, then "item,score:" for each item, scores with three decimals.
+    """Format a block as DSSTNE does: user, tab, and "item,score:" with three decimals for each item.
 
-    Its readers split a line at the first tab, then at colons, then at commas. So a user's name must not hold
-    a tab or a line break, nor an item's name a tab, a line break, a colon or a comma; raises DataError for
-    one that does.
+    Its readers split a line at the first tab, then at colons, then at commas. So these characters and line
+    breaks must not occur in the names of items, nor tabs and line breaks in those of users.
+
+    Raises:
+        DataError: A name has such a character.
     """
     _refuse(path, "a user", block.users, "[\t\r\n]", "a tab or a line break")
     _refuse(path, "an item", block.items, "[\t\r\n:,]", "a tab, a line break, a colon or a comma")
@@ -251,13 +256,13 @@ def _dsstne(path: Path, block: _Block) -> str:
     return block.lines(parts, lambda user, own: f"{user}\t{''.join(own)}\n")
 
 
-def _refuse(path: Path, kind: str, names: pa.StringArray, pattern: str, what: str) -> None:
+def _refuse(path: Path, kind: str, names: pa.StringArray, pattern: str, characters: str) -> None:
     bad = names.filter(pc.match_substring_regex(names, pattern))
     if len(bad):
         name = json.dumps(bad[0].as_py())
         raise DataError(
-            f"{path}: in DSSTNE text, the name of {kind} must not hold {what}; got {name}. Write CSV or JSON"
-            " lines."
+            f"{path}: in DSSTNE text, the name of {kind} must not hold {characters}; got {name}."
+            " Write CSV or JSON lines."
         )
 
 

@@ -1,4 +1,4 @@
-"""Files that say what must not be recommended, or what counts more or less."""
+"""Reads files of filters: items that must not be recommended, and weights of items."""
 
 import csv
 import math
@@ -16,9 +16,10 @@ from widenet.sparse import SparseBatch
 
 
 def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """bool [width]: the items of a file with one id a line, which nobody is shown.
+    """Read items that are recommended to no one, from a file with one id a line; returns bool [width].
 
-    Raises DataError for an unknown id.
+    Raises:
+        DataError: The file cannot be read, or has an unknown id.
     """
     rows = _rows(path, ("item",), header=False)
     banned = torch.zeros(width, dtype=torch.bool)
@@ -27,10 +28,12 @@ def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
 
 
 def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """float32 [width]: the factors of a CSV file with the columns item and weight, at least 0; 1 for items
-    that it does not name.
+    """Read factors on the scores from a CSV file with the columns item and weight; returns float32 [width].
 
-    Raises DataError for an unknown id, and for a weight that is no number of at least 0.
+    Items that the file does not name have the factor 1.
+
+    Raises:
+        DataError: The file cannot be read, has an unknown id, or a weight that is not a number from 0 on.
     """
     rows = list(_rows(path, ("item", "weight"), header=True))
     numbers = [_number(path, line, weight) for line, (_, weight) in rows]
@@ -42,7 +45,7 @@ def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
 
 
 class PerUser:
-    """Items that one user must not be shown: a CSV file with the columns user and item."""
+    """Items that single users must not be shown, read from a CSV file with the columns user and item."""
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
         self._path = path
@@ -51,26 +54,26 @@ class PerUser:
         self.units: dict[str, list[int]] = {}
         for (_, (user, _)), unit in zip(rows, units.tolist(), strict=True):
             self.units.setdefault(user, []).append(unit)
-        self._waiting = set(self.units)
+        self._unused = set(self.units)
 
     def of(self, users: Sequence[str]) -> SparseBatch:
-        """The items of some users, one row a user."""
-        self._waiting.difference_update(users)
+        """The items of some users, one row for each."""
+        self._unused.difference_update(users)
         return SparseBatch.from_lists([sorted(set(self.units.get(user, []))) for user in users])
 
-    def not_asked_for(self) -> str:
-        """A sentence about the file's users whom nobody has asked for so far; empty where there are none."""
-        if not self._waiting:
+    def warning(self) -> str:
+        """A sentence about users in the file that were never passed to `of`; empty if there are none."""
+        if not self._unused:
             return ""
-        number = f"{len(self._waiting):,} of {len(self.units):,} users"
+        number = f"{len(self._unused):,} of {len(self.units):,} users"
         return (
-            f'{self._path}: {number} are not in the dataset, such as "{min(self._waiting)}"; their lines had'
-            " no effect."
+            f'{self._path}: {number} are not in the dataset, such as "{min(self._unused)}";'
+            " their lines had no effect."
         )
 
 
 def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
-    """The entries of both batches, example by example, without values; a unit may stand twice."""
+    """Join the entries of two batches example by example, without values; a unit may occur twice."""
     examples_Z = torch.cat([first.example_of_entry(), second.example_of_entry()])
     order_Z = torch.argsort(examples_Z, stable=True)
     units_Z = torch.cat([first.indices.long(), second.indices.long()])[order_Z]
@@ -78,33 +81,34 @@ def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
 
 
 def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line numbers and the named columns of a CSV file; without a header the file has just these columns."""
+    """Yield the line number and the named columns of each row of a CSV file.
+
+    Without a header the file must have exactly these columns.
+    """
     check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(bounded_lines(file, path))
-            found = next(reader, []) if header else list(columns)
-            names: Mapping[str, int] = {name: place for place, name in enumerate(found)}
+            present = next(reader, []) if header else list(columns)
+            names: Mapping[str, int] = {name: position for position, name in enumerate(present)}
             missing = [name for name in columns if name not in names]
             if missing:
+                listed = ", ".join(names) or "nothing"
                 raise DataError(
-                    f'{path}: column "{missing[0]}" is missing; the first line has'
-                    f" {', '.join(names) or 'nothing'}. Add it."
+                    f'{path}: column "{missing[0]}" is missing; the first line has {listed}. Add it.'
                 )
             for row in reader:
                 if not row:
                     continue
-                if len(row) < len(found) or (len(row) > len(found) and not header):
-                    wanted = "1 column" if len(found) == 1 else f"{len(found)} columns"
+                if len(row) < len(present) or (len(row) > len(present) and not header):
+                    expected = "1 column" if len(present) == 1 else f"{len(present)} columns"
                     raise DataError(
-                        f"{path}: line {reader.line_num}: must have {wanted}; got {len(row)}. Fix the line."
+                        f"{path}: line {reader.line_num}: must have {expected}; got {len(row)}. Fix the line."
                     )
                 yield reader.line_num, tuple(row[names[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. Check the path and the"
-            " file."
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be read: {reason}. Check the path and the file.") from None
 
 
 def _number(path: Path, line: int, text: str) -> float:
@@ -125,7 +129,7 @@ def _number(path: Path, line: int, text: str) -> float:
 
 
 def _indices(path: Path, vocabulary: Vocabulary, items: Sequence[tuple[int, str]]) -> np.ndarray:
-    """The units of items, each of which has its line before it."""
+    """The units of items, int64; each item comes with its line number for messages."""
     units = vocabulary.places_of([item for _, item in items])
     unknown = np.flatnonzero(units < 0)
     if len(unknown):

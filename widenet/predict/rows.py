@@ -20,41 +20,40 @@ _RECOMMENDATIONS_A_BLOCK = 2**21
 
 
 def rows_a_block(k: int) -> int:
-    """How many examples are ranked together, so that k units for each fit in memory."""
+    """Number of examples to rank together, so that k units for each fit in memory."""
     return max(1, min(_LARGEST_BLOCK, _RECOMMENDATIONS_A_BLOCK // k))
 
 
-def had(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch:
-    """What some examples are known to have, in some parts of a field; values do not matter."""
-    found = dataset.sparse(field, rows, parts[0])
+def seen_entries(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch:
+    """The entries of some examples in some parts of a field; values may be missing."""
+    entries = dataset.sparse(field, rows, parts[0])
     for part in parts[1:]:
-        found = joined(found, dataset.sparse(field, rows, part))
-    return found
+        entries = joined(entries, dataset.sparse(field, rows, part))
+    return entries
 
 
 def known_parts(dataset: Dataset, field: str, part: Part | None) -> Sequence[Part]:
-    """What examples are known to have of a field: all; where a part is asked for, what comes before it."""
+    """The parts of a field that come before `part`; all parts for None."""
     before = PARTS if part is None else PARTS[: PARTS.index(part)]
     return [known for known in before if known in dataset.field(field).parts]
 
 
 def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch | Tensor:
-    """What a network is given of a field: the training part; of a sequence all of some parts, one after
-    the other in time.
-    """
-    return (
-        had(dataset, field, rows, parts)
-        if dataset.field(field).kind == "sequence"
-        else dataset.rows(field, rows)
-    )
+    """A network's input from a field: its training part; for a sequence, all of `parts` in order of time."""
+    if dataset.field(field).kind == "sequence":
+        return seen_entries(dataset, field, rows, parts)
+    return dataset.rows(field, rows)
 
 
 @dataclass(frozen=True)
 class Histories:
-    """What a network is given of the examples of a dataset.
+    """Feeds a network with examples of a dataset.
 
-    parts: of a field, by its name, those that are known of an example. instead: what stands in place of
-    fields, of one example.
+    Attributes:
+        network: The network.
+        dataset: The examples.
+        parts: Gives the known parts of a field, by its name.
+        instead: Values of one example by field, to use in place of those of the dataset.
     """
 
     network: Network
@@ -73,41 +72,45 @@ class Histories:
         allowed: Filter | None = None,
         scores: bool = True,
     ) -> tuple[Tensor, Tensor]:
-        """Scores and units [E, K] of the k best for some examples, as of `top_k`.
+        """Return scores and units [E, K] of the k best for some examples; see `top_k`.
 
-        exclude_seen: not what an example is known to have. never: units that must not appear either, example
-        by example.
+        Args:
+            output: Name of the output.
+            rows: The examples' rows in the dataset, int64 [E].
+            k: Number of units.
+            exclude_seen: Whether to leave out the units that an example is known to have.
+            never: More units to leave out, example by example.
+            allowed: Filter for all examples.
+            scores: As for `top_k`.
         """
         network, dataset = self.network, self.dataset
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
-        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs} | dict(
-            self.instead or {}
-        )
+        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs}
+        fields |= self.instead or {}
         fields = {name: values.to(network.device) for name, values in fields.items()}
         field = network.outputs[output].spec.field
         seen = self._seen(field, rows) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
-        return top_k(
-            network,
-            fields,
-            output,
-            k,
-            None if excluded is None else excluded.to(network.device),
-            allowed,
-            scores,
-        )
+        if excluded is not None:
+            excluded = excluded.to(network.device)
+        return top_k(network, fields, output, k, excluded, allowed, scores)
 
     def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:
-        """What some examples are known to have, by the dataset or by what stands in its place."""
-        seen, told = had(self.dataset, field, rows, self.parts(field)), (self.instead or {}).get(field)
-        return joined(seen, told) if isinstance(told, SparseBatch) else seen
+        """The known entries of some examples, from the dataset and from `instead`."""
+        seen = seen_entries(self.dataset, field, rows, self.parts(field))
+        more = (self.instead or {}).get(field)
+        return joined(seen, more) if isinstance(more, SparseBatch) else seen
 
 
 @dataclass(frozen=True)
 class Block:
-    """The recommendations of E users, R in all: the first user's first, best first.
+    """R recommendations of E users, user by user, best first.
 
-    counts: int64 [E]. items: R ids. scores: float32 [R].
+    Attributes:
+        users: E names.
+        counts: Number of recommendations of each user, int64 [E].
+        items: R ids.
+        scores: float32 [R].
     """
 
     users: list[str]
@@ -130,16 +133,22 @@ def recommendations(
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
     part: Part | None = None,
 ) -> Iterator[Block]:
-    """The k best items of an output for every example, in the dataset's order; memory does not grow with
-    their number.
+    """Yield the k best items of an output for every example, block by block, in the dataset's order.
 
-    chosen: the rows of the examples, if not all. instead: what stands in place of the dataset's fields, of
-    one chosen row.
-    names: the output's items. allowed, never_for: further filters.
-    part: a part that is asked for, as an evaluation asks: of it and of what comes after it nothing is known.
-    None: everything is known.
-    exclude_seen: leave out what the example is known to have.
-    say: told, after the last block, which users of `never_for` the dataset does not have.
+    Args:
+        network: The network; all its processes must call this.
+        dataset: The examples.
+        names: Vocabulary of the output's items.
+        output: Name of the output.
+        k: Number of items for each example.
+        exclude_seen: Whether to leave out the items that an example is known to have.
+        allowed: Filter for all users.
+        never_for: Items that single users must not be shown.
+        say: Called after the last block with a warning about users of `never_for` not in the dataset.
+        chosen: Rows of the examples; None for all.
+        instead: Values by field, to use in place of those of the dataset; for a single chosen row.
+        part: Recommend as an evaluation of this part does: neither it nor later parts are known. None: all
+            parts are known.
     """
     histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
@@ -155,11 +164,7 @@ def recommendations(
         )
         kept_EK = units_EK >= 0
         counts_E = kept_EK.sum(dim=1).cpu().numpy()
-        yield Block(
-            users,
-            counts_E,
-            names.ids(units_EK[kept_EK].cpu().numpy()),
-            scores_EK[kept_EK].cpu().to(torch.float32).numpy(),
-        )
-    if never_for is not None and say is not None and (stray := never_for.not_asked_for()):
-        say(stray)
+        items = names.ids(units_EK[kept_EK].cpu().numpy())
+        yield Block(users, counts_E, items, scores_EK[kept_EK].cpu().to(torch.float32).numpy())
+    if never_for is not None and say is not None and (warning := never_for.warning()):
+        say(warning)

@@ -1,4 +1,4 @@
-"""The k best units of an output for every example of a batch, without ever holding all its scores."""
+"""The k best units of an output for every example of a batch, computed tile by tile."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,37 +21,31 @@ from widenet.spec.activations import ROW_WISE
 
 @dataclass(frozen=True)
 class Filter:
-    """What must not be recommended, and what counts more or less.
+    """Units to leave out and factors on scores, for all examples.
 
-    banned_L: bool [L], units that nobody is shown.
-    weight_L: float32 [L], factors of at least 0 on the scores; a unit of weight 0 is shown to nobody.
+    Attributes:
+        banned_L: Units that no one is shown, bool [L].
+        weight_L: Factors on the scores, float32 [L], at least 0; a unit of weight 0 is shown to no one.
     """
 
     banned_L: Tensor | None = None
     weight_L: Tensor | None = None
 
     def within(self, num_units: int, output: WideOutput) -> "Filter":
-        """This filter, which also leaves out the units from `num_units` on: an output's room for units to
-        come.
-        """
+        """This filter without the units from `num_units` on, which the output reserves for new features."""
         if num_units >= output.width:
             return self
-        room_L = (
-            torch.arange(output.width, device=next(iter(output.weight.parts.values())).weight.device)
-            >= num_units
-        )
-        return Filter(room_L if self.banned_L is None else room_L | self.banned_L, self.weight_L)
+        device = next(iter(output.weight.parts.values())).weight.device
+        reserved_L = torch.arange(output.width, device=device) >= num_units
+        return Filter(reserved_L if self.banned_L is None else reserved_L | self.banned_L, self.weight_L)
 
     def barred(self) -> SparseBatch | None:
-        """The units that nobody is shown, as of one example; None where nothing is filtered."""
-        named = [
-            barred_L
-            for barred_L in (self.banned_L, None if self.weight_L is None else self.weight_L == 0)
-            if barred_L is not None
-        ]
-        if not named:
+        """All units that no one is shown, as a batch of one example; None without a filter."""
+        masks = [] if self.banned_L is None else [self.banned_L]
+        masks += [] if self.weight_L is None else [self.weight_L == 0]
+        if not masks:
             return None
-        barred_B = torch.stack(named).any(dim=0).nonzero()[:, 0]
+        barred_B = torch.stack(masks).any(dim=0).nonzero()[:, 0]
         return SparseBatch(torch.tensor([0, len(barred_B)], device=barred_B.device), barred_B)
 
 
@@ -65,62 +59,69 @@ def top_k(
     scores: bool = True,
     factors: SparseBatch | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Scores float32 [E, K] descending and units int64 [E, K] of the best units, K = min(k, width).
+    """Return the k best units of an output for every example of a batch, best first.
 
-    excluded: units that must not appear, example by example. Where fewer than K units are left, places hold
-    -inf and -1. Of equal scores the lower unit comes first. Scores are activations, times the filter's
-    weights, times the factors.
-    factors: by example, of the units that they name, each once.
-    scores: False leaves logits in their place where those give the same ranking, which a softmax makes much
-    cheaper.
+    A score is an activation, times the filter's weight, times the factor. Of units with equal scores, the
+    lower one comes first.
+
+    Args:
+        network: The network; all its processes must call this.
+        fields: Values of the fields that the inputs read, for E examples, on the network's device.
+        output_name: Name of the output.
+        k: Number of units.
+        excluded: Units to leave out, example by example.
+        allowed: Filter for all examples.
+        scores: If False, logits may be returned instead of scores if they give the same ranking. This is much
+            faster for a softmax.
+        factors: Factors on the scores of some units, example by example, each unit at most once.
+
+    Returns:
+        Scores float32 [E, K] and units int64 [E, K], K = min(k, width). Missing entries are -inf and -1.
     """
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
         output = network.met(output_name, activity)
-        direct_EH = network.direct(output, activity)
-        return _Ranking(
-            Tiles(output, direct_EH), min(k, output.width), excluded, allowed or Filter(), scores, factors
-        ).run()
+        tiles = Tiles(output, network.direct(output, activity))
+        number = min(k, output.width)
+        return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors).run()
 
 
 class Tiles:
-    """An output as some examples meet it, a tile of its units at a time."""
+    """Computes logits and scores of an output for E examples, a tile of its units at a time."""
 
     def __init__(self, output: WideOutput, direct_EH: Tensor) -> None:
         self.output, self.direct_EH = output, direct_EH
         self.activation, self.shards = output.spec.activation, output.weight.shards
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
-        """The tiles of a shard, in order."""
+        """The tiles of a shard, in order: start and stop within the shard."""
         return searched_tiles(self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type)
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
-        """float32 [E, T], of a shard at hand."""
+        """Logits of a tile of one of this process's shards, float32 [E, T]."""
         return self.output.tile(shard, start, stop).logits(self.direct_EH)
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
-        """The activations of some logits. total_E1: as of `total`."""
-        return (
-            activate(self.activation, logits)
-            if total_E1 is None
-            else divided(self.activation.kind, logits, total_E1)
-        )
+        """Activations of some logits; `total_E1` is the result of `total`."""
+        if total_E1 is None:
+            return activate(self.activation, logits)
+        return divided(self.activation.kind, logits, total_E1)
 
     def no_sum(self) -> RowSum:
-        """What the activations divide by, over no unit so far."""
+        """An empty sum for the divisor of the activations."""
         return RowSum.empty(self.activation.kind, len(self.direct_EH), self.direct_EH.device)
 
     def total(self) -> Tensor | None:
-        """What the activations divide by, float32 [E, 1]; None where each unit is alone.
+        """Divisor of the activations, float32 [E, 1]; None if the activation is elementwise.
 
-        Every process must ask.
+        Every process must call this.
         """
         if self.activation.kind not in ROW_WISE:
             return None
         return self.summed(self.output.exchange.each(self._sum_of))
 
     def summed(self, sums: Sequence[RowSum]) -> Tensor:
-        """The same, from the sums over every shard at hand."""
+        """As `total`, from the sums over each of this process's shards."""
         return over_shards(sums, self.output.exchange, self.output.where)[:, None]
 
     def _sum_of(self, shard: int) -> RowSum:
@@ -157,17 +158,18 @@ class _Ranking:
         exchange, where = self.output.exchange, self.output.where
         total_E1 = None if self.by_logit else self.tiles.total()
         floor_E = self.direct_EH.new_full((len(self.direct_EH),), -torch.inf)
-        found = exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
+        best = exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
         if self.divides and self.by_logit:
-            total_E1 = self.tiles.summed([summed for _, summed in found])
-        keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in found], where), dim=1)
+            total_E1 = self.tiles.summed([summed for _, summed in best])
+        keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in best], where), dim=1)
         ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
         scores_EK = self.tiles.scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
         return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
-        """The keys of a shard's best, int64 [E, K]; and, where scores divide by it but logits rank, the
-        sum over its units.
+        """Return the keys of a shard's best units, int64 [E, K], and the sum over its units.
+
+        The sum is empty unless units are ranked by logits while scores need a divisor.
         """
         running, summed = running_top_k(self.k, floor_E), self.tiles.no_sum()
         first = self.shards.start(shard)
@@ -186,7 +188,7 @@ class _Ranking:
         return running.result(), summed
 
     def _hide(self, ranked_ET: Tensor, shard: int, start: int) -> None:
-        """Leave what must not appear without a score."""
+        """Set the scores of units that must not appear to -inf."""
         stop = start + ranked_ET.shape[1]
         if self.excluded is not None:
             own = self.excluded[shard]
@@ -199,7 +201,7 @@ class _Ranking:
 
 
 def _multiply(ranked_ET: Tensor, factors: ByUnit, start: int) -> None:
-    """Multiply what belongs to the factors that a tile has."""
+    """Multiply the scores of those units of a tile that have factors."""
     low, high = factors.edges([start, start + ranked_ET.shape[1]])
     span = slice(low, high)
     ranked_ET[factors.examples_Z[span], factors.units_Z[span] - start] *= factors.values_or_ones(span)

@@ -1,4 +1,4 @@
-"""The values of a layer's units for every example of a batch, a piece at a time."""
+"""The values of a layer's units for the examples of a batch."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,10 +12,9 @@ from widenet.predict.top_k import Tiles
 
 @torch.no_grad()
 def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> Iterator[Tensor]:
-    """The values float32 [E, T] of a layer's units outside training, in order of units; of an output a tile
-    of them at a time.
+    """Yield the values of a layer's units, float32 [E, T], in order of units.
 
-    Every process must take all of them.
+    A hidden layer is one piece; an output comes tile by tile. Every process must take all pieces.
     """
     activity = network.forward(network.prepare(fields, None), None)
     if layer not in network.outputs:
@@ -27,9 +26,7 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
     for shard in range(tiles.shards.count):
         for start, stop in tiles.of(shard):
             shape = len(tiles.direct_EH), stop - start
-            own = (
-                tiles.scores(tiles.logits(shard, start, stop), total_E1)
-                if shard in output.weight.parts
-                else None
-            )
+            own = None
+            if shard in output.weight.parts:
+                own = tiles.scores(tiles.logits(shard, start, stop), total_E1)
             yield output.exchange.fetch(shard, own, shape, network.device, output.where)

@@ -1,5 +1,7 @@
-"""A project to begin with: documents, a Makefile, a README that explains them, and a little generated
-data.
+"""The starter project of `widenet new`.
+
+It has the two documents, a Makefile, a README that explains them, and a little generated data. The files are
+in `starter/project`.
 """
 
 from pathlib import Path
@@ -9,13 +11,14 @@ from widenet.errors import OptionError
 
 _PROJECT = Path(__file__).parent / "project"
 _NAMES = {"gitignore": ".gitignore"}
-"""Files that are called otherwise in a project than in the package, which leaves hidden files out."""
+"""New names of files, since hidden files are not packaged."""
 
 
 def start(folder: Path) -> list[Path]:
-    """Write a project into a new folder; gives the paths of its files.
+    """Write a project into a new folder and return the paths of its files.
 
-    Raises OptionError where the folder exists or cannot be made.
+    Raises:
+        OptionError: The folder exists or cannot be made.
     """
     try:
         folder.mkdir(parents=True)
@@ -26,8 +29,7 @@ def start(folder: Path) -> list[Path]:
     written = []
     for source in sorted(_PROJECT.iterdir()):
         path = folder / _NAMES.get(source.name, source.name)
-        path.write_text(
-            source.read_text(encoding="utf-8").replace("PROJECT", folder.resolve().name), encoding="utf-8"
-        )
+        text = source.read_text(encoding="utf-8").replace("PROJECT", folder.resolve().name)
+        path.write_text(text, encoding="utf-8")
         written.append(path)
     return [*written, *write_catalogue_csv(folder, num_users=500, num_items=200)]
