@@ -153,8 +153,10 @@ class _Block:
 
 
 def _strings(names: Strings) -> pa.StringArray:
-    is_arrow = isinstance(names, pa.Array | pa.ChunkedArray)
-    array = names.cast(pa.string()) if is_arrow else pa.array(names, pa.string())
+    if isinstance(names, pa.Array | pa.ChunkedArray):
+        array = names.cast(pa.string())
+    else:
+        array = pa.array(names, pa.string())
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     assert array.null_count == 0, "every user and item has a name"
     return array

@@ -15,7 +15,7 @@ _ABSENT = "\u2013"
 
 
 def curves_over_each_other(subjects: Sequence[Subject]) -> Html:
-    """A figure for the loss and for each metric, a line a run."""
+    """A figure for the loss and for each metric, with a line for each run."""
     names = ["loss", *metric_names([record for subject in subjects for record in subject.records])]
     figures = [
         curves(name, {subject.name: points(subject.records, name) for subject in subjects}, named=False)
@@ -25,37 +25,32 @@ def curves_over_each_other(subjects: Sequence[Subject]) -> Html:
 
 
 def final_numbers(subjects: Sequence[Subject]) -> Html:
-    """A column a run: the line of its log whose weights it has, its time and its size; the best of each
-    metric marked.
-    """
+    """A table with a column for each run: final metrics, time and size; the best metrics are marked."""
     names = ["epoch", "loss", *metric_names([subject.kept for subject in subjects])]
     rows: list[list[object]] = [
         [name, *_marked(name, [subject.kept.get(name) for subject in subjects])] for name in names
     ]
     rows.append(["training", *(duration(subject.total("seconds")) for subject in subjects)])
     rows.append(["parameters", *(f"{sum(subject.parameters.values()):,}" for subject in subjects)])
-    told = note(
-        "The epoch whose weights each run has. Marked: the best of a metric. Losses compare only where both"
-        " documents ask for the same one."
+    remark = note(
+        "The epoch whose weights each run has. Marked: the best of a metric."
+        " Losses compare only where both documents ask for the same one."
     )
-    return section(
-        "Final metrics", table(["", *(subject.name for subject in subjects)], rows, numbers=True), told
-    )
+    listed = table(["", *(subject.name for subject in subjects)], rows, numbers=True)
+    return section("Final metrics", listed, remark)
 
 
 def differences(subjects: Sequence[Subject]) -> Html:
-    """Where documents, data and machines differ: a row a place, a column a run."""
+    """Tables of differing values in documents and machines, with a column for each run."""
     documents = {
         "network.json": [subject.run.network.model_dump(mode="json") for subject in subjects],
         "training.json": [subject.run.training.model_dump(mode="json") for subject in subjects],
         "machine.json": [subject.run.machine for subject in subjects],
     }
-    found = [tag("h3", title) for title in documents]
-    tables = [_differing(values, subjects) for values in documents.values()]
-    return section(
-        "Differences",
-        *(piece for heading, each in zip(found, tables, strict=True) for piece in (heading, each)),
-    )
+    pieces = []
+    for title, values in documents.items():
+        pieces += [tag("h3", title), _differing(values, subjects)]
+    return section("Differences", *pieces)
 
 
 def _differing(documents: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]) -> Html:
@@ -72,7 +67,7 @@ def _differing(documents: Sequence[Mapping[str, Any]], subjects: Sequence[Subjec
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Every number, text and the like with its path, layers by their names."""
+    """Yield the path and JSON of every simple value; named objects in lists stand under their names."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, f"{place}.{name}" if place else str(name))

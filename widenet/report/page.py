@@ -1,4 +1,4 @@
-"""A whole page: one run, or several beside each other."""
+"""The whole page of a report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +9,7 @@ from widenet.report.subject import Subject
 
 
 def page(subjects: Sequence[Subject]) -> Html:
-    """The HTML of a report about some runs, at least one; it asks nothing of the network, and has no
-    script.
-    """
+    """The HTML of a report about one or more runs; it has no script and loads nothing."""
     return _of_one(subjects[0]) if len(subjects) == 1 else _of_several(subjects)
 
 
@@ -49,10 +47,5 @@ def _whole(title: str, below: str, parts: Sequence[Html]) -> Html:
         tag("style", style),
     )
     heading = tag("header", tag("h1", title), tag("p", below))
-    return joined(
-        [
-            Html("<!doctype html>\n"),
-            tag("html", head, tag("body", tag("main", heading, *parts)), lang="en"),
-            Html("\n"),
-        ]
-    )
+    html = tag("html", head, tag("body", tag("main", heading, *parts)), lang="en")
+    return joined([Html("<!doctype html>\n"), html, Html("\n")])

@@ -1,4 +1,4 @@
-"""What a model recommends to some users of its dataset: examples, and how it treats what is popular."""
+"""A sample of a model's recommendations: examples of users, and shares of popular and rare items."""
 
 from dataclasses import dataclass
 
@@ -15,16 +15,12 @@ K = 10
 MOST_USERS = 512
 _SHOWN_USERS, _SHOWN_ITEMS = 4, 8
 _BOUNDS = {"first 1 %": 0.01, "1 to 5 %": 0.05, "5 to 20 %": 0.2, "20 to 50 %": 0.5, "50 to 100 %": 1.0}
-"""Groups of items, from those of the most interactions to those of the fewest: the share of all items at
-which each ends.
-"""
+"""Groups of items in order of falling popularity: the share of all items at which each group ends."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Items of like popularity: their shares of all items, of interactions and of what is recommended,
-    each in [0, 1].
-    """
+    """Items of similar popularity: their shares of all items, interactions and recommendations, in [0, 1]."""
 
     name: str
     items: float
@@ -34,8 +30,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Shown:
-    """A user: titles of what the user had, and what is recommended, best first: title, score, whether it
-    was set aside.
+    """A user with some titles of the history, and the recommendations, best first.
+
+    A recommendation is a title, a score, and whether the item is in the set-aside part.
     """
 
     user: str
@@ -46,7 +43,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Sample:
-    """What some users, evenly from the whole dataset, are recommended by one output: K items each."""
+    """Recommendations of one output for users spread evenly over the dataset, K items for each."""
 
     output: str
     num_users: int
@@ -58,10 +55,13 @@ class Sample:
 
 
 def sampled(model: Model, dataset: Dataset) -> Sample | None:
-    """The sample of a model's first output over items, a sparse field or a sequence; None where it has none.
+    """Sample recommendations of a model's first output over items; None if it has no such output.
 
-    dataset: of the run's fields and vocabularies. Every process of the model's group must ask for it; all get
-    the same.
+    Every process of the model's group must call this; all get the same result.
+
+    Args:
+        model: The model.
+        dataset: A dataset with the run's fields and vocabularies.
     """
     outputs = [layer for layer in model.run.network.outputs if dataset.field(layer.field).kind != "dense"]
     if not outputs or not dataset.num_examples:
@@ -73,11 +73,9 @@ def sampled(model: Model, dataset: Dataset) -> Sample | None:
     scores_EK, units_EK = _top(model, dataset, name, rows, truth)
     counts = _counts(model, dataset, field)
     recommended = np.bincount(units_EK[units_EK >= 0], minlength=len(counts))
-    shown = (
-        _spread(len(rows), _SHOWN_USERS + 2)[1:-1]
-        if len(rows) > _SHOWN_USERS + 1
-        else np.arange(min(len(rows), _SHOWN_USERS))
-    )
+    shown = np.arange(min(len(rows), _SHOWN_USERS))
+    if len(rows) > _SHOWN_USERS + 1:
+        shown = _spread(len(rows), _SHOWN_USERS + 2)[1:-1]
     return Sample(
         output=name,
         num_users=len(rows),
@@ -93,7 +91,7 @@ def sampled(model: Model, dataset: Dataset) -> Sample | None:
 
 
 def _spread(number: int, most: int) -> np.ndarray:
-    """At most so many of `number` positions, evenly from the first to the last, int64."""
+    """At most `most` of `number` positions, spread evenly from the first to the last, int64."""
     if number <= most:
         return np.arange(number, dtype=np.int64)
     return np.arange(most, dtype=np.int64) * (number - 1) // (most - 1)
@@ -102,14 +100,13 @@ def _spread(number: int, most: int) -> np.ndarray:
 def _top(
     model: Model, dataset: Dataset, name: str, rows: np.ndarray, truth: Part | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, float32, and units, int64 with -1 for none, of the K best for some examples who are known
-    but for one part: [E, K] each.
-    """
+    """Scores float32 [E, K] and units int64 [E, K] of the K best; all parts but `truth` are known."""
     network, blocks = model.network, []
-    histories = Histories(
-        network, dataset, lambda field: [part for part in dataset.field(field).parts if part != truth]
-    )
-    output = network.outputs[name]
+
+    def known(field: str) -> list[Part]:
+        return [part for part in dataset.field(field).parts if part != truth]
+
+    histories, output = Histories(network, dataset, known), network.outputs[name]
     k, allowed = min(K, output.width), Filter().within(dataset.field(output.spec.field).width, output)
     network.exchange.at("the report")
     step = rows_a_block(K)
@@ -133,7 +130,7 @@ def _groups(counts: np.ndarray, recommended: np.ndarray) -> list[Group]:
     for name, bound in _BOUNDS.items():
         last = max(first, round(bound * len(ranking)))
         members = ranking[first:last]
-        shares = [int(each[members].sum()) / max(int(each.sum()), 1) for each in (counts, recommended)]
+        shares = [int(totals[members].sum()) / max(int(totals.sum()), 1) for totals in (counts, recommended)]
         groups += [Group(name, len(members) / len(ranking), *shares)] if len(members) else []
         first = last
     return groups
@@ -148,14 +145,13 @@ def _shown(
     scores: np.ndarray,
     units: np.ndarray,
 ) -> Shown:
-    here = np.array([row])
-    items = dataset.sparse(field, here).indices.numpy()
-    wanted = set() if truth is None else set(dataset.sparse(field, here, truth).indices.tolist())
-    kept = units[units >= 0]
-    rows = zip(
-        _titles(model, field, kept), scores.tolist(), (unit in wanted for unit in kept.tolist()), strict=False
-    )
-    return Shown(dataset.ids(here)[0], _titles(model, field, items[:_SHOWN_ITEMS]), len(items), list(rows))
+    example = np.array([row])
+    items = dataset.sparse(field, example).indices.numpy()
+    aside = set() if truth is None else set(dataset.sparse(field, example, truth).indices.tolist())
+    recommended = units[units >= 0]
+    is_aside = (unit in aside for unit in recommended.tolist())
+    rows = list(zip(_titles(model, field, recommended), scores.tolist(), is_aside, strict=False))
+    return Shown(dataset.ids(example)[0], _titles(model, field, items[:_SHOWN_ITEMS]), len(items), rows)
 
 
 def _titles(model: Model, field: str, units: np.ndarray) -> list[str]:

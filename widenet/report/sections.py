@@ -1,4 +1,4 @@
-"""The sections of a report about one run; each gives HTML, or nothing where it has nothing to say."""
+"""The sections of a report about one run; a section without content is empty."""
 
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import curves
@@ -16,11 +16,11 @@ _PHASES = {
     "evaluation": "evaluation_seconds",
     "checkpoints": "checkpoint_seconds",
 }
-"""What takes time, and where the log has it; the steps' includes what they waited."""
+"""Phases of a training and their keys in the log; the seconds of steps include waiting for examples."""
 
 
 def summary(subject: Subject) -> Html:
-    """The few numbers that come first."""
+    """The most important numbers, at the top."""
     facts = [
         ("epochs", f"{subject.last.get('epoch', 0):,} of {subject.run.training.epochs:,}"),
         ("parameters", f"{sum(subject.parameters.values()):,}"),
@@ -40,11 +40,8 @@ def summary(subject: Subject) -> Html:
 
 def curves_section(subject: Subject) -> Html:
     """Loss and metrics, epoch by epoch."""
-    return (
-        section("Loss and metrics", log_curves(subject.records))
-        if subject.records
-        else section("Loss and metrics", _no_epoch())
-    )
+    content = log_curves(subject.records) if subject.records else note("No epoch has ended yet.")
+    return section("Loss and metrics", content)
 
 
 def network_section(subject: Subject) -> Html:
@@ -75,7 +72,7 @@ def network_section(subject: Subject) -> Html:
 
 
 def data_section(subject: Subject) -> Html:
-    """What the dataset holds; of a dataset that is not at hand, its fields."""
+    """The dataset's contents, or only the run's fields if the dataset is not available."""
     if subject.manifest is None:
         rows = [
             [name, field.kind, f"{field.width:,}", f"{field.min_value:g} to {field.max_value:g}"]
@@ -98,7 +95,7 @@ def data_section(subject: Subject) -> Html:
 
 
 def recommendations_section(subject: Subject) -> Html:
-    """What a sample of users is recommended."""
+    """Recommendations for a sample of users."""
     sample = subject.sample
     if sample is None:
         return _NONE
@@ -122,28 +119,22 @@ def recommendations_section(subject: Subject) -> Html:
 
 def _card(shown: Shown, sample: Sample) -> Html:
     more = shown.num_history - len(shown.history)
-    had = "; ".join(shown.history) + (f"; and {more:,} more" if more else "")
-    marks = ((title, f" {score:.3g}", aside) for title, score, aside in shown.recommended)
-    listed = tag(
-        "ol",
-        *(
-            tag("li", title, tag("small", score), class_="aside" if aside else None)
-            for title, score, aside in marks
-        ),
-    )
-    found = sum(aside for _, _, aside in shown.recommended)
-    told = (
-        ""
-        if sample.truth is None
-        else note(f"In the {sample.truth} part, unknown to the model: {found} of these.")
-    )
-    return tag(
-        "article", tag("h3", f"User {shown.user}"), tag("p", tag("b", "had "), had or "nothing"), listed, told
-    )
+    history = "; ".join(shown.history) + (f"; and {more:,} more" if more else "")
+    lines = [
+        tag("li", title, tag("small", f" {score:.3g}"), class_="aside" if aside else None)
+        for title, score, aside in shown.recommended
+    ]
+    remark: Html | str = ""
+    if sample.truth is not None:
+        hits = sum(aside for _, _, aside in shown.recommended)
+        remark = note(f"In the {sample.truth} part, unknown to the model: {hits} of these.")
+    heading = tag("h3", f"User {shown.user}")
+    had = tag("p", tag("b", "had "), history or "nothing")
+    return tag("article", heading, had, tag("ol", *lines), remark)
 
 
 def time_section(subject: Subject) -> Html:
-    """What took how long."""
+    """The seconds of each phase, and curves of speed and learning rate."""
     if not subject.records:
         return _NONE
     phases = _phases(subject)
@@ -161,11 +152,11 @@ def time_section(subject: Subject) -> Html:
 
 
 def _phases(subject: Subject) -> list[tuple[str, float]]:
-    """Seconds of everything that takes time, which add up."""
+    """Seconds of each phase that the log has, without overlaps."""
     waiting = subject.total("reading_seconds")
-    found = {"steps": subject.total("seconds") - waiting, "waiting for examples": waiting}
-    found |= {name: subject.total(key) for name, key in _PHASES.items() if name not in found}
-    return [(name, seconds) for name, seconds in found.items() if points(subject.records, _PHASES[name])]
+    phases = {"steps": subject.total("seconds") - waiting, "waiting for examples": waiting}
+    phases |= {name: subject.total(key) for name, key in _PHASES.items() if name not in phases}
+    return [(name, seconds) for name, seconds in phases.items() if points(subject.records, _PHASES[name])]
 
 
 def numbers_section(subject: Subject) -> Html:
@@ -179,13 +170,13 @@ def numbers_section(subject: Subject) -> Html:
 
 
 def machine_section(subject: Subject) -> Html:
-    """Where it ran."""
+    """The machine and the versions of libraries."""
     rows = [[name, brief(value)] for name, value in subject.run.machine.items()]
     return section("Machine and versions", table(["", ""], rows, class_="facts")) if rows else _NONE
 
 
 def documents_section(subject: Subject) -> Html:
-    """The two documents, every default written out."""
+    """The two documents, with all defaults written out."""
     documents = {"network.json": subject.run.network, "training.json": subject.run.training}
     shown = [
         tag("details", tag("summary", name), tag("pre", document.to_json()))
@@ -195,22 +186,18 @@ def documents_section(subject: Subject) -> Html:
 
 
 def section(title: str, *content: object) -> Html:
-    """A part of the page below its heading."""
+    """A section of the page with its heading."""
     return joined([tag("section", tag("h2", title), *content)])
 
 
 def note(text: str) -> Html:
-    """A remark in small letters."""
+    """A remark in small print."""
     return tag("p", text, class_="note")
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: "1 h 20 min"."""
+    """Format a time for people: "1 h 20 min"."""
     if seconds < 99.5:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60:,} h {minutes % 60} min"
-
-
-def _no_epoch() -> Html:
-    return note("No epoch has ended yet.")

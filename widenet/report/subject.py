@@ -1,4 +1,4 @@
-"""A run as a report sees it: its directory, and what is known of its dataset and its recommendations."""
+"""The subject of a report: a run with its dataset and a sample of its recommendations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +17,12 @@ from widenet.training.run_directory import RunDirectory
 class Subject:
     """One run of a report.
 
-    name: what the report calls it. data, manifest: the dataset's path and contents; None where it is not at
-    hand. sample: None where nothing was recommended.
+    Attributes:
+        name: Name of the run in the report.
+        run: The run directory.
+        data: Path of the dataset; None if it is not available.
+        manifest: Manifest of the dataset; None if it is not available.
+        sample: Recommendations for some users; None without a network or dataset.
     """
 
     name: str
@@ -34,22 +38,22 @@ class Subject:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Trained numbers by the layer that owns them."""
-        found: dict[str, int] = {}
+        """Number of trained parameters by layer."""
+        parameters: dict[str, int] = {}
         for weight in self.run.layout.weights.values():
             if weight.trained:
-                found[weight.layer] = found.get(weight.layer, 0) + weight.numbers
-        return found
+                parameters[weight.layer] = parameters.get(weight.layer, 0) + weight.numbers
+        return parameters
 
     @property
     def metric(self) -> str | None:
-        """The metric that the training is judged by; None where it is not evaluated."""
+        """The metric that selects the best epoch; None without an evaluation."""
         evaluation = self.run.training.evaluation
         return None if evaluation is None else evaluation.metric
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The line of the log whose metric is best, the first of equal ones; None where no line has it."""
+        """The line of the log with the best metric, the first of equal ones; None if no line has it."""
         return best_line(self.run.training, self.records)
 
     @property
@@ -59,16 +63,12 @@ class Subject:
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        """The line of the log of the epoch whose weights the run has: the best where its document says so,
-        else the last.
-        """
+        """The line of the log for the epoch whose weights the run keeps: the best or the last."""
         return kept_line(self.run.training, self.records)
 
     @property
     def warnings(self) -> list[str]:
-        """What to say of a loss that lies far above its start, and of a training that went on in another
-        arithmetic.
-        """
+        """Warnings about a loss far above its start, and about a training resumed in another arithmetic."""
         problem = diverged(self.run.training, self.records)
         return [*([] if problem is None else [problem]), *([MIXED] if "arithmetic" in self.last else [])]
 

@@ -1,4 +1,4 @@
-"""Reports as files."""
+"""Writes reports to files."""
 
 import os
 from collections import Counter
@@ -25,15 +25,25 @@ def write_report(
     data: Dataset | str | Path | None = None,
     recommendations: bool = True,
 ) -> Path:
-    """Write one HTML file about a run, or about several beside each other; gives its path.
+    """Write an HTML report about a run, or a comparison of several runs, and return its path.
 
-    runs: a run directory or its model, or several directories. out: the file, which must not exist; None:
-        report.html in the run, or, of several runs, here, in place of an earlier one.
-    data: the dataset, for its facts and examples of recommendations; None: where the training had it, if that
-    is the same dataset still.
-    recommendations: of one run, ask its network what it recommends; without, no weights are read. Several
-    runs are compared by their logs and documents alone. Of a model in a group, every process must ask; one
-    writes. Raises CheckpointError, DataError, FitError, OptionError, OSError.
+    Several runs are compared by their logs and documents only. If the model belongs to a group of processes,
+    all must call this; one of them writes.
+
+    Args:
+        runs: A run directory, a model, or several run directories.
+        out: The file to write, which must not exist. None replaces report.html in the run directory, or in
+            the current directory for several runs.
+        data: The dataset, for its facts and for examples of recommendations. None uses the training's dataset
+            if it is still there and unchanged.
+        recommendations: Whether to compute recommendations of a single run; otherwise no weights are read.
+
+    Raises:
+        CheckpointError: A run is missing or damaged.
+        DataError: The dataset is missing or damaged.
+        FitError: The dataset does not match the run.
+        OptionError: There is no run, or `out` exists.
+        OSError: The file cannot be written.
     """
     model = runs if isinstance(runs, Model) else None
     if isinstance(runs, Model):
@@ -58,7 +68,7 @@ def write_report(
 
 
 def _is_taken(out: Path, model: Model | None) -> bool:
-    """Whether something is there; of a model in a group, every process asks before one writes."""
+    """Whether `out` exists; with a model, the leader's answer in all processes of its group."""
     return out.exists() if model is None else bool(model.network.exchange.collect(out.exists(), "report")[0])
 
 
@@ -67,7 +77,7 @@ def _alone(
 ) -> Subject:
     run = RunDirectory.open(path) if model is None else model.run
     name = path.resolve().name
-    dataset = _found(run, data)
+    dataset = _dataset(run, data)
     if dataset is None:
         return Subject(name, run)
     has_weights = recommendations and (
@@ -77,9 +87,11 @@ def _alone(
     return Subject(name, run, dataset.path, dataset.manifest, sample)
 
 
-def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
-    """The dataset that is named, or the one that the training had, where it is there still; raises
-    FitError for a named one of others.
+def _dataset(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
+    """Open the dataset `data`, or that of the training if it is still there for None.
+
+    Raises:
+        FitError: `data` does not match the run.
     """
     if data is None:
         return run.dataset()
@@ -89,14 +101,13 @@ def _found(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | No
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The directories' own names; of those that share one, the whole paths."""
+    """The names of the directories; whole paths for those that share a name."""
     names = [path.resolve().name for path in paths]
     times = Counter(names)
     return [name if times[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
 
 
 def _write(path: Path, text: str) -> None:
-    """A file that appears when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path) as file:
         file.write(text.encode("utf-8", errors="xmlcharrefreplace"))
