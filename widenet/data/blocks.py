@@ -1,4 +1,4 @@
-"""Digests of files and of their blocks: written with a dataset, and compared before its bytes are used."""
+"""Digests of a dataset's files and of their blocks, compared before the bytes are used."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,19 @@ from widenet.data.manifest import FILE_NAME, Blocks, File, sha256_of
 from widenet.errors import DataError
 
 BLOCK_BYTES = 2**20
-"""One random row costs one block to check, so that blocks are small; every block costs the manifest a
-line.
-"""
+"""Bytes of a block: small, since a row is checked with its block; not tiny, since the manifest lists all."""
 
 _RULE = f"must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again."
 
 
 def described(path: Path, num_rows: int, bodies: Sequence[tuple[int, int]] | None = None) -> File:
-    """What the manifest says of a file, read once. bodies: of example files, where rows lie; see `Blocks`."""
+    """Describe a file for the manifest, reading it once.
+
+    Args:
+        path: The file.
+        num_rows: Number of its rows.
+        bodies: For example files, the byte ranges of record batches; see `Blocks`.
+    """
     if bodies is None:
         return File(size_bytes=path.stat().st_size, sha256=sha256_of(path), num_rows=num_rows)
     whole, blocks = hashlib.sha256(), []
@@ -34,18 +38,21 @@ def described(path: Path, num_rows: int, bodies: Sequence[tuple[int, int]] | Non
 
 
 class CheckedFile:
-    """The bytes of an example file, each block compared with the manifest before its first use.
+    """Checks the blocks of an example file against the manifest, each before its first use.
 
-    What Arrow reads when it opens the file (schema, headers, footer) is compared at once. A file without
-    digests of blocks, as format 1 has it, is compared whole at once. Raises DataError naming the file, the
-    block and the remedy.
+    Everything that Arrow reads on opening the file (schema, headers, footer) is checked at once; so is the
+    whole of a file without digests of blocks, from format 1.
+
+    Raises:
+        DataError: Bytes differ; the message names the file and the block.
     """
 
     def __init__(self, path: Path, stated: File) -> None:
         self.path = path
         self._blocks = stated.blocks
         self._size = stated.size_bytes
-        self._file = pa.OSFile(str(path), "rb")  # no read through the map: a bad disk would end the process
+        # Not a memory map: an error of the disk would then end the process.
+        self._file = pa.OSFile(str(path), "rb")
         if self._file.size() != stated.size_bytes:
             raise DataError(
                 f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}. Restore it, or"
@@ -54,28 +61,26 @@ class CheckedFile:
         self._pending = np.ones(0 if self._blocks is None else len(self._blocks.sha256), dtype=bool)
         if self._blocks is None:
             check_whole(path, stated)
-        elif (
-            _sha256_outside(self._file, self._size, self._blocks.bodies) != self._blocks.sha256_outside_bodies
-        ):
-            raise DataError(f"{path}: all that describes its rows (schema, headers, footer) {_RULE}")
+        else:
+            outside = _sha256_outside(self._file, self._size, self._blocks.bodies)
+            if outside != self._blocks.sha256_outside_bodies:
+                raise DataError(f"{path}: all that describes its rows (schema, headers, footer) {_RULE}")
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
-        """Compare all blocks that ranges of bytes touch, int64 [N] each, but for those that were compared
-        before.
+        """Check all blocks that some byte ranges touch, unless they were checked before.
+
+        Args:
+            starts: First bytes of the ranges, int64 [N].
+            stops: Ends of the ranges, int64 [N].
         """
         if self._blocks is None or not self._pending.any():
             return
-        size = self._blocks.size_bytes
+        size, count = self._blocks.size_bytes, len(self._pending)
         some = stops > starts
         first, after = starts[some] // size, -(-stops[some] // size)
-        count = len(self._pending)
-        inside = (
-            np.cumsum(np.bincount(first, minlength=count + 1) - np.bincount(after, minlength=count + 1))[
-                :count
-            ]
-            > 0
-        )
-        for block in np.flatnonzero(inside & self._pending).tolist():
+        changes = np.bincount(first, minlength=count + 1) - np.bincount(after, minlength=count + 1)
+        is_touched = np.cumsum(changes)[:count] > 0
+        for block in np.flatnonzero(is_touched & self._pending).tolist():
             self._check_block(block, size, self._blocks.sha256[block])
 
     def _check_block(self, block: int, size: int, sha256: str) -> None:
@@ -87,14 +92,12 @@ class CheckedFile:
 
 
 def check_whole(path: Path, stated: File) -> None:
-    """Compare a file with its SHA-256, and with those of its blocks; raises DataError naming the first
-    that differs.
-    """
+    """Check a whole file against its SHA-256; raises DataError that names the first wrong block, if known."""
     try:
-        found = sha256_of(path)
+        actual = sha256_of(path)
     except OSError as error:
         raise _unreadable(path, error) from None
-    if found != stated.sha256:
+    if actual != stated.sha256:
         if stated.blocks is not None:
             blocks = CheckedFile(path, stated)
             blocks.check(np.array([0]), np.array([stated.size_bytes]))
@@ -114,12 +117,12 @@ def _unreadable(path: Path, error: OSError) -> DataError:
 
 
 def _outside(size: int, bodies: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The ranges of a file that lie in no body."""
-    at = 0
+    """Yield the byte ranges of a file outside all bodies."""
+    end = 0
     for start, stop in bodies:
-        yield at, start
-        at = stop
-    yield at, size
+        yield end, start
+        end = stop
+    yield end, size
 
 
 def _sha256_outside(file: pa.NativeFile, size: int, bodies: Sequence[tuple[int, int]]) -> str:

@@ -1,4 +1,4 @@
-"""A generated catalogue of invented books and readers with tastes: data for the demo, made from a seed."""
+"""Generates data for the demo from a seed: a catalogue of invented books, and readers with tastes."""
 
 import csv
 from pathlib import Path
@@ -10,10 +10,8 @@ from widenet import randomness
 INTERACTIONS_FILE = "interactions.csv"
 TITLES_FILE = "titles.csv"
 
-# Share of a reader's books that come from a favourite theme, and from a favourite genre; the rest are
-# anything.
-_FROM_THEME = 0.65
-_FROM_GENRE = 0.25
+_FROM_THEME, _FROM_GENRE = 0.65, 0.25
+"""Shares of a reader's books from a favourite theme and from a favourite genre; the rest are any books."""
 _FEWEST_BOOKS = 12
 _SPREAD_OF_BOOKS = 54
 _DRAWS_PER_BOOK = 3
@@ -79,30 +77,27 @@ _PATTERNS = 3 * len(_ADJECTIVES)
 def write_catalogue_csv(
     folder: Path, num_users: int = 8000, num_items: int = 3000, seed: int = 0
 ) -> tuple[Path, Path]:
-    """Write `interactions.csv` (user, item) and `titles.csv` (item, title, genre); gives both paths.
+    """Write `interactions.csv` (user, item) and `titles.csv` (item, title, genre), and return both paths.
 
     Every book has a genre, a theme of that genre, and a popularity that follows a power law. Every reader has
-    two favourite genres and in each two favourite themes, and about 30 books. The bytes depend on the
-    arguments alone: random numbers are only compared, multiplied and cut, so that no processor rounds them
-    otherwise.
+    two favourite genres, two favourite themes in each of them, and about 30 books. The bytes depend on the
+    arguments alone: random numbers are only compared, multiplied and truncated, so they are rounded in the
+    same way on every machine.
     """
     folder.mkdir(parents=True, exist_ok=True)
     interactions, titles = folder / INTERACTIONS_FILE, folder / TITLES_FILE
     themes = _themes_of_items(num_items, seed)
     _write(titles, ("item", "title", "genre"), _titles(themes, seed))
     users, items = _interactions(themes, num_users, seed)
-    _write(
-        interactions,
-        ("user", "item"),
-        [(str(user + 1), str(item + 1)) for user, item in zip(users, items, strict=True)],
-    )
+    rows: list[tuple[str, ...]] = [
+        (str(user + 1), str(item + 1)) for user, item in zip(users, items, strict=True)
+    ]
+    _write(interactions, ("user", "item"), rows)
     return interactions, titles
 
 
 def _themes_of_items(num_items: int, seed: int) -> np.ndarray:
-    """The theme of each item, int64 [items], counted over all genres; some themes have more items than
-    others.
-    """
+    """The theme of each item, numbered over all genres, int64 [items]; some themes are more frequent."""
     num_themes = sum(len(themes) for themes in _THEMES.values())
     random = randomness.stream(seed, "catalogue/themes")
     scattered = random.random(num_themes).argsort()
@@ -134,13 +129,12 @@ def _title(noun: str, pattern: int) -> str:
 
 
 def _interactions(themes: np.ndarray, num_users: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Users and their distinct items, int64 [Z] each, in order of users."""
+    """Users and their items, without repeats and in order of users, int64 [Z] each."""
     random = randomness.stream(seed, "catalogue/readers")
     num_genres, per_genre = len(_THEMES), len(next(iter(_THEMES.values())))
     genres = random.random((num_users, num_genres)).argsort(axis=1)[:, :2]
-    favourites = (
-        random.random((num_users, 2, per_genre)).argsort(axis=2)[:, :, :2] + genres[:, :, None] * per_genre
-    )
+    favourites = random.random((num_users, 2, per_genre)).argsort(axis=2)[:, :, :2]
+    favourites += genres[:, :, None] * per_genre
     eagerness = random.random(num_users)
     wanted = _FEWEST_BOOKS + (_SPREAD_OF_BOOKS * eagerness * eagerness).astype(np.int64)
     users = np.repeat(np.arange(num_users), wanted * _DRAWS_PER_BOOK)
@@ -150,15 +144,12 @@ def _interactions(themes: np.ndarray, num_users: int, seed: int) -> tuple[np.nda
     genres_wanted = genres[users, chosen_genre]
     by_theme, by_genre = _Shelves(themes), _Shelves(themes // per_genre)
     anything = _Shelves(np.zeros_like(themes))
-    items = np.where(
-        source < _FROM_THEME,
+    picked = [
         by_theme.pick(themes_wanted, depth),
-        np.where(
-            source < _FROM_THEME + _FROM_GENRE,
-            by_genre.pick(genres_wanted, depth),
-            anything.pick(np.zeros_like(users), depth),
-        ),
-    )
+        by_genre.pick(genres_wanted, depth),
+        anything.pick(np.zeros_like(users), depth),
+    ]
+    items = np.select([source < _FROM_THEME, source < _FROM_THEME + _FROM_GENRE], picked[:2], picked[2])
     _, first = np.unique(users * len(themes) + items, return_index=True)
     kept = np.sort(first)
     started = np.searchsorted(users[kept], np.arange(num_users))
@@ -167,7 +158,7 @@ def _interactions(themes: np.ndarray, num_users: int, seed: int) -> tuple[np.nda
 
 
 class _Shelves:
-    """Items grouped by a label; on each shelf the low items are the popular ones."""
+    """Items grouped by a label; within a group, lower items are more popular."""
 
     def __init__(self, labels: np.ndarray) -> None:
         self.items = np.argsort(labels, kind="stable")
@@ -176,15 +167,15 @@ class _Shelves:
         self.sizes = sizes
 
     def pick(self, labels: np.ndarray, depth: np.ndarray) -> np.ndarray:
-        """An item of each label: the place on the shelf is depth cubed, so that popularity falls as a
-        power of the rank.
+        """Pick an item of each label by a depth in [0, 1).
+
+        The rank within the group is the depth cubed times its size, so that popularity follows a power law.
         """
-        full = np.where(labels < len(self.sizes), labels, 0)
-        size = self.sizes[full]
-        places = self.starts[full] + (depth * depth * depth * size).astype(np.int64)
-        items: np.ndarray = np.where(
-            size > 0, self.items[np.minimum(places, len(self.items) - 1)], self.items[0]
-        )
+        known = np.where(labels < len(self.sizes), labels, 0)
+        size = self.sizes[known]
+        positions = self.starts[known] + (depth * depth * depth * size).astype(np.int64)
+        picked = self.items[np.minimum(positions, len(self.items) - 1)]
+        items: np.ndarray = np.where(size > 0, picked, self.items[0])
         return items
 
 

@@ -1,4 +1,4 @@
-"""A dataset directory opened for reading: memory-mapped, any rows in any order."""
+"""Datasets: directories of examples, memory-mapped, whose rows can be read in any order."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ _NAMES_SHOWN = 3
 
 
 class Dataset:
-    """Examples in a directory; reading a batch touches only its own pages."""
+    """A dataset directory, opened for reading; reading a batch loads only its own pages."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class Dataset:
     @classmethod
     @typed
     def open(cls, path: str | Path) -> "Dataset":
-        """The dataset of a directory; raises DataError when the directory is none, or is damaged."""
+        """Open a dataset directory; raises DataError if it is not one, or is damaged."""
         return cls(Path(path), Manifest.read(Path(path)))
 
     def __repr__(self) -> str:
@@ -75,11 +75,11 @@ class Dataset:
         return f"Dataset({str(self.path)!r}, {self.num_examples:,} examples, {fields})"
 
     def __fspath__(self) -> str:
-        """Its directory: a dataset may be given wherever one is asked for."""
+        """Its directory, so that a dataset can be used as a path."""
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        """The fields and their parts, for notebooks."""
+        """A table of the fields and their parts, for notebooks."""
         return tag("div", tag("p", f"{self.path}: {self.num_examples:,} examples"), self.manifest.as_table())
 
     @property
@@ -89,29 +89,35 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the checksums of the example files, as the manifest has them: equal for equal
-        examples.
-        """
+        """SHA-256 over the manifest's checksums of the example files: equal for equal examples."""
         checksums = [self.manifest.files[name].sha256 for name in self.manifest.example_files]
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
     def field(self, name: str) -> Field:
-        """The description of one field; raises DataError with the nearest name when there is none."""
+        """The description of a field; raises DataError that suggests a name if there is no such field."""
         if name not in self.fields:
             raise DataError(f"{self.path}: field {name!r} does not exist.{did_you_mean(name, self.fields)}")
         return self.fields[name]
 
     def rows(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch | Tensor":
-        """One field of some examples, in the order asked.
+        """Read one field of some examples, in the order of `rows`.
 
-        rows: int64 [E], each in [0, num_examples), or a slice. Returns a SparseBatch (indices int32, or int64
-        from a width of 2^31 on; ascending within a row, of a sequence in its order) for a sparse field or a
-        sequence, a float32 Tensor [E, width] for a dense one. Raises DataError for an unknown field or an
-        index that is not below its width, FitError for a part that was never set aside.
+        Args:
+            field: Name of the field.
+            rows: int64 [E], each in [0, num_examples), or a slice.
+            part: The part to read of a sparse field or a sequence.
+
+        Returns:
+            For a dense field, a float32 Tensor [E, width]. Otherwise a SparseBatch, whose indices are int32,
+            or int64 if the width exceeds 2^31. They ascend within a row; those of a sequence keep its order.
+
+        Raises:
+            DataError: The field is unknown, or an index is not below its width.
+            FitError: The field does not have the part.
         """
-        return (
-            self.dense(field, rows) if self.field(field).kind == "dense" else self.sparse(field, rows, part)
-        )
+        if self.field(field).kind == "dense":
+            return self.dense(field, rows)
+        return self.sparse(field, rows, part)
 
     def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch":
         """As `rows`, for a sparse field or a sequence; raises FitError for a dense one."""
@@ -120,14 +126,13 @@ class Dataset:
         from widenet.sparse import SparseBatch
 
         known = self.sparse_field(field, part)
-        wanted = self._wanted(rows)
-        entries, indptr = self._entries(known, part, wanted)
+        rows = self._row_numbers(rows)
+        entries, indptr = self._entries(known, part, rows)
         indices = entries.view(np.int32) if known.width <= _INT32_WIDTHS else entries.astype(np.int64)
         values = None
         if known.has_values:
-            values = torch.from_numpy(
-                self._lists[value_column(field, part)].gather(wanted)[0].view(np.float32)
-            )
+            stored, _ = self._lists[value_column(field, part)].gather(rows)
+            values = torch.from_numpy(stored.view(np.float32))
         return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
 
     def dense(self, field: str, rows: np.ndarray | slice) -> "Tensor":
@@ -137,54 +142,50 @@ class Dataset:
         known = self.field(field)
         if known.kind != "dense":
             raise FitError(f"{self.path}: field {field!r} must be dense here; it is {known.kind}.")
-        return torch.from_numpy(self._dense[field].gather(self._wanted(rows), known.width))
+        return torch.from_numpy(self._dense[field].gather(self._row_numbers(rows), known.width))
 
     def weights(self, rows: np.ndarray | slice) -> "Tensor | None":
-        """How much each example counts in the loss, float32 [E]; None when the dataset has no weights."""
+        """Example weights for the loss, float32 [E]; None if the dataset has none."""
         import torch
 
         if not self.manifest.has_weights:
             return None
-        return torch.from_numpy(self._dense["weight"].gather(self._wanted(rows), 1)[:, 0])
+        return torch.from_numpy(self._dense["weight"].gather(self._row_numbers(rows), 1)[:, 0])
 
     def ids(self, rows: np.ndarray | slice) -> list[str]:
         """The examples' own names."""
-        return self._ids.texts(self._wanted(rows))
+        return self._ids.texts(self._row_numbers(rows))
 
     def row_of(self, name: str) -> int:
-        """The row of the example of this name; raises DataError where there is none.
-
-        All names are looked through.
-        """
+        """Find the row of an example by its name, reading all names; raises DataError if there is none."""
         start = 0
         for batch in self.record_batches():
-            found = pc.index(batch.column("id"), name).as_py()
-            if found >= 0:
-                return start + int(found)
+            row = pc.index(batch.column("id"), name).as_py()
+            if row >= 0:
+                return start + int(row)
             start += batch.num_rows
         shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in self.ids(slice(0, _NAMES_SHOWN)))
         raise DataError(
-            f'{self.path}: no example is called "{name}". Its {self.num_examples:,} are called {shown} and'
-            " so on."
+            f'{self.path}: no example is called "{name}".'
+            f" Its {self.num_examples:,} are called {shown} and so on."
         )
 
     def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
-        """Stored entries of some examples, int64 [E]; reads no entry."""
+        """Number of stored entries of some examples, int64 [E]; does not read the entries."""
         self.sparse_field(field, part)
-        return self._lists[column(field, part)].extents(self._wanted(rows))[2]
+        return self._lists[column(field, part)].extents(self._row_numbers(rows))[2]
 
     def counts(self, field: str, part: Part = "train") -> np.ndarray:
         """Interactions of each feature over all examples, int64 [width]."""
         counts = np.zeros(self.sparse_field(field, part).width, dtype=np.int64)
         for start in range(0, self.num_examples, _ROWS_PER_COUNT):
-            entries, _ = self._entries(
-                self.fields[field], part, self._wanted(slice(start, start + _ROWS_PER_COUNT))
-            )
+            rows = self._row_numbers(slice(start, start + _ROWS_PER_COUNT))
+            entries, _ = self._entries(self.fields[field], part, rows)
             np.add.at(counts, entries, 1)
         return counts
 
     def vocabulary(self, field: str) -> Vocabulary:
-        """The names of a field's features; raises DataError when they were not stored."""
+        """The vocabulary of a field; raises DataError if the dataset does not have one."""
         name = self.field(field).vocabulary
         if name is None:
             raise DataError(
@@ -198,13 +199,16 @@ class Dataset:
         return self._vocabularies[name]
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
-        """All columns of all examples, in order, as they are stored; memory-mapped."""
+        """Yield all columns of all examples in order, as they are stored, memory-mapped."""
         for file in self._files:
             yield from map(file.check_batch, file.batches)
 
     def sparse_field(self, name: str, part: Part) -> Field:
-        """The description of a sparse field or a sequence that has a part; raises DataError for an unknown
-        one, FitError for another.
+        """The description of a sparse field or a sequence that has a part.
+
+        Raises:
+            DataError: The field is unknown.
+            FitError: The field is dense, or does not have the part.
         """
         field = self.field(name)
         if field.kind == "dense":
@@ -219,14 +223,12 @@ class Dataset:
         return field
 
     def _entries(self, field: Field, part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Indices (uint32 [Z], below the width) and row starts (int64 [E + 1]); raises DataError for an
-        index that is not.
-        """
+        """Indices uint32 [Z] and row starts int64 [E + 1]; raises DataError for an index beyond the width."""
         entries, indptr = self._lists[column(field.name, part)].gather(rows)
         check_indices(entries, field.width, f"{self.path}: field {field.name!r}")
         return entries, indptr
 
-    def _wanted(self, rows: np.ndarray | slice) -> np.ndarray:
-        return (
-            np.arange(*rows.indices(self.num_examples), dtype=np.int64) if isinstance(rows, slice) else rows
-        )
+    def _row_numbers(self, rows: np.ndarray | slice) -> np.ndarray:
+        if isinstance(rows, slice):
+            return np.arange(*rows.indices(self.num_examples), dtype=np.int64)
+        return rows

@@ -1,6 +1,4 @@
-"""What a dataset is like: how many, how wide, how dense, and how unevenly interactions are spread; loads
-no torch.
-"""
+"""Statistics of a dataset: counts, density, and how evenly interactions are spread; does not load torch."""
 
 import math
 from collections.abc import Iterator
@@ -23,8 +21,16 @@ PLOTS = (".png", ".svg")
 
 @dataclass(frozen=True)
 class Spread:
-    """How some things share a total: `quantiles` of what one has; the share of the top 1 % and 10 %; Gini,
-    0 if all have the same.
+    """The distribution of a total over examples or features.
+
+    Attributes:
+        number: How many there are.
+        total: Sum of their counts.
+        mean: Mean count.
+        quantiles: Quantiles of the counts, by name.
+        top_1_percent: Share of the total that the largest 1 % have.
+        top_10_percent: Share of the total that the largest 10 % have.
+        gini: Gini coefficient; 0 if all have the same count.
     """
 
     number: int
@@ -37,8 +43,9 @@ class Spread:
 
     @classmethod
     def of(cls, counts: np.ndarray) -> "Spread":
-        """That of counts, int64 [N]; a quantile is the smallest count that so large a share does not
-        exceed.
+        """Compute the distribution of counts, int64 [N].
+
+        A quantile is the smallest count that at least this share of all does not exceed.
         """
         ascending = np.sort(counts)
         number, total = len(counts), int(counts.sum())
@@ -47,14 +54,12 @@ class Spread:
             return int(ascending[number - math.ceil(share * number) :].sum()) / max(total, 1)
 
         ranked = int((np.arange(1, number + 1) * ascending).sum())
+        positions = {name: max(math.ceil(share * number) - 1, 0) for name, share in QUANTILES.items()}
         return cls(
             number=number,
             total=total,
             mean=total / max(number, 1),
-            quantiles={
-                name: int(ascending[max(math.ceil(share * number) - 1, 0)]) if number else 0
-                for name, share in QUANTILES.items()
-            },
+            quantiles={name: int(ascending[at]) if number else 0 for name, at in positions.items()},
             top_1_percent=top(0.01),
             top_10_percent=top(0.1),
             gini=(2 * ranked - (number + 1) * total) / (number * total) if total else 0.0,
@@ -63,7 +68,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Counts:
-    """One part of a field: how many entries each example has, int64 [N], and each feature, int64 [width]."""
+    """Entry counts of a part of a field: of each example, int64 [N], and of each feature, int64 [width]."""
 
     field: str
     part: Part
@@ -72,8 +77,9 @@ class Counts:
 
 
 def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
-    """The counts of every part of every field but dense ones; memory holds a number for each example and
-    feature.
+    """Yield the counts of every part of every field that is not dense.
+
+    Memory holds a number for each example and feature.
     """
     files = [MappedFile(folder / name, manifest.files[name]) for name in manifest.example_files]
     for field in manifest.fields.values():
@@ -81,51 +87,59 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
             features = np.zeros(field.width, dtype=np.int64)
             lengths = []
             name = column(field.name, part)
-            for owner, batch in (
-                (file, batch) for file in files for batch in batches_with(file, name, pa.list_(pa.uint32()))
-            ):
-                rows = owner.check_batch(batch).column(name)
-                try:
-                    rows.validate(full=True)
-                    np.add.at(features, rows.flatten().to_numpy(), 1)
-                except (pa.ArrowInvalid, IndexError) as error:
-                    raise damaged(folder, str(error)) from error
-                lengths.append(np.diff(rows.offsets.to_numpy()).astype(np.int64))
+            list_type = pa.list_(pa.uint32())
+            for file in files:
+                for batch in batches_with(file, name, list_type):
+                    rows = file.check_batch(batch).column(name)
+                    try:
+                        rows.validate(full=True)
+                        np.add.at(features, rows.flatten().to_numpy(), 1)
+                    except (pa.ArrowInvalid, IndexError) as error:
+                        raise damaged(folder, str(error)) from error
+                    lengths.append(np.diff(rows.offsets.to_numpy()).astype(np.int64))
             yield Counts(field.name, part, np.concatenate([np.zeros(0, dtype=np.int64), *lengths]), features)
 
 
 @typed
 def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, Any]:
-    """What a dataset directory holds, as JSON has it; docs/data.md says what each number is.
+    """Describe a dataset as JSON values; docs/data.md explains each number.
 
-    plot: a .png or .svg file for the distributions of the train parts; needs matplotlib. Raises DataError
-    when the directory is no dataset, OptionError for another kind of plot or where matplotlib is missing.
+    Args:
+        folder: The dataset directory.
+        plot: A .png or .svg file to draw the distributions of the train parts into; needs matplotlib.
+
+    Raises:
+        DataError: The directory is not a dataset, or is damaged.
+        OptionError: `plot` has another extension, or matplotlib is missing.
     """
     folder, plot = Path(folder), None if plot is None else Path(plot)
     if plot is not None and plot.suffix not in PLOTS:
         raise OptionError(f"`plot` must end in {' or '.join(PLOTS)}; got {plot.name}.")
     manifest = Manifest.read(folder)
     fields: dict[str, Any] = {name: _field(field) for name, field in manifest.fields.items()}
-    drawn = []
-    for found in counts(folder, manifest):
-        cells = manifest.num_examples * manifest.fields[found.field].width
-        fields[found.field]["parts"][found.part] = {
-            "entries": int(found.features.sum()),
-            "density": int(found.features.sum()) / max(cells, 1),
-            "examples_with_entries": int(np.count_nonzero(found.examples)),
-            "features_with_entries": int(np.count_nonzero(found.features)),
-            "activity": asdict(Spread.of(found.examples)),
-            "popularity": asdict(Spread.of(found.features)),
+    to_draw = []
+    for part in counts(folder, manifest):
+        cells = manifest.num_examples * manifest.fields[part.field].width
+        num_entries = int(part.features.sum())
+        fields[part.field]["parts"][part.part] = {
+            "entries": num_entries,
+            "density": num_entries / max(cells, 1),
+            "examples_with_entries": int(np.count_nonzero(part.examples)),
+            "features_with_entries": int(np.count_nonzero(part.features)),
+            "activity": asdict(Spread.of(part.examples)),
+            "popularity": asdict(Spread.of(part.features)),
         }
-        drawn += [found] if found.part == "train" and plot is not None else []
+        if part.part == "train" and plot is not None:
+            to_draw.append(part)
     if plot is not None:
-        _draw(drawn, manifest.name, plot)
-    known = {
+        _draw(to_draw, manifest.name, plot)
+    return {
         "name": manifest.name,
         "num_examples": manifest.num_examples,
         "has_weights": manifest.has_weights,
+        "fields": fields,
+        "source": manifest.source,
     }
-    return {**known, "fields": fields, "source": manifest.source}
 
 
 def _field(field: Field) -> dict[str, Any]:
@@ -133,25 +147,23 @@ def _field(field: Field) -> dict[str, Any]:
     return {**known, "min_value": field.min_value, "max_value": field.max_value, "parts": {}}
 
 
-def _draw(drawn: list[Counts], name: str, path: Path) -> None:
-    """Two curves for each field: what an example has, and a feature, from the most to the least; both axes
-    logarithmic.
-    """
+def _draw(fields: list[Counts], name: str, path: Path) -> None:
+    """Draw the counts of each field's examples and features in falling order, on logarithmic axes."""
     with optional("matplotlib", "plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
     with mpl.rc_context({"svg.hashsalt": "widenet"}):
         figure = Figure(figsize=(9, 4), layout="constrained")
         panels = figure.subplots(1, 2)
-        for panel, what in zip(panels, ("examples", "features"), strict=True):
-            for found in drawn:
-                ranked = np.sort(getattr(found, what))[::-1]
+        for panel, axis in zip(panels, ("examples", "features"), strict=True):
+            for field in fields:
+                ranked = np.sort(getattr(field, axis))[::-1]
                 ranked = ranked[ranked > 0]
-                panel.plot(np.arange(1, len(ranked) + 1), ranked, label=found.field)
+                panel.plot(np.arange(1, len(ranked) + 1), ranked, label=field.field)
             panel.set(
                 xscale="log",
                 yscale="log",
-                xlabel=f"{what}, from the most entries to the fewest",
+                xlabel=f"{axis}, from the most entries to the fewest",
                 ylabel="entries",
                 title=name,
             )

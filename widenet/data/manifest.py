@@ -1,4 +1,4 @@
-"""The manifest of a dataset directory: what it holds, how wide, how many, with checksums; loads no torch."""
+"""The manifest of a dataset directory: its fields, parts, counts and checksums; does not load torch."""
 
 import hashlib
 import json
@@ -12,9 +12,7 @@ from widenet.errors import DataError
 from widenet.pictures.html import Html, table
 
 FORMAT_VERSION = 2
-"""2: the manifest has a checksum of its own, and examples have digests of blocks. Format 1 has neither,
-and is read too.
-"""
+"""Format 2 adds a checksum of the manifest and digests of blocks of examples. Format 1 can still be read."""
 FILE_NAME = "dataset.json"
 MAX_WIDTH = 2**32
 
@@ -24,7 +22,7 @@ Count = Annotated[int, Limits(ge=0)]
 FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
 Part = Literal["train", "validation", "heldout"]
 Facts = dict[str, JsonValue]
-"""How a dataset was made: for people, read by no code."""
+"""How a dataset was made, for people; no code reads it."""
 PARTS: tuple[Part, ...] = ("train", "validation", "heldout")
 
 
@@ -48,9 +46,7 @@ class _Frozen(BaseModel):
 
 
 class Field(_Frozen):
-    """One field of every example: a sparse row of features, a sequence of features in order, or a dense
-    row of numbers.
-    """
+    """A field of the examples: sparse features, a sequence of features, or a dense row of numbers."""
 
     name: str
     kind: Literal["sparse", "dense", "sequence"]
@@ -59,9 +55,9 @@ class Field(_Frozen):
     num_entries: dict[Part, Count]
     """Stored entries of each part that exists, over all examples."""
     has_values: bool = False
-    """Whether sparse entries carry values; absent means that all are one. Always true for a dense field."""
+    """Whether entries have values; without, all values are 1. Always true for a dense field."""
     has_times: bool = False
-    """Whether entries carry times, which splits read and trainings do not."""
+    """Whether entries have times, which are only used by splits."""
     min_value: float = 1.0
     max_value: float = 1.0
     vocabulary: FileName | None = None
@@ -74,26 +70,26 @@ class Field(_Frozen):
 
 
 class Blocks(_Frozen):
-    """Digests with which any part of a file of examples is compared before its first use."""
+    """Digests of the blocks of a file of examples, to check any part of it before its first use."""
 
     size_bytes: Annotated[int, Limits(ge=1)]
     """Length of every block but the last."""
     sha256: list[str]
-    """A digest a block, in order."""
+    """The digest of each block, in order."""
     bodies: list[tuple[Count, Count]]
-    """Where the rows of each record batch lie, [start, stop) in bytes, ascending."""
+    """Byte range [start, stop) of the rows of each record batch, ascending."""
     sha256_outside_bodies: str
-    """Of all other bytes, in order: what Arrow reads when it opens the file."""
+    """Digest of all other bytes, which Arrow reads when it opens the file."""
 
 
 class File(_Frozen):
-    """One file of the directory, as it was published."""
+    """A file of the directory, as it was published."""
 
     size_bytes: Count
     sha256: str
     num_rows: Count
     blocks: Blocks | None = None
-    """Of files of examples, from format 2 on."""
+    """Only for files of examples, from format 2 on."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -106,7 +102,7 @@ class File(_Frozen):
 
 
 class Manifest(_Frozen):
-    """What a dataset directory holds."""
+    """The contents of a dataset directory."""
 
     format_version: Annotated[int, Limits(ge=1)] = FORMAT_VERSION
     name: str
@@ -123,7 +119,7 @@ class Manifest(_Frozen):
 
     @property
     def entries_per_example(self) -> dict[str, float]:
-        """Mean number of stored entries in the training part, by field of features."""
+        """Mean number of stored entries in the training part of an example, by sparse field."""
         count = max(self.num_examples, 1)
         return {
             name: field.num_entries.get("train", 0) / count
@@ -132,7 +128,7 @@ class Manifest(_Frozen):
         }
 
     def as_table(self) -> Html:
-        """A row a field: kind, width, values, and stored entries of each part."""
+        """A table with a row for each field: kind, width, values, and stored entries of each part."""
         parts = [part for part in PARTS if any(part in field.num_entries for field in self.fields.values())]
         rows = []
         for field in self.fields.values():
@@ -143,17 +139,19 @@ class Manifest(_Frozen):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """The manifest of a dataset directory; sizes of all files are checked, their contents are not (see
-        `contents.verify`).
+        """Read the manifest of a dataset directory and check the sizes of all files.
 
-        Raises DataError when the directory or its manifest is missing, broken, of a newer format, or a file
-        has another size.
+        `contents.verify` checks the contents of the files too.
+
+        Raises:
+            DataError: The directory or its manifest is missing, damaged or in a newer format, or a file has
+                another size.
         """
         path = folder / FILE_NAME
         remedy = "Make one with `widenet.ingest(SOURCE, out=DIR)`."
         if not folder.is_dir():
-            what = "is a file" if folder.exists() else "does not exist"
-            raise DataError(f"{folder}: a dataset must be a directory; this {what}. {remedy}")
+            problem = "is a file" if folder.exists() else "does not exist"
+            raise DataError(f"{folder}: a dataset must be a directory; this {problem}. {remedy}")
         if not path.is_file():
             raise DataError(f"{folder}: a dataset must hold {FILE_NAME}; it is missing. {remedy}")
         manifest = cls._parse(path)
@@ -202,7 +200,7 @@ class Manifest(_Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the manifest says, and thereby of every file: equal for equal directories."""
+        """SHA-256 of the manifest, and thereby of every file: equal for equal directories."""
         return _sha256_of_contents(self.model_dump(mode="json"))
 
     def write(self, folder: Path) -> None:
@@ -213,7 +211,7 @@ class Manifest(_Frozen):
 
 
 def _sha256_of_contents(contents: Any) -> str:
-    """What a manifest says of itself, so that no changed byte of it is believed."""
+    """The checksum of a manifest's contents."""
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
@@ -224,7 +222,7 @@ def sha256_of(path: Path) -> str:
 
 
 def check_size(path: Path, size_bytes: int) -> None:
-    """Raise DataError unless a file of a dataset is there with that many bytes."""
+    """Raise DataError unless a file of a dataset exists and has this size."""
     if not path.is_file():
         raise DataError(f"{path}: listed in {FILE_NAME} but missing. Restore it, or ingest again.")
     actual = path.stat().st_size

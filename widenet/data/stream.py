@@ -1,4 +1,4 @@
-"""Batches of a dataset in a reproducible order, prepared ahead by one thread."""
+"""Batches of a dataset in a reproducible order, prepared ahead of use in a thread."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -24,12 +24,14 @@ _ROWS_PER_COUNT = 65_536
 
 @dataclass(frozen=True)
 class Batch:
-    """Some examples, ready for a network.
+    """A batch of E examples for a network.
 
-    epoch, step: the position; step counts within the epoch.
-    rows: int64 [E], the examples' rows in the dataset.
-    fields: by name, a SparseBatch or a float32 Tensor [E, width].
-    weights: float32 [E], or None where every example counts one.
+    Attributes:
+        epoch: Epoch of the batch.
+        step: Position of the batch within the epoch.
+        rows: The examples' rows in the dataset, int64 [E].
+        fields: By name, a SparseBatch or a float32 Tensor [E, width].
+        weights: Example weights, float32 [E]; None if all are 1.
     """
 
     epoch: int
@@ -40,7 +42,7 @@ class Batch:
 
     @property
     def num_examples(self) -> int:
-        """E."""
+        """Number of examples, E."""
         return len(self.rows)
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -49,24 +51,27 @@ class Batch:
             name: sent(field, device) if isinstance(field, Tensor) else field.to(device)
             for name, field in self.fields.items()
         }
-        return Batch(
-            self.epoch,
-            self.step,
-            self.rows,
-            fields,
-            None if self.weights is None else sent(self.weights, device),
-        )
+        weights = None if self.weights is None else sent(self.weights, device)
+        return Batch(self.epoch, self.step, self.rows, fields, weights)
 
 
 class Stream:
-    """All examples of a dataset, batch by batch, epoch by epoch; a pure function of its arguments.
+    """The batches of a dataset, epoch by epoch; any batch can be read without those before it.
 
-    fields: which fields each batch carries.
-    batch_size: at least 1; the last batch of an epoch may be smaller.
-    shuffle: whether every epoch has an order of its own, or the dataset's.
-    part: which part of the sparse fields.
-    skip_empty: leaves out examples without entries of this field in `part`; costs 4 bytes an example when
-    there are any.
+    Args:
+        dataset: The examples.
+        fields: Names of the fields in each batch.
+        batch_size: Number of examples, at least 1; the last batch of an epoch may be smaller.
+        seed: Seed of the random orders.
+        shuffle: Whether each epoch has a random order of its own; otherwise the dataset's order is used.
+        part: The part of the sparse fields to read.
+        skip_empty: Leave out examples without entries of this field in `part`; if there are any, this takes 4
+            bytes for each of the others.
+
+    Raises:
+        DataError: No example is left, or a field is unknown.
+        FitError: A field does not have the part.
+        OptionError: `batch_size` is below 1.
     """
 
     def __init__(
@@ -100,11 +105,11 @@ class Stream:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return -(-self.num_examples // self.batch_size)
 
     def rows(self, epoch: int, step: int) -> np.ndarray:
-        """The examples of one batch, int64 [E]; known without those before it."""
+        """The dataset rows of one batch, int64 [E]."""
         positions = np.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.num_examples))
         if self.shuffle:
             positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
@@ -113,19 +118,14 @@ class Stream:
     def batches(
         self, epoch: int, start_step: int = 0, device: torch.device | str = "cpu"
     ) -> Generator[Batch, None, None]:
-        """The batches of an epoch from a step on, on a device, made ahead."""
+        """Yield the batches of an epoch from `start_step` on, prepared ahead on a device."""
         return ahead(lambda step: self.batch(epoch, step, device), range(start_step, self.steps_per_epoch))
 
     def batch(self, epoch: int, step: int, device: torch.device | str = "cpu") -> Batch:
-        """One batch, on a device."""
+        """Read one batch to a device."""
         rows = self.rows(epoch, step)
-        return Batch(
-            epoch,
-            step,
-            rows,
-            {name: self._read(name, rows) for name in self.fields},
-            self.dataset.weights(rows),
-        ).to(device)
+        fields = {name: self._read(name, rows) for name in self.fields}
+        return Batch(epoch, step, rows, fields, self.dataset.weights(rows)).to(device)
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
         if self.dataset.field(name).kind == "dense":
@@ -134,7 +134,7 @@ class Stream:
 
 
 def ahead(make: Callable[[int], T], steps: range) -> Generator[T, None, None]:
-    """What `make` gives for every step; a thread makes it ahead, and ends with the iterator."""
+    """Yield `make(step)` for every step; a thread makes them ahead, and ends with the iterator."""
     with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
         pending: deque[Future[T]] = deque()
         try:
@@ -149,7 +149,7 @@ def ahead(make: Callable[[int], T], steps: range) -> Generator[T, None, None]:
 
 
 def _rows_with_entries(dataset: Dataset, field: str, part: Part) -> np.ndarray | None:
-    """The rows that have entries, or None when all have."""
+    """The rows that have entries, uint32; None if all have."""
     kept = []
     for start in range(0, dataset.num_examples, _ROWS_PER_COUNT):
         counts = dataset.entry_counts(field, slice(start, start + _ROWS_PER_COUNT), part)

@@ -1,4 +1,4 @@
-"""The names of a sparse field's features: ids, titles and counts, memory-mapped."""
+"""Vocabularies: the ids, titles and counts of a field's features, memory-mapped."""
 
 import difflib
 import re
@@ -15,15 +15,14 @@ from widenet.errors import DataError
 
 NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
-"""An unknown title is compared with the titles of this many features: a comparison costs microseconds."""
-
+"""Largest number of titles with which an unknown title is compared; one comparison takes microseconds."""
 
 _REMEDY = "Copy it from the dataset again, or ingest again."
 _Rule = Callable[[pa.Array], pa.Array]
 
 
 class Vocabulary:
-    """What each feature index stands for. One Arrow file, which may be copied elsewhere and opened there."""
+    """The names of a field's features, by index; a single Arrow file, which may be copied."""
 
     def __init__(self, path: Path, table: pa.Table) -> None:
         self.path = path
@@ -31,11 +30,14 @@ class Vocabulary:
 
     @classmethod
     def open(cls, path: str | Path, sha256: str | None = None) -> "Vocabulary":
-        """Open the vocabulary in one file, after its bytes are compared and its names are found to be whole
-        text.
+        """Open and check the vocabulary in a file.
 
-        sha256: the file's, where somebody knows it.
-        Raises DataError when the file is missing, damaged or no vocabulary.
+        Args:
+            path: The file.
+            sha256: The file's SHA-256, if it is known.
+
+        Raises:
+            DataError: The file is missing, damaged, or not a vocabulary.
         """
         path = Path(path)
         if not path.is_file():
@@ -43,21 +45,21 @@ class Vocabulary:
                 f"{path}: the vocabulary does not exist. Copy it from the dataset directory, or ingest again."
             )
         try:
-            if sha256 is not None and sha256_of(path) != sha256:  # before Arrow reads a byte
+            # Compared before Arrow reads anything.
+            if sha256 is not None and sha256_of(path) != sha256:
                 raise DataError(
                     f"{path}: the vocabulary is damaged: its SHA-256 is not the recorded one. {_REMEDY}"
                 )
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-            table.validate(full=True)  # offsets and UTF-8, which Arrow's functions trust
+            # Checks offsets and UTF-8, which Arrow's functions trust.
+            table.validate(full=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DataError(
                 f"{path}: a vocabulary must be an Arrow IPC file; {str(error).rstrip('.')}. {_REMEDY}"
             ) from error
         if not table.schema.equals(VOCABULARY_SCHEMA):
-            raise DataError(
-                f"{path}: a vocabulary must have the columns id, title, count; got"
-                f" {', '.join(table.schema.names)}."
-            )
+            names = ", ".join(table.schema.names)
+            raise DataError(f"{path}: a vocabulary must have the columns id, title, count; got {names}.")
         if table.column("id").null_count or table.column("count").null_count:
             raise DataError(
                 f"{path}: a vocabulary must name and count every feature; some have no id or no count."
@@ -77,8 +79,9 @@ class Vocabulary:
         return np.from_dlpack(self._table.column("count").combine_chunks())
 
     def record_batches(self, counts: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows as they are stored, with other counts (int64 [width]) if given; counts are read when
-        asked for.
+        """Yield the stored rows, with other counts (int64 [width]) if there are any.
+
+        The counts are read batch by batch, so they may be filled after this was called.
         """
         first = 0
         for batch in self._table.to_batches():
@@ -95,82 +98,76 @@ class Vocabulary:
         return self._table.column("id").combine_chunks()
 
     def titles(self, indices: Sequence[int] | np.ndarray) -> list[str]:
-        """The titles of some features; a feature without a title gives its id."""
+        """The titles of some features; the id of a feature without a title."""
         titles = _take(self._table.column("title"), indices)
         names = self.ids(indices) if None in titles else [""] * len(titles)
         return [name if title is None else str(title) for name, title in zip(names, titles, strict=True)]
 
     def index_of(self, ids: Sequence[str]) -> np.ndarray:
-        """The indices of some ids, int64 [len(ids)]; raises DataError naming the first unknown id."""
-        places = self.places_of(ids)
-        unknown = np.flatnonzero(places < 0)
+        """The indices of some ids, int64 [len(ids)]; raises DataError that names the first unknown id."""
+        indices = self.places_of(ids)
+        unknown = np.flatnonzero(indices < 0)
         if len(unknown):
             raise DataError(
                 f"{self.path}: the id {ids[unknown[0]]!r} is not in the vocabulary of {len(self):,} features."
             )
-        return places
+        return indices
 
     def places_of(self, ids: Sequence[str]) -> np.ndarray:
         """As `index_of`, with -1 for an unknown id."""
-        asked = pa.array(dict.fromkeys(ids), type=pa.string())
+        distinct = pa.array(dict.fromkeys(ids), type=pa.string())
         index_of: dict[str, int] = {}
         for start, names in self._chunks("id"):
-            place = pc.index_in(names, value_set=asked)
-            found = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
-            index_of.update(
-                (str(name), start + int(row))
-                for row, name in zip(found, names.take(_arrow(found)).to_pylist(), strict=True)
-            )
+            is_known = pc.index_in(names, value_set=distinct).is_valid()
+            rows = np.flatnonzero(is_known.to_numpy(zero_copy_only=False))
+            for row, name in zip(rows, names.take(_arrow(rows)).to_pylist(), strict=True):
+                index_of[str(name)] = start + int(row)
         return np.array([index_of.get(name, -1) for name in ids], dtype=np.int64)
 
     def indices_of(self, other: "Vocabulary") -> np.ndarray:
-        """The index here of each feature of another vocabulary, int64 [its features]; -1 for those whose
-        id is not here.
-        """
-        found = pc.index_in(other._table.column("id"), value_set=self._table.column("id"))
-        return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+        """The index in this vocabulary of each feature of another, int64 [features]; -1 for unknown ids."""
+        indices = pc.index_in(other._table.column("id"), value_set=self._table.column("id"))
+        return np.asarray(pc.fill_null(indices, -1).to_numpy(), dtype=np.int64)
 
     def find(self, text: str) -> list[int]:
-        """The features that a text means, most popular first.
+        """Find features by id or title, most popular first.
 
-        The feature with this id, or else those with this title (in any case of letters), or else those whose
-        title contains the text. Raises DataError with the nearest titles when there is none.
+        Returns the feature with this id; otherwise those with this title, ignoring case; otherwise those
+        whose title contains the text.
+
+        Raises:
+            DataError: There is no such feature; the message suggests the nearest titles.
         """
-        if found := self._matching("id", lambda names: pc.equal(names, text)):
-            return found
-        if found := self._matching("title", lambda titles: pc.equal(pc.utf8_lower(titles), text.lower())):
-            return found
-        if text and (
-            found := self._matching(
-                "title", lambda titles: pc.match_substring(titles, text, ignore_case=True)
-            )
-        ):
-            return found
+        rules: list[tuple[str, _Rule]] = [
+            ("id", lambda names: pc.equal(names, text)),
+            ("title", lambda titles: pc.equal(pc.utf8_lower(titles), text.lower())),
+        ]
+        for column, rule in rules:
+            if matches := self._matching(column, rule):
+                return matches
+        if text and (matches := self._containing(text)):
+            return matches
         near = self._nearest(text)
-        remedy = (
-            f" Nearest: {'; '.join(near)}."
-            if near
-            else f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
-        )
+        remedy = f" Nearest: {'; '.join(near)}."
+        if not near:
+            remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
         field = self.path.name.partition(".")[0]
         raise DataError(f'no feature of the field "{field}" has the id or the title {text!r}.{remedy}')
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:
-        found: list[int] = []
+        """The features that fulfil a rule, most popular first."""
+        indices: list[int] = []
         for start, names in self._chunks(column):
             matches = pc.fill_null(rule(names), False).to_numpy(zero_copy_only=False)
-            found += (start + np.flatnonzero(matches)).tolist()
+            indices += (start + np.flatnonzero(matches)).tolist()
         counts = self.counts
-        return sorted(found, key=lambda index: (-counts[index], index))
+        return sorted(indices, key=lambda index: (-counts[index], index))
 
     def _nearest(self, text: str) -> list[str]:
-        """Titles with words much like the text, among those that share a word with it, or else among the
-        first ones.
-        """
+        """Titles similar to a text, among those that share a word with it, or else among the first titles."""
         words = [word for word in text.split() if len(word) > 2]
-        candidates = {index for word in words for index in self._containing(word)} or range(
-            min(len(self), NUM_COMPARED)
-        )
+        sharing = {index for word in words for index in self._containing(word)}
+        candidates = sharing or range(min(len(self), NUM_COMPARED))
         titles = self.titles(sorted(candidates)[:NUM_COMPARED])
         pieces: dict[str, str] = {}
         for title in titles:
@@ -183,30 +180,30 @@ class Vocabulary:
         return self._matching("title", lambda titles: pc.match_substring(titles, word, ignore_case=True))
 
     def _chunks(self, column: str) -> list[tuple[int, pa.Array]]:
+        """The chunks of a column, each with the index of its first row."""
         chunks = self._table.column(column).chunks
         starts = np.cumsum([0, *(len(chunk) for chunk in chunks)])
         return [(int(start), chunk) for start, chunk in zip(starts, chunks, strict=False)]
 
 
 def _take(column: pa.ChunkedArray, indices: Sequence[int] | np.ndarray) -> list[object]:
-    wanted = np.asarray(indices, dtype=np.int64)
-    assert not len(wanted) or (wanted.min() >= 0 and wanted.max() < len(column)), (
+    """The values of a column at some rows; None for null."""
+    rows = np.asarray(indices, dtype=np.int64)
+    assert not len(rows) or (rows.min() >= 0 and rows.max() < len(column)), (
         "feature indices must lie in [0, width)"
     )
-    taken: list[object] = [None] * len(wanted)
+    taken: list[object] = [None] * len(rows)
     stops = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
-    owners = np.searchsorted(stops, wanted, side="right")
+    owners = np.searchsorted(stops, rows, side="right")
     for owner in np.unique(owners):
         chunk = column.chunk(int(owner))
-        places = np.flatnonzero(owners == owner)
-        names = chunk.take(_arrow(wanted[places] - (stops[owner] - len(chunk)))).to_pylist()
-        for place, name in zip(places.tolist(), names, strict=True):
-            taken[place] = name
+        positions = np.flatnonzero(owners == owner)
+        names = chunk.take(_arrow(rows[positions] - (stops[owner] - len(chunk)))).to_pylist()
+        for position, name in zip(positions.tolist(), names, strict=True):
+            taken[position] = name
     return taken
 
 
-def _arrow(places: np.ndarray) -> pa.Array:
-    """int64 places as Arrow has them, not copied; `pa.array` would import pandas first, where it is
-    installed.
-    """
-    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+def _arrow(indices: np.ndarray) -> pa.Array:
+    """int64 as an Arrow array, without a copy; `pa.array` would first import pandas if it is installed."""
+    return pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
