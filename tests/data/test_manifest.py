@@ -45,7 +45,7 @@ def test_a_path_that_is_no_dataset_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "file").touch()
     assert "does not exist" in refusal(tmp_path / "none")
     assert "this is a file" in refusal(tmp_path / "file")
-    assert "must hold dataset.json; it is missing. Make one with `widenet data ingest" in refusal(tmp_path)
+    assert "must hold dataset.json; it is missing. Make one with `widenet.ingest(" in refusal(tmp_path)
 
 
 def test_broken_json_is_refused(folder):
