@@ -1,6 +1,4 @@
-"""Programs that do one job take turns on one machine: each in a process of its own, which waits while
-another works.
-"""
+"""Times programs that do the same job by turns, each in a process that waits while another works."""
 
 import json
 import os
@@ -32,8 +30,14 @@ _ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Program:
-    """One program of a comparison. place: MODULE:FUNCTION, see `worker.main`. libraries: what its versions
-    are asked of.
+    """One program of a comparison.
+
+    Attributes:
+        name: Name of the program in tables.
+        place: MODULE:FUNCTION, see `worker.main`.
+        arguments: Arguments of the function.
+        libraries: Libraries whose versions are reported.
+        python: The interpreter that runs it.
     """
 
     name: str
@@ -45,9 +49,7 @@ class Program:
 
 @dataclass
 class Measured:
-    """What became of a program: seconds a step, one number a turn, and the facts of the last turn; or the
-    problem it had.
-    """
+    """Result of a program: seconds a step for each turn and the facts of the last turn, or its problem."""
 
     program: Program
     seconds: list[float] = field(default_factory=list)

@@ -25,9 +25,7 @@ TRAINING = {"batch_size": BATCH, "optimizer": "adam", "epochs": 1000}
 
 
 class Clocks(Silence):
-    """Reads the clock and the time of the processors after every step, and ends the training after some
-    steps.
-    """
+    """Records wall and CPU time after every step, and ends the training after some steps."""
 
     def __init__(self, steps: int) -> None:
         self.steps, self.seconds, self.processor_seconds = steps, list[float](), list[float]()

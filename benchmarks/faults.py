@@ -27,9 +27,7 @@ def run() -> None:
 
 
 def stopped(folder: Path, processes: int, rank: int, timeout: int) -> tuple[float, float]:
-    """Start a training, stop one process of it after an epoch, and wait; raises AssertionError if the
-    message names another.
-    """
+    """Start a training, stop one of its processes after an epoch, and check that the message names it."""
     out = f"{processes} {rank} {timeout}"
     words = ["train", "network.json", "training.json", "--data", "data", "--out", out]
     words += ["--processes", str(processes), "--timeout", str(timeout)]

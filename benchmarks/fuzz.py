@@ -1,5 +1,6 @@
-"""Commands over thousands of changed files and command lines: how many succeed, refuse, crash, hang or
-leave something half-written.
+"""Runs commands on thousands of changed files and command lines, and counts successes and failures.
+
+Failures are refusals, crashes, hangs, and files left half-written.
 """
 
 import argparse

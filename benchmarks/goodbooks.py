@@ -1,6 +1,4 @@
-"""The presets of examples/goodbooks on goodbooks-10k, beside popularity and the alternating least squares
-of `implicit`.
-"""
+"""Compares the presets of examples/goodbooks with popularity and with `implicit` on goodbooks-10k."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +27,7 @@ ALS = [
 
 
 def run() -> None:
-    """Print Recall@20 and NDCG@20 of every model under one protocol: 80/20 per user, seed 0, training
-    items excluded.
-    """
+    """Print Recall@20 and NDCG@20 of every model: 80/20 split per user, seed 0, training items excluded."""
     with workplace() as folder:
         prepare(folder)
         split(folder / "data", folder / "tuning", validation=0.1)
@@ -55,9 +51,7 @@ def run() -> None:
 
 
 def prepare(folder: Path) -> None:
-    """The books that users want to read, a fifth of each user's held out, as the dataset "data" in a
-    folder.
-    """
+    """Make the dataset "data" in a folder: the books that users want to read, a fifth of them held out."""
     books = DATA / "goodbooks-10k"
     ingest([books / "to_read.csv"], folder / "whole", titles=books / "books.csv")
     split(folder / "whole", folder / "data", heldout=0.2)
@@ -70,10 +64,9 @@ def _row(name: str, metrics: dict[str, float]) -> None:
 def als(
     dataset: Dataset, part: Part, numbers: dict[str, float], every: bool = False
 ) -> list[tuple[float, dict[str, float]]]:
-    """Alternating least squares (Hu, Koren and Volinsky, ICDM 2008) as its users run it: seconds and metrics
-    of the last of 15 iterations.
+    """Run alternating least squares (Hu, Koren and Volinsky, ICDM 2008) for 15 iterations as users do.
 
-    every: of each iteration; the seconds are then its own.
+    Gives seconds and metrics after the last iteration; with `every`, after each of them.
     """
     from implicit.als import AlternatingLeastSquares
 

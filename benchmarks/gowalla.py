@@ -1,6 +1,4 @@
-"""The presets of examples/gowalla on the published split, in float32 and with bfloat16 products, beside
-the published figures.
-"""
+"""Compares the presets of examples/gowalla with published figures, in float32 and in bfloat16."""
 
 import csv
 import json

@@ -1,6 +1,4 @@
-"""Training steps on one CUDA device: beside PyTorch's, and as a share of the matrix products that the
-device can do.
-"""
+"""Times training steps on one CUDA device, beside PyTorch's and as a share of its matrix products."""
 
 import argparse
 import statistics
@@ -37,9 +35,7 @@ class Case:
     optimizer: str = "rmsprop"
 
     def programs(self, folder: str) -> dict[str, Callable[[], Steps]]:
-        """What makes the steps of widenet, of widenet in bfloat16, of both as a CUDA graph, and of the
-        rivals.
-        """
+        """The programs: widenet in float32 and bfloat16, both with and without a CUDA graph, and rivals."""
         job = {
             "folder": folder,
             "hidden": self.hidden,
@@ -126,9 +122,7 @@ def run(asked: argparse.Namespace) -> None:
 
 
 def _measured(name: str, make: Callable[[], Steps], rounds: int, number: int) -> Measured:
-    """Seconds a step of one program, which has the device to itself; every turn ends when the device has
-    done all.
-    """
+    """Seconds a step of one program alone on the device; every turn waits until the device has finished."""
     measured = Measured(Program(name, "", {}), steps=number)
     try:
         steps = make()
@@ -154,9 +148,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def _matrix_rate(rounds: int) -> float:
-    """Multiplications and additions a second of the device's own bfloat16 products, the middle of some
-    rounds.
-    """
+    """Operations a second of the device's own bfloat16 products, the median of some rounds."""
     left, right = (torch.randn(_SQUARE, _SQUARE, device="cuda").bfloat16() for _ in range(2))
     seconds = [_seconds(lambda: [left @ right for _ in range(20)]) for _ in range(rounds + _WARMUP)]
     return 20 * 2 * _SQUARE**3 / statistics.median(seconds[_WARMUP:])

@@ -1,6 +1,4 @@
-"""Guesses about lists: how many runs of lines of published files are taken as users with their items, and
-how many are refused.
-"""
+"""Counts how many pieces of published files ingest takes for lists of items, and how many it refuses."""
 
 from pathlib import Path
 
@@ -16,9 +14,7 @@ FILES = {
 
 
 def run() -> None:
-    """Print a row a file: how many of its runs of lines are there, and how many are surely users with
-    their items.
-    """
+    """Print a row for each file: its pieces, and how many of them are clearly users with their items."""
     print(
         f"| file | holds | runs of {LINES} lines | taken as users with their items | refused"
         " |\n|---|---|---|---|---|"

@@ -169,9 +169,7 @@ def pandas(folder: str) -> Callable[[int], dict[str, Any]]:
 
 
 def pandas_as_they_come(folder: str) -> Callable[[int], dict[str, Any]]:
-    """Ids numbered as they appear, repeated items left to SciPy: one .npz file without compression, and
-    the ids beside it.
-    """
+    """Number ids as they appear and let SciPy merge repeats; writes an uncompressed .npz file and the ids."""
     import pandas as library
     from scipy.sparse import csr_matrix, save_npz
 

@@ -1,6 +1,4 @@
-"""Trainings of which processes are killed at random moments: what becomes of the others, and whether the
-bits stay the same.
-"""
+"""Kills processes of trainings at random moments; checks that the others end and that bits stay the same."""
 
 import json
 import os
@@ -39,9 +37,7 @@ TRAINING = {
 
 
 class Launcher(NamedTuple):
-    """What starts a training in so many processes, and so often again. module: what python runs before
-    widenet; none: widenet launches.
-    """
+    """A launcher with its number of processes and restarts; `module` is the command, empty for widenet's."""
 
     processes: int
     restarts: int
@@ -71,9 +67,7 @@ _PATIENCE_SECONDS, _LOOK_SECONDS = 120, 0.002
 
 
 def run() -> None:
-    """Print, for every launcher, how many processes were killed, how long the others lived on, and whether
-    the bits are the same.
-    """
+    """Print for every launcher the kills, how long others lived on, and whether bits are the same."""
     print(
         "\n| started by | trainings | kills | of the launcher | during a checkpoint | seconds until all had"
         " ended, at most | same bits |"
@@ -98,9 +92,7 @@ def run() -> None:
 
 
 def prepare(folder: Path, epochs: int) -> str:
-    """Write the documents and a dataset; the fingerprint of the training that one process makes
-    undisturbed.
-    """
+    """Write documents and dataset, and return the fingerprint of an undisturbed training in one process."""
     write(folder, epochs)
     return train(
         folder / "network.json", folder / "training.json", folder / "data", folder / "undisturbed"
@@ -120,9 +112,7 @@ def write(folder: Path, epochs: int) -> None:
 
 @dataclass
 class Tally:
-    """What happened to a training up to its end: kills, of which some of the launcher and some while a
-    checkpoint was written.
-    """
+    """Counts of a training: kills, kills of the launcher, and kills while a checkpoint was written."""
 
     kills: int = 0
     of_launcher: int = 0
@@ -132,12 +122,12 @@ class Tally:
 
 
 def disturbed(folder: Path, launcher: str, kills: int, seed: int) -> Tally:
-    """A training of which so many processes are killed, one at a time, and which goes on each time by
-    torchrun or `--resume`.
+    """Run a training, kill processes one at a time, and let torchrun or `--resume` continue it each time.
 
-    Raises AssertionError where a process outlives the killed one by LIMIT_SECONDS, where the training does
-    not go on, and where no message names the killed one; torchrun may name one that ended because of it,
-    which then says so.
+    Raises:
+        AssertionError: A process outlives the killed one by LIMIT_SECONDS, the training does not continue, or
+            no message names the killed process. torchrun may name a process that ended because of it, whose
+            message must then name it.
     """
     chance, tally = random.Random(f"{launcher} {seed}"), Tally()
     while tally.kills < kills or tally.fingerprint is None:
@@ -149,8 +139,9 @@ def disturbed(folder: Path, launcher: str, kills: int, seed: int) -> Tally:
 
 
 def _kill_one(command: "Command", workers: dict[int, int], chance: random.Random, tally: Tally) -> None:
-    """Kill what chance chooses: while the processes start, after some epochs, or in the next checkpoint;
-    nothing where they end first.
+    """Kill a random process at a random moment: at the start, after some epochs, or in a checkpoint.
+
+    Does nothing if the processes end first.
     """
     moment = chance.choice(("start", "training", "saving", "saving"))
     epochs, delay_seconds = command.epochs() + chance.randrange(1, 6), chance.random()
@@ -239,17 +230,13 @@ class Command:
         return True
 
     def workers(self) -> dict[int, int]:
-        """The processes of the group, descriptors by rank, as soon as all are there; none where the
-        command has ended.
-        """
+        """Wait for all processes of the group; descriptors by rank, empty if the command has ended."""
         if not self.comes_true(lambda: len(_children(self.process.pid)) == self.launcher.processes):
             return {}
         return {rank: os.pidfd_open(pid) for rank, pid in _children(self.process.pid).items()}
 
     def kill(self, victim: int | None, workers: dict[int, int]) -> bool:
-        """Kill a process of the group, or the launcher where None is given; False where it has ended
-        already.
-        """
+        """Kill a process of the group, or the launcher for None; False if it has ended already."""
         killed = self.root if victim is None else workers[victim]
         if select.select([killed], [], [], 0)[0]:
             return False

@@ -1,6 +1,4 @@
-"""Memory of real trainings: what `widenet plan` says beforehand, and the peak of resident memory of
-`widenet train`.
-"""
+"""Compares the memory that `widenet plan` predicts with the peak resident memory of `widenet train`."""
 
 import json
 import subprocess
@@ -110,9 +108,7 @@ import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
-"""A small process that starts the training: a process counts as its own peak what the one that forked it
-had.
-"""
+"""A small process that starts the training, since a process inherits the peak of the one that forked it."""
 
 
 def _measured(case: Case, folder: Path) -> int:

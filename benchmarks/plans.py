@@ -1,6 +1,4 @@
-"""What 8 devices of 141 GB would need for 10 million to 1 billion items, and how long a step would take at
-the rates of this machine.
-"""
+"""Plans trainings of 10 million to 1 billion items on 8 devices of 141 GB, with this machine's step times."""
 
 import argparse
 import multiprocessing
@@ -108,9 +106,7 @@ def _matrix_rate(rounds: int) -> float:
 
 
 def _link_rate(rounds: int) -> float:
-    """Bytes a second that each of two processes sends in an all-reduce of 64-bit integers, the best of
-    some.
-    """
+    """Bytes a second that each of two processes sends in an all-reduce of 64-bit integers; the best round."""
     context = multiprocessing.get_context("spawn")
     seconds = context.SimpleQueue()
     with TemporaryDirectory() as folder:

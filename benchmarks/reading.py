@@ -1,6 +1,4 @@
-"""Checking what is read: what digests of blocks cost when a dataset is opened, in its first epoch, and
-beside a training.
-"""
+"""Measures the cost of checking digests: on opening a dataset, in its first epoch, and while training."""
 
 import hashlib
 import time

@@ -1,6 +1,4 @@
-"""Figures as people read them: a table on the terminal; the same table, every single turn and a plot in a
-folder.
-"""
+"""Publishes results: tables on the terminal; tables, single turns and plots in a folder."""
 
 import json
 import platform
@@ -36,9 +34,7 @@ class Table:
         return "\n".join([*lines, "", *self.notes, ""])
 
     def add(self, measured: Measured, base: Measured, *cells: str) -> None:
-        """A row: the program, its time over the base's, its own seconds, and further cells; or its
-        problem.
-        """
+        """Add a row: program, time over the base's, seconds, and further cells; or its problem."""
         name = measured.program.name
         self.turns[name] = {
             "versions": measured.versions,

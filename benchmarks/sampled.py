@@ -1,6 +1,4 @@
-"""Outputs trained on a sample of their units beside the same outputs trained on all: ranking on Gowalla,
-and a step at 1,000,000 units.
-"""
+"""Compares sampled outputs with full ones: ranking metrics on Gowalla, and a step of 1,000,000 units."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,4 @@
-"""The sparse input layer alone at two widths, beside the time that moving its bytes takes and that reading
-the same rows does.
-"""
+"""Times the sparse input layer at two widths, beside copying its bytes and reading the same rows."""
 
 import argparse
 from collections.abc import Callable
@@ -22,9 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a table: reading, forward and update at each width, as shares of the copying speed and of each
-    other.
-    """
+    """Print a table of reading, forward and update at each width, as shares of the copying speed."""
     programs = [Program("copying", "benchmarks.sparse:copying", {"threads": THREADS})]
     programs += [
         Program(
@@ -86,9 +82,7 @@ def copying(threads: int) -> Callable[[int], dict[str, Any]]:
 
 
 def _reading() -> Callable[..., None]:
-    """Reads rows of a weight, one after the other, and does nothing with them but what keeps a compiler
-    from leaving them out.
-    """
+    """Read rows of a weight one after the other, using them just enough that no compiler leaves them out."""
     from numba import njit
 
     @njit("void(float32[:, ::1], int64[::1], float32[::1])", nogil=True)
@@ -101,10 +95,9 @@ def _reading() -> Callable[..., None]:
 
 
 def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
-    """Either direction of the layer as a training step has it, over the shards: weights, state and batches of
-    its own.
+    """Make the steps of one direction of the layer over all shards, with its own weights, state and batches.
 
-    work: "forward", "update", or "reading", bare, of the rows that the first gathers, in the same order.
+    `work` is "forward", "update", or "reading", which only reads the rows of "forward" in the same order.
     """
     import numpy as np
     import torch

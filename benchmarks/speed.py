@@ -1,6 +1,4 @@
-"""Training steps, end to end, of widenet and of programs that do the same, and the matrix products that
-none can do without.
-"""
+"""Times whole training steps of widenet and of rivals, beside the matrix products that all of them need."""
 
 import argparse
 import os
@@ -18,9 +16,7 @@ KERAS_PYTHON = os.environ.get("WIDENET_KERAS_PYTHON", sys.executable)
 """The interpreter of an environment that holds Keras and TensorFlow."""
 
 LOSS_TOLERANCE = 0.03
-"""First losses come from different random weights of one distribution's kind; a program that is further
-off does another job.
-"""
+"""Tolerance of first losses, which differ by the random weights; a program further off does another job."""
 
 DENSE = {
     "PyTorch": ("torch_dense:eager", ["torch"], sys.executable),
@@ -39,9 +35,7 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its batch, and whether programs with dense input could hold it. next_item: its target is
-    one item beside the history.
-    """
+    """A network, its batch, and whether rivals can hold dense input; with `next_item` it has one target."""
 
     title: str
     width: int

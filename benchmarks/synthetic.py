@@ -13,9 +13,7 @@ _TOP, _DRAWN, _SPREAD = 3.0, 1.35, 0.8
 
 
 def draw_histories(width: int, examples: int, seed: int = 0, features: int = FEATURES) -> list[np.ndarray]:
-    """For every example its items, ascending, about `features` of them: lengths log-normal, popularity
-    falling with a power of the rank.
-    """
+    """Ascending items of every example: log-normal lengths about `features`, power-law popularity."""
     draw = np.random.default_rng(seed)
     lengths = draw.lognormal(-(_SPREAD**2) / 2, _SPREAD, examples) * features
     found = []

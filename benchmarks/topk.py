@@ -1,6 +1,4 @@
-"""The 100 best of a million items for a block of users: widenet, two libraries, and the one matrix product
-that all need.
-"""
+"""Times the 100 best of a million items: widenet, two libraries, and the matrix product that all need."""
 
 import argparse
 from collections.abc import Callable
@@ -61,9 +59,7 @@ def _table(found: list[Measured], folder: Path, items: int) -> Table:
 
 
 def _check_answers(folder: Path, measured: Measured, ours: Measured) -> None:
-    """Programs round products differently, so that neighbours of nearly the same score may change places;
-    no more than that.
-    """
+    """Check that results differ at most in the order of items with nearly equal scores, due to rounding."""
     place = measured.first.get("answers")
     if place is None:
         return
@@ -90,9 +86,7 @@ def _vectors(folder: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
-    """`widenet.predict.top_k` of a network whose hidden vectors are the users' and whose output weights
-    are the items'.
-    """
+    """Steps of `widenet.predict.top_k` for a network made of the users' and the items' vectors."""
     import torch
 
     from widenet.model.build import build
@@ -149,9 +143,7 @@ def product(folder: str) -> Callable[[int], dict[str, Any]]:
 
 
 def implicit(folder: str) -> Callable[[int], dict[str, Any]]:
-    """`recommend` of a factorization that has these factors; users without items, so that none is
-    filtered.
-    """
+    """Steps of `recommend` for a factorization with these factors; no user has items to filter."""
     from implicit.als import AlternatingLeastSquares
     from scipy.sparse import csr_matrix
 

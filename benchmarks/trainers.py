@@ -1,6 +1,4 @@
-"""goodbooks-10k: seconds of training until a ranking is so good, of widenet and of the alternating least
-squares of `implicit`.
-"""
+"""Times the training of widenet and `implicit` on goodbooks-10k until their rankings reach a quality."""
 
 import argparse
 import json
@@ -33,9 +31,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print how long each program trains until its NDCG@20 is a share of what alternating least squares
-    ends with.
-    """
+    """Print the training time of each program up to shares of the final NDCG@20 of least squares."""
     names = {"widenet": widenet_curve, "implicit ALS": als_curve}
     found: dict[str, list[Curve]] = {name: [] for name in names}
     with workplace() as folder:
@@ -93,9 +89,7 @@ def als_curve(folder: Path, number: int) -> Curve:
 
 
 def seconds_until(goal: float, curves: Sequence[Curve]) -> float | None:
-    """The median over trainings of the seconds after which NDCG@20 is at least `goal`; None where one of
-    them never gets there.
-    """
+    """Median over trainings of the seconds until NDCG@20 reaches `goal`; None if one never reaches it."""
     reached = [next((seconds for seconds, ndcg in curve if ndcg >= goal), None) for curve in curves]
     there = [seconds for seconds in reached if seconds is not None]
     return statistics.median(there) if len(there) == len(curves) else None

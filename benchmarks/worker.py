@@ -1,6 +1,4 @@
-"""The far end of a pipe: makes one program ready, then does as many steps as it is told and says how long
-they took.
-"""
+"""Prepares one program, then runs as many steps as it reads from a pipe and reports their time."""
 
 import json
 import os
@@ -17,11 +15,10 @@ Steps = Callable[[int], dict[str, Any]]
 
 
 def main() -> None:
-    """`python -m benchmarks.worker MODULE:FUNCTION ARGUMENTS LIBRARIES MEMORY`; the arguments and libraries
-    as JSON.
+    """Run `python -m benchmarks.worker MODULE:FUNCTION ARGUMENTS LIBRARIES MEMORY`.
 
-    FUNCTION(**arguments) gives the `Steps`. A line on the input is a number of steps; a line on the output is
-    what came of them.
+    Arguments and libraries are JSON; FUNCTION(**arguments) returns the `Steps`. Each line of the input is a
+    number of steps, each line of the output their result.
     """
     place, arguments, libraries, memory = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w", buffering=1)
@@ -56,9 +53,7 @@ def main() -> None:
 
 
 def status_bytes(name: str) -> int:
-    """What this process's memory is (VmRSS) or was at most (VmHWM); unlike ru_maxrss it does not count the
-    process that started it.
-    """
+    """Present (VmRSS) or peak (VmHWM) memory of this process; unlike ru_maxrss, without its parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
