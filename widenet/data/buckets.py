@@ -1,4 +1,4 @@
-"""Interactions out of core: rows on disk in buckets of users, each sorted and merged by itself."""
+"""Interactions on disk, in buckets of users that are sorted and merged one by one, to bound memory."""
 
 import math
 from collections import deque
@@ -15,11 +15,9 @@ from widenet.data.manifest import Part
 from widenet.data.selection import Duplicates, Selection
 
 ROWS_PER_BUCKET = 2**19
-"""Rows of a bucket, but for those of the user who fills it: memory grows with this, never with the number
-of rows.
-"""
+"""Rows of a bucket, not counting further rows of its last user."""
 BYTES_PER_BUCKET = 120 * ROWS_PER_BUCKET
-"""What memory holds at most of a bucket that is merged."""
+"""Peak memory of merging one bucket, in bytes."""
 
 _ITEM_BITS = np.uint64(32)
 _LAST = np.uint64(2**64 - 1)
@@ -31,8 +29,12 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows: `key` is user * 2^32 + item, uint64 [R]; `value` and `time` are float64 [R], or None
-    where nothing was read.
+    """R interactions.
+
+    Attributes:
+        key: user * 2^32 + item, uint64 [R].
+        value: float64 [R]; None if the source has none.
+        time: float64 [R]; None if the source has none.
     """
 
     key: np.ndarray
@@ -40,7 +42,7 @@ class Rows:
     time: np.ndarray | None = None
 
     def of(self, chosen: np.ndarray) -> "Rows":
-        """The rows that an index array or a mask chooses."""
+        """The rows that an index array or a mask selects."""
         value, time = (None if column is None else column[chosen] for column in (self.value, self.time))
         return Rows(self.key[chosen], value, time)
 
@@ -55,10 +57,12 @@ class Rows:
         return self.key.astype(np.uint32)
 
     def merged(self, duplicates: Duplicates) -> "Rows":
-        """Each (user, item) once, ascending: its row of the last, the first or the largest, or the sum of
-        all; see docs/data.md.
+        """Merge the rows of each (user, item), and sort by key; see docs/data.md for the rules.
 
-        Without values a row counts 1 in a sum. Raises RepeatedError for "error" where a pair stands twice.
+        Without values, each row counts 1 in a sum.
+
+        Raises:
+            RepeatedError: A pair occurs twice, and the rule is "error".
         """
         order = ascending(self.key)
         key = self.key[order]
@@ -74,14 +78,17 @@ class Rows:
         return self._summed(order, last) if duplicates == "sum" else self.of(order[last])
 
     def _ranking(self, rows: np.ndarray, duplicates: Duplicates) -> list[np.ndarray]:
-        """What the row that counts has most of, the weightiest at the end."""
+        """Sort keys of rows with the same pair, the most important one last; the largest row is kept."""
         value = [] if self.value is None else [~np.signbit(self.value[rows]), self.value[rows]]
         time = [] if self.time is None else [-self.time[rows] if duplicates == "first" else self.time[rows]]
         return [*time, *value] if duplicates in ("max", "sum") else [*value, *time]
 
     def _summed(self, order: np.ndarray, last: np.ndarray) -> "Rows":
-        """The sum of each pair's values and its last time; `order` puts pairs together, `last` marks the
-        last row of each.
+        """The sum of each pair's values, with its latest time.
+
+        Args:
+            order: Indices of the rows, sorted by pair, int64 [R].
+            last: Whether a sorted row is the last of its pair, bool [R].
         """
         if not len(order):
             return self
@@ -91,9 +98,7 @@ class Rows:
         return Rows(self.key[order[starts]], np.add.reduceat(value, starts), time)
 
     def in_sequence(self) -> "Rows":
-        """All rows, user by user, each user's by time; of equal times, and where no time was read, as they
-        are.
-        """
+        """All rows by user, then by time; rows with equal times, or without times, keep their order."""
         user = self.user.astype(np.uint64)
         if self.time is None:
             return self.of(ascending(user))
@@ -101,10 +106,13 @@ class Rows:
         return self.of(by_time[ascending(user[by_time])])
 
     def positions_from_the_end(self, sequence: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Where each row stands among its user's rows by time, 0 for the last, of equal times by item; and
-        how many the user has.
+        """Position of each row among its user's rows, counted from the last, and the number of these rows.
 
-        Both int64 [R]. Rows ascend by key and have times; those of a `sequence` stand as they lie.
+        Rows must ascend by key and have times, by which they are ordered, and by item for equal times. A
+        `sequence` has its own order.
+
+        Returns:
+            Positions, 0 for the last row, and numbers of rows, both int64 [R].
         """
         lengths = np.diff(np.flatnonzero(np.diff(self.user, prepend=-1, append=-1)))
         order = np.arange(len(self.key))
@@ -117,7 +125,7 @@ class Rows:
 
 
 class RepeatedError(Exception):
-    """A pair stands twice where it must not; `key` is that of its rows."""
+    """A (user, item) pair occurs twice but must not; `key` is the key of its rows."""
 
     def __init__(self, key: int) -> None:
         super().__init__(key)
@@ -125,9 +133,9 @@ class RepeatedError(Exception):
 
 
 def ascending(key: np.ndarray) -> np.ndarray:
-    """The order in which keys, uint64 [R], ascend, equal ones as they were: int64 [R].
+    """Indices that sort keys, uint64 [R], in a stable way: int64 [R].
 
-    A radix sort by 16 bits at a time, which numpy does fast; bits that are the same in all keys cost nothing.
+    A radix sort by 16 bits at a time, for which numpy is fast; it skips digits that are 0 in all keys.
     """
     order = np.arange(len(key))
     first_user = key.min(initial=_LAST) >> _ITEM_BITS << _ITEM_BITS
@@ -138,17 +146,16 @@ def ascending(key: np.ndarray) -> np.ndarray:
 
 
 class Buckets:
-    """The rows of one part, in files of a folder: a bucket holds all rows of its users, and buckets ascend
-    by user.
-    """
+    """The rows of one part in files; a bucket holds all rows of its users, and buckets ascend by user."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._folder = folder
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Append rows of the columns `bucket` (uint16) and `key`, perhaps `value`, `time`, in any order;
-        gives their number.
+        """Append rows in any order, and return their number.
+
+        The batches have the columns `bucket` (uint16) and `key`, and perhaps `value` and `time`.
         """
         num_rows = 0
         for batch in batches:
@@ -165,21 +172,20 @@ class Buckets:
         return num_rows
 
     def replace(self, number: int, rows: Rows) -> None:
-        """Let these be the rows of a bucket."""
+        """Replace the rows of a bucket."""
         for name in _TYPES:
             self._file(number, name).unlink(missing_ok=True)
             if (column := getattr(rows, name)) is not None:
                 self._file(number, name).write_bytes(column.data)
 
     def rows(self, number: int) -> Rows:
-        """The rows of a bucket; none where none were added."""
-        files = {name: self._file(number, name) for name in _TYPES}
-        found = {
-            name: np.fromfile(path, kind)
-            for (name, path), kind in zip(files.items(), _TYPES.values(), strict=True)
-            if path.exists()
-        }
-        return Rows(**found) if found else Rows(np.zeros(0, np.uint64))
+        """The rows of a bucket, which may be empty."""
+        columns = {}
+        for name, dtype in _TYPES.items():
+            path = self._file(number, name)
+            if path.exists():
+                columns[name] = np.fromfile(path, dtype)
+        return Rows(**columns) if columns else Rows(np.zeros(0, np.uint64))
 
     def _file(self, number: int, name: str) -> Path:
         return self._folder / f"{number}.{name}"
@@ -187,34 +193,37 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Merge:
-    """What became of a part's rows in a bucket: the distinct users and, entry by entry, the items that
-    stay; and what did not.
-    """
+    """The result of merging a part's rows in a bucket."""
 
     users: np.ndarray
+    """The users of the rows that stay, without repeats."""
     items: np.ndarray
+    """The items of the rows that stay."""
     num_outside: int = 0
+    """Dropped rows outside the selected times."""
     num_repeated: int = 0
+    """Dropped rows that repeat a pair."""
     num_below: int = 0
+    """Dropped rows with too small a value."""
     num_taken: int = 0
+    """Dropped rows whose pair is in an earlier part."""
     latest: float = -math.inf
     """The largest time of all rows that were read."""
     below: Rows | None = None
-    """The rows whose value is too small."""
+    """The rows with too small a value."""
 
     @classmethod
     def of(cls, rows: Rows, below: Rows | None = None, **counts: float) -> "Merge":
-        """That of the rows that stay."""
+        """The result for rows that stay."""
         return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, below=below, **counts)  # type: ignore[arg-type]
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
-    """Leave in a bucket each pair of the right time once, where its value is large enough: in the first part
-    that has it.
+    """Merge the rows of a bucket, and drop those outside the times or with too small a value.
 
-    Of sequences all rows of the right time and value stay, in their order.
+    Each pair stays once, in the first part that has it. All rows of a sequence stay, in their order.
     """
-    found: dict[Part, Merge] = {}
+    merges: dict[Part, Merge] = {}
     taken = np.zeros(0, np.uint64)
     least, keeps_time = selection.min_value, selection.keep_times or bool(selection.divided)
     for part, buckets in parts.items():
@@ -227,53 +236,57 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
         if least is not None and pairs.value is not None:
             kept, small = pairs.of(pairs.value >= least), pairs.of(pairs.value < least)
         new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
-        buckets.replace(
-            number, Rows(new.key, None if selection.sequence else new.value, new.time if keeps_time else None)
-        )
-        outside, repeated = len(rows.key) - len(inside.key), len(inside.key) - len(pairs.key)
-        below, twice = len(pairs.key) - len(kept.key), len(kept.key) - len(new.key)
-        latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
-        found[part] = Merge.of(
+        value, time = None if selection.sequence else new.value, new.time if keeps_time else None
+        buckets.replace(number, Rows(new.key, value, time))
+        merges[part] = Merge.of(
             new,
-            num_outside=outside,
-            num_repeated=repeated,
-            num_below=below,
-            num_taken=twice,
-            latest=latest,
+            num_outside=len(rows.key) - len(inside.key),
+            num_repeated=len(inside.key) - len(pairs.key),
+            num_below=len(pairs.key) - len(kept.key),
+            num_taken=len(kept.key) - len(new.key),
+            latest=-math.inf if rows.time is None else float(rows.time.max(initial=-math.inf)),
             below=small,
         )
         taken = taken if selection.sequence else new.key
-    return found
+    return merges
 
 
 def settle(
     parts: Mapping[Part, Buckets], number: int, selection: Selection, users: np.ndarray, items: np.ndarray
 ) -> dict[Part, Merge]:
-    """Leave in a bucket the pairs of users and items that stay, bool [users] and [items], and move those
-    that are set aside by time.
+    """Drop the rows of users and items that do not stay, and move rows that are set aside by time.
+
+    Args:
+        parts: The buckets of each part.
+        number: Number of the bucket.
+        selection: Which rows to set aside.
+        users: Whether a user stays, bool [users].
+        items: Whether an item stays, bool [items].
     """
-    rows = {part: buckets.rows(number) for part, buckets in parts.items()}
-    rows = {part: each.of(users[each.user] & items[each.item]) for part, each in rows.items()}
-    if selection.divided and (selection.sequence or rows["train"].time is not None):
-        rows |= _divided(rows["train"], selection)
-    for part, each in rows.items():
-        parts[part].replace(number, Rows(each.key, each.value, each.time if selection.keep_times else None))
-    return {part: Merge.of(each) for part, each in rows.items()}
+    of_parts: dict[Part, Rows] = {}
+    for part, buckets in parts.items():
+        rows = buckets.rows(number)
+        of_parts[part] = rows.of(users[rows.user] & items[rows.item])
+    train = of_parts["train"]
+    if selection.divided and (selection.sequence or train.time is not None):
+        of_parts |= _divided(train, selection)
+    for part, rows in of_parts.items():
+        parts[part].replace(number, Rows(rows.key, rows.value, rows.time if selection.keep_times else None))
+    return {part: Merge.of(rows) for part, rows in of_parts.items()}
 
 
 def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
-    """The rows of the train part, and those that move to other parts; by their number, one stays for
-    training.
-    """
+    """Divide train rows between the train part and the parts that are set aside by time."""
     owners = owners_of(rows, selection)
     moved = {part: rows.of(owners == number) for number, part in enumerate(selection.divided, start=1)}
     return {"train": rows.of(owners == 0), **moved}
 
 
 def owners_of(rows: Rows, selection: Selection) -> np.ndarray:
-    """Which part each row goes to, int64 [R]: 0 for train, 1 for the first of `selection.divided`, and so on.
+    """The part of each row, int64 [R]: 0 for train, 1 for the first of `selection.divided`, and so on.
 
-    Rows ascend by key and have times, or are those of a sequence in its order.
+    Rows must ascend by key and have times, or be those of a sequence in its order. A part that is set aside
+    by number leaves at least one row of each user for training.
     """
     positions, lengths = rows.positions_from_the_end(selection.sequence)
     owner = np.cumsum(np.diff(rows.user, prepend=-1) > 0) - 1
@@ -298,18 +311,25 @@ def entries(
     sequence: bool = False,
     has_times: bool = False,
 ) -> pa.RecordBatch:
-    """The entries of a bucket: example, feature, value, and with `has_times` their time.
+    """The entries of a bucket, sorted by example and feature; those of a sequence keep its order.
 
-    They ascend by example and feature; those of sequences by example, in their order.
+    Args:
+        rows: The rows of the bucket.
+        example_of: The example of each user, int64 [users]; None if the numbers are the same.
+        feature_of: The feature of each item, uint32 [items].
+        sequence: Whether the field is a sequence.
+        has_times: Whether to add the times.
 
-    example_of: int64 [users], or None where they are the same; feature_of: uint32 [items].
+    Returns:
+        The columns example, feature, value, and perhaps time.
     """
     example = rows.user if example_of is None else example_of[rows.user]
     feature = feature_of[rows.item]
     value = np.ones(len(feature), np.float32) if rows.value is None else rows.value.astype(np.float32)
     key = example.astype(np.uint64) if sequence else (example.astype(np.uint64) << _ITEM_BITS) | feature
     columns = {"example": example, "feature": feature, "value": value}
-    if has_times:  # of a bucket without rows nothing is stored, no times either
+    if has_times:
+        # A bucket without rows has no times either.
         columns["time"] = np.zeros(0) if rows.time is None else rows.time
     if not (key[1:] >= key[:-1]).all():
         order = ascending(key)
@@ -318,9 +338,7 @@ def entries(
 
 
 def in_order(work: Callable[[_Task], _Done], tasks: Iterable[_Task], threads: int) -> Iterator[_Done]:
-    """What the work gives for each task, in the order of the tasks; no more than `threads` are under way
-    or wait to be taken.
-    """
+    """Yield `work(task)` for each task in order; at most `threads` are running or waiting to be taken."""
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[_Done]] = deque()
         for task in tasks:

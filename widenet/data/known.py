@@ -1,4 +1,4 @@
-"""Vocabularies that an ingest keeps: the features of an earlier dataset or of a run, each at its index."""
+"""Vocabularies of an earlier dataset or run, whose indices an ingest keeps."""
 
 import json
 from pathlib import Path
@@ -9,36 +9,34 @@ from widenet.data.writer import vocabulary_file
 from widenet.errors import DataError
 
 RUN_FIELDS = "fields.json"
-"""The file of a run that records its fields, and the SHA-256 of their vocabularies."""
+"""The file of a run with its fields and the SHA-256 of their vocabularies."""
 
 
 def run_vocabulary(run: Path, field: str) -> Path:
-    """Where a run keeps the vocabulary of a field."""
+    """The path of a field's vocabulary in a run directory."""
     return run / "vocabulary" / f"{field}.arrow"
 
 
 class KnownFeatures:
-    """The vocabularies in a directory of a dataset or a run; none without a directory."""
+    """The vocabularies in the directory of a dataset or a run; empty without a directory."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
     def of(self, field: str) -> Vocabulary | None:
-        """That of a field; None where the directory has none."""
+        """The vocabulary of a field; None if there is none."""
         if self.folder is None:
             return None
         if (self.folder / FILE_NAME).is_file():
             stated = Manifest.read(self.folder).files.get(vocabulary_file(field))
-            return (
-                None
-                if stated is None
-                else Vocabulary.open(self.folder / vocabulary_file(field), stated.sha256)
-            )
+            if stated is None:
+                return None
+            return Vocabulary.open(self.folder / vocabulary_file(field), stated.sha256)
         path = run_vocabulary(self.folder, field)
         return Vocabulary.open(path, _recorded(self.folder, field)) if path.is_file() else None
 
     def check(self, field: str) -> None:
-        """Raise DataError where there is a directory without a vocabulary of a field."""
+        """Raise DataError if the directory has no vocabulary of a field."""
         if self.folder is not None and self.of(field) is None:
             rule = f'`vocabulary` must be a run or a dataset with a vocabulary of "{field}"; it has none'
             raise DataError(
@@ -47,11 +45,9 @@ class KnownFeatures:
 
 
 def _recorded(run: Path, field: str) -> str | None:
-    """The SHA-256 that a run has recorded of the vocabulary of a field; None where it was begun by a
-    widenet that recorded none.
-    """
+    """The recorded SHA-256 of a field's vocabulary in a run; None for a run of an older widenet."""
     try:
-        found = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get("vocabulary_sha256")
+        digest = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get("vocabulary_sha256")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
@@ -59,4 +55,4 @@ def _recorded(run: Path, field: str) -> str | None:
             f"{run / RUN_FIELDS}: is damaged ({type(error).__name__}). Restore the run, or name another"
             " directory."
         ) from None
-    return None if found is None else str(found)
+    return None if digest is None else str(digest)

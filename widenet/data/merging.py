@@ -1,6 +1,4 @@
-"""From the rows of all sources to the entries of examples: each part merged bucket by bucket, users and
-items numbered.
-"""
+"""Turns the rows of all sources into entries of examples: merges each part bucket by bucket."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +18,17 @@ from widenet.errors import DataError
 
 
 class Merging:
-    """The entries of all parts; adds what was read and dropped to the facts of `tables`.
+    """The merged entries of all parts; adds the numbers of rows read and dropped to the facts of `tables`.
 
-    folder: for the buckets. threads: how many buckets are worked on at a time; of each, memory holds
-    `BYTES_PER_BUCKET`. Raises DataError when no interaction is left for training, or two are one and must
-    not.
+    Args:
+        tables: The tables of users and items.
+        sources: The sources of each part.
+        folder: Folder for the buckets.
+        selection: Which interactions to keep, and in which parts.
+        threads: Number of buckets that are processed at a time; each takes up to `BYTES_PER_BUCKET`.
+
+    Raises:
+        DataError: No interaction is left for training, or interactions repeat that must not.
     """
 
     def __init__(
@@ -46,7 +50,7 @@ class Merging:
         self._example_of = None if self._users_stay.all() else np.cumsum(self._users_stay) - 1
 
     def _merged(self, again: bool) -> bool:
-        """Merge with the users as they are numbered now; gives whether the examples have the same order."""
+        """Merge with the present numbers of users; returns whether these are in the order of the examples."""
         self._num_users, self._num_items, self._num_buckets = self._tables.number(again)
         self._buckets = {part: self._filled(part, sources) for part, sources in self._sources.items()}
         self._selection = self._resolved()
@@ -57,7 +61,7 @@ class Merging:
         return self._tables.keep(self._users_stay)
 
     def _resolved(self) -> Selection:
-        """The selection with moments in place of those before the newest time of the sources."""
+        """The selection with durations before the newest time of the sources replaced by times."""
         if not self._selection.ago:
             return self._selection
         times = (self._buckets["train"].rows(number).time for number in range(self._num_buckets))
@@ -66,21 +70,22 @@ class Merging:
         return self._selection.resolved(latest)
 
     def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, np.ndarray]:
-        """Do something with every bucket, and see which users and items have interactions; gives what each
-        part lost.
+        """Process every bucket, and note which users and items have interactions.
+
+        Returns:
+            For each part, the numbers of dropped rows, int64 [4]: outside the times, repeated, below the
+            smallest value, already in another part.
         """
         self._users_stay = np.full(self._num_users, not self._selection.drops)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
         self._num_left = 0
-        valued_users, valued_items = (
-            np.zeros(self._num_users, dtype=bool),
-            np.zeros(self._num_items, dtype=bool),
-        )
+        users_below = np.zeros(self._num_users, dtype=bool)
+        items_below = np.zeros(self._num_items, dtype=bool)
         counts = {part: np.zeros(4, dtype=np.int64) for part in self._sources}
         try:
-            for found in in_order(work, range(self._num_buckets), self._threads):
-                for part, merged in found.items():
+            for of_parts in in_order(work, range(self._num_buckets), self._threads):
+                for part, merged in of_parts.items():
                     self._users_stay[merged.users] = True
                     self._items_stay[merged.items] = True
                     if part == "train":
@@ -88,7 +93,8 @@ class Merging:
                     if part == "train" or part in self._selection.divided:
                         self._num_left += len(merged.items)
                     if merged.below is not None:
-                        valued_users[merged.below.user], valued_items[merged.below.item] = True, True
+                        users_below[merged.below.user] = True
+                        items_below[merged.below.item] = True
                     if part in self._sources:
                         self._selection.check_seconds(merged.latest, self._sources[part].names)
                     if part in counts:
@@ -106,14 +112,12 @@ class Merging:
                 f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another"
                 " rule."
             ) from None
-        self._num_emptied = (
-            int((valued_users & ~self._users_stay).sum()),
-            int((valued_items & ~self._items_stay).sum()),
-        )
+        users_emptied, items_emptied = users_below & ~self._users_stay, items_below & ~self._items_stay
+        self._num_emptied = int(users_emptied.sum()), int(items_emptied.sum())
         return counts
 
     def _settle(self) -> None:
-        """Leave out what is not known or too small, and divide the rest by time."""
+        """Drop unknown items and users and items below the minimums, and divide the rest by time."""
         facts, had_users, had_items = self._tables.facts, self._users_stay, self._items_stay
         if self._selection.known_only:
             unknown = had_items & ~self._tables.known_items(self._num_items)
@@ -174,13 +178,13 @@ class Merging:
         return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The entries of a part: example, feature, value, and perhaps time, in order."""
+        """Yield the entries of a part in order: example, feature, value, and the time if it is kept."""
+        is_sequence, has_times = self._selection.sequence, self._selection.keep_times
 
-        def of(number: int) -> pa.RecordBatch:
-            kept = self._buckets[part].rows(number)
-            is_sequence, has_times = self._selection.sequence, self._selection.keep_times
+        def work(number: int) -> pa.RecordBatch:
+            rows = self._buckets[part].rows(number)
             return entries(
-                kept, self._example_of, self._feature_of, sequence=is_sequence, has_times=has_times
+                rows, self._example_of, self._feature_of, sequence=is_sequence, has_times=has_times
             )
 
-        return in_order(of, range(self._num_buckets), self._threads)
+        return in_order(work, range(self._num_buckets), self._threads)

@@ -1,6 +1,4 @@
-"""Set aside a random share of every example's entries, or the last ones, for tuning or for the final
-evaluation.
-"""
+"""Splits: set aside a random share of every example's entries, or the last ones, for evaluation."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,11 +22,11 @@ from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
 
 Divide = Callable[[int, pa.RecordBatch], np.ndarray]
-"""Which part each entry of a record batch goes to; also takes the number of its first row."""
+"""Gives the part of each entry of a record batch, from the number of its first row and the batch."""
 LARGEST_SEED = 2**63 - 1
 
 _ROWS_AT_ONCE = 1024
-"""Few enough for the caches of processors."""
+"""Few enough for the CPU's caches."""
 
 _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
@@ -48,27 +46,39 @@ def split(
     seed: int = 0,
     field: str = "items",
 ) -> Dataset:
-    """Publish a dataset in which a share of each example's train entries, or the last ones, have moved to
-    another part.
+    """Publish a dataset in which some of each example's train entries have moved to other parts.
 
-    source: a dataset, or its directory. Gives the new one, opened.
-    heldout, validation: the shares, in [0, 1), together below 1. Of n entries round(share * n) move, at
-    random; at least one stays, so that an example with one entry keeps it. Both shares are of the entries
-    before the split.
-    heldout_last, validation_last: how many entries of each example move, those that are last in a sequence,
-        or by the times that `ingest(keep_times=True)` stored; the heldout part gets them first, and one entry
-        stays. A duration such as "7d" means all entries from so long before the newest one on.
-    heldout_since, validation_since: from when on all entries move: a number, an ISO date or time, or a
-    duration as above.
-    seed: 0 to 2^63 - 1; with the row of the example and the index of the feature it decides alone what moves.
-    The vocabulary's counts are those of the entries that stay; the order of features does not change. Raises
-    DataError when the part exists already or would be empty, OptionError for a wrong share, number or seed.
+    Either shares move, at random, or the last entries. At least one entry of every example stays in the train
+    part. The vocabulary then counts the entries that stay; the order of features does not change.
+
+    Args:
+        source: A dataset, or its directory.
+        out: Directory of the new dataset.
+        heldout: Share for the heldout part, in [0, 1). Of n entries, round(share * n) move.
+        validation: Share for the validation part, of the entries before the split. Both shares together must
+            be below 1.
+        heldout_last: How many entries of each example move to the heldout part: the last ones of a sequence,
+            or by the times that `ingest(keep_times=True)` stored. A duration such as "7d" moves all entries
+            of the time before the newest entry.
+        validation_last: The same for the validation part, which comes before the heldout part.
+        heldout_since: Time from which all entries move to the heldout part: a number, an ISO date or time, or
+            a duration as above.
+        validation_since: The same for the validation part.
+        seed: 0 to 2^63 - 1. Seed, row of the example and index of the feature decide which entries move.
+        field: Name of the field to split.
+
+    Returns:
+        The new dataset, opened.
+
+    Raises:
+        DataError: A part exists already or would be empty.
+        OptionError: A share, number, time or seed is invalid.
     """
-    asked: dict[Part, float] = {"heldout": heldout, "validation": validation}
-    shares = {part: share for part, share in asked.items() if share}
+    requested: dict[Part, float] = {"heldout": heldout, "validation": validation}
+    shares = {part: share for part, share in requested.items() if share}
     last, start = set_aside(heldout_last, validation_last, heldout_since, validation_since)
     by_time = bool(start or any(last.values()))
-    _check_asked(asked, last, by_time)
+    _check_shares(requested, last, by_time)
     if not 0 <= seed <= LARGEST_SEED:
         raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
@@ -78,7 +88,7 @@ def split(
     else:
         check_divisible(dataset.path, known, "sparse", shares)
         check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
-        moved, facts = tuple(shares), {part: shares.get(part, 0) for part in asked}
+        moved, facts = tuple(shares), {part: shares.get(part, 0) for part in requested}
         divide = partial(_random_owners, field=known, shares=shares, seed=seed)
     counts = np.zeros(known.width, dtype=np.int64)
     write_dataset(
@@ -94,25 +104,22 @@ def split(
 
 
 def _layouts(dataset: Dataset, field: Field, moved: Sequence[Part]) -> list[FieldLayout]:
-    """The layouts of all fields, that of the divided one with the parts that are made."""
+    """The layouts of all fields; that of the split field has the new parts too."""
     parts = tuple(part for part in PARTS if part in field.parts or part in moved)
-    layouts = [FieldLayout.of(each) for each in dataset.fields.values()]
+    layouts = [FieldLayout.of(existing) for existing in dataset.fields.values()]
     return [replace(layout, parts=parts) if layout.name == field.name else layout for layout in layouts]
 
 
 def _vocabularies(dataset: Dataset, field: str, counts: np.ndarray) -> dict[str, Iterator[pa.RecordBatch]]:
-    """The vocabularies of all fields, that of the divided one with its new counts, int64 [width], once
-    they are known.
-    """
-    named = {name: dataset.vocabulary(name) for name, each in dataset.fields.items() if each.vocabulary}
+    """The vocabularies of all fields; that of the split field with `counts`, read after they are filled."""
+    named = [name for name, other in dataset.fields.items() if other.vocabulary]
     return {
-        name: vocabulary.record_batches(counts if name == field else None)
-        for name, vocabulary in named.items()
+        name: dataset.vocabulary(name).record_batches(counts if name == field else None) for name in named
     }
 
 
 def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], parts: Iterable[Part]) -> None:
-    """Raise DataError unless a field is of this kind, and has none of the parts that are to be made."""
+    """Raise DataError unless a field is of this kind and has none of the new parts."""
     if field.kind != kind:
         remedy = (
             "Set its end aside with `heldout_last=1`."
@@ -125,7 +132,7 @@ def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], p
 
 
 def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, float]) -> None:
-    """Raise DataError where a part would get none of the entries of examples, lengths int64 [N]."""
+    """Raise DataError if a part would get no entry; `lengths` are the examples' entry counts, int64 [N]."""
     left = lengths
     for part, share in shares.items():
         moves = _moves(lengths, left, share)
@@ -145,8 +152,9 @@ def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy:
 def _by_time(
     dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
 ) -> tuple[tuple[Part, ...], Facts, Divide]:
-    """The parts that are made by time, what the manifest says of them, and what divides a batch; raises as
-    `split` does.
+    """The new parts of a split by time, its facts for the manifest, and the function that divides a batch.
+
+    Raises what `split` raises.
     """
     selection = selection_by_time(dataset, field, last, start)
     facts: Facts = {f"{part}_since": at for part, at in selection.from_time.items()}
@@ -162,7 +170,7 @@ def _by_time(
 def _check_moves_by_time(
     dataset: Dataset, field: Field, selection: Selection, start: Mapping[Part, Moment], divide: "Divide"
 ) -> None:
-    """Raise DataError where a part would get no entry, or training keep none."""
+    """Raise DataError if a part would get no entry, or training would keep none."""
     counts = np.zeros(len(selection.divided) + 1, dtype=np.int64)
     for first_row, piece in _pieces(dataset.record_batches()):
         counts += np.bincount(divide(first_row, piece), minlength=len(counts))
@@ -183,29 +191,34 @@ def _check_moves_by_time(
 
 
 def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
-    """How many entries of each example a share takes, int64 [N]. left: of `lengths`, what no other share
-    has taken.
+    """How many entries of each example a share takes, int64 [N].
+
+    Args:
+        lengths: Entries of each example before the split, int64 [N].
+        left: Entries that no other share has taken, int64 [N].
+        share: The share.
     """
     moves: np.ndarray = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
     return moves
 
 
-def _check_asked(asked: Mapping[Part, float], last: Mapping[Part, int], by_time: bool) -> None:
+def _check_shares(shares: Mapping[Part, float], last: Mapping[Part, int], by_time: bool) -> None:
+    """Raise OptionError for invalid shares or numbers, or for shares and times together."""
     if min(last.values(), default=0) < 0:
         raise OptionError(
             f"`heldout_last` and `validation_last` must be at least 0; got {min(last.values())}."
         )
     if by_time:
-        if any(asked.values()):
+        if any(shares.values()):
             raise OptionError(
                 "`heldout` and `validation` are shares, which cannot stand beside numbers and times. Give one"
                 " kind of them."
             )
         return
-    for part, share in asked.items():
+    for part, share in shares.items():
         if not 0 <= share < 1:
             raise OptionError(f"`{part}` must be a share in [0, 1); got {share:g}.")
-    total = sum(asked.values())
+    total = sum(shares.values())
     if not 0 < total < 1:
         raise OptionError(
             f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."
@@ -215,18 +228,18 @@ def _check_asked(asked: Mapping[Part, float], last: Mapping[Part, int], by_time:
 def _divided(
     dataset: Dataset, field: Field, parts: Sequence[Part], divide: Divide, counts: np.ndarray
 ) -> Iterator[pa.RecordBatch]:
-    """The dataset's record batches with the field's train part divided; adds what stays to `counts`."""
+    """Yield the dataset's batches with the field's train part split; counts the entries that stay."""
 
-    def of(task: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
-        return _divided_batch(task[1], divide(*task), field, parts)
+    def work(piece: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+        return _divided_batch(piece[1], divide(*piece), field, parts)
 
-    for batch in in_order(of, _pieces(dataset.record_batches()), available_threads()):
+    for batch in in_order(work, _pieces(dataset.record_batches()), available_threads()):
         np.add.at(counts, batch.column(field.name).flatten().to_numpy(), 1)
         yield batch
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of the batches, some at a time, and the number of the first one."""
+    """Yield pieces of the batches, each with the number of its first row."""
     first_row = 0
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
@@ -238,37 +251,38 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
 def _divided_batch(
     batch: pa.RecordBatch, owners: np.ndarray, field: Field, parts: Sequence[Part]
 ) -> pa.RecordBatch:
-    """A record batch with the field's train part divided. owners: 0 for train, 1 for the first of `parts`,
-    and so on, int64 [Z].
+    """Split the field's train part in a record batch.
+
+    Args:
+        batch: The batch.
+        owners: The part of each entry, int64 [Z]: 0 for train, 1 for the first of `parts`, and so on.
+        field: The field.
+        parts: The new parts.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    named = [
-        column,
-        *([value_column] if field.has_values else []),
-        *([time_column] if field.has_times else []),
-    ]
-    entries = {name: columns[name(field.name)].flatten().to_numpy() for name in named}
+    column_names = [column]
+    column_names += [value_column] if field.has_values else []
+    column_names += [time_column] if field.has_times else []
+    entries = {name_of: columns[name_of(field.name)].flatten().to_numpy() for name_of in column_names}
     examples = examples_of(batch, field)
     for number, part in enumerate(("train", *parts)):
         chosen = owners == number
-        moved_to = np.zeros(batch.num_rows + 1, dtype=np.int32)
-        np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=moved_to[1:])
-        for name, found in entries.items():
-            columns[name(field.name, part)] = pa.ListArray.from_arrays(
-                pa.array(moved_to), pa.array(found[chosen])
-            )
+        offsets = np.zeros(batch.num_rows + 1, dtype=np.int32)
+        np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=offsets[1:])
+        for name_of, values in entries.items():
+            lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[chosen]))
+            columns[name_of(field.name, part)] = lists
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def _random_owners(
     first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int
 ) -> np.ndarray:
-    """As `_owners_by_time`, at random."""
+    """As `owners_by_time`, at random."""
     examples = examples_of(batch, field)
     lengths = np.bincount(examples, minlength=batch.num_rows)
-    return _owners(
-        examples, lengths, first_row + examples, batch.column(field.name).flatten().to_numpy(), shares, seed
-    )
+    entries = batch.column(field.name).flatten().to_numpy()
+    return _owners(examples, lengths, first_row + examples, entries, shares, seed)
 
 
 def _owners(
@@ -279,7 +293,7 @@ def _owners(
     shares: Mapping[Part, float],
     seed: int,
 ) -> np.ndarray:
-    """Which part each entry goes to: 0 for train, 1 for the first of `shares`, and so on; int64 [Z]."""
+    """The part of each entry, int64 [Z]: 0 for train, 1 for the first of `shares`, and so on."""
     owners = np.zeros(len(entries), dtype=np.int64)
     left = lengths.copy()
     for number, (part, share) in enumerate(shares.items(), start=1):
@@ -295,10 +309,10 @@ def _owners(
 
 
 def _random_keys(seed: int, purpose: str, rows: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """A random number for each (example, feature), uint64 [Z], the same in any company.
+    """A random number for each (example, feature), uint64 [Z], which depends on no other pair.
 
-    The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
-    2014), once over the row and once over row and feature.
+    It applies the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
+    generators", OOPSLA 2014) to the row, and then to row and feature.
     """
     first, second = randomness.stream(seed, purpose).integers(0, 2**64, size=2, dtype=np.uint64)
     return _mixed(_mixed(rows.astype(np.uint64) ^ first) + entries.astype(np.uint64) ^ second)

@@ -1,6 +1,4 @@
-"""Which entries of a dataset a split moves by the times that the ingest kept, or by the order of
-sequences.
-"""
+"""Splits by time: by the times that the ingest kept, or by the order of sequences."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,8 +16,10 @@ from widenet.errors import DataError
 def selection_by_time(
     dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
 ) -> Selection:
-    """What moves by time, or by the order of a sequence; raises DataError for a field that has neither, or
-    has the part already.
+    """Select the entries to move by time or by the order of a sequence.
+
+    Raises:
+        DataError: The field has neither times nor an order, or has one of the parts already.
     """
     if field.kind == "dense":
         raise DataError(
@@ -55,9 +55,7 @@ def selection_by_time(
 
 
 def owners_by_time(batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:
-    """Which part each entry goes to, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and
-    so on.
-    """
+    """The part of each entry, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and so on."""
     entries = batch.column(field.name).flatten().to_numpy()
     time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
     key = examples_of(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
@@ -65,12 +63,12 @@ def owners_by_time(batch: pa.RecordBatch, field: Field, selection: Selection) ->
 
 
 def examples_of(batch: pa.RecordBatch, field: Field) -> np.ndarray:
-    """The row, in the batch, of each entry of the field's train part, int64 [Z]."""
+    """For each entry of the field's train part, its row in the batch, int64 [Z]."""
     return np.repeat(np.arange(batch.num_rows), np.diff(batch.column(field.name).offsets.to_numpy()))
 
 
 def check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
-    """Raise DataError where a field has one of these parts already."""
+    """Raise DataError if a field has one of these parts already."""
     for part in parts:
         if part in field.parts:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Write a dataset directory from record batches, and publish it whole or not at all."""
+"""Writes a dataset directory from record batches; it appears complete, or not at all."""
 
 import errno
 import os
@@ -22,14 +22,10 @@ from widenet.errors import DataError
 
 ROWS_PER_BATCH = 16_384
 ENTRIES_PER_BATCH = 2**22
-"""A batch is closed before the row with which its lists would have more entries, so that memory does not
-grow with their lengths.
-"""
+"""Largest number of entries in the lists of a batch, unless it has a single row; this bounds memory."""
 VOCABULARY_ROWS_PER_BATCH = 2**20
 BYTES_PER_FILE = 4 * 2**30
-"""A file is closed at the first record batch that makes it larger, so that the division depends on the
-content alone.
-"""
+"""A file ends with the first record batch that makes it larger; so the content alone decides the files."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -68,11 +64,13 @@ def vocabulary_rows(
     titles: Sequence[str | None] | None = None,
     counts: np.ndarray | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a vocabulary of so many features.
+    """Yield the rows of a vocabulary in batches.
 
-    ids: None: a feature is called by its index. titles: None where there is none. counts: int64 [width], read
-    when they are asked for;
-    None: nothing was counted.
+    Args:
+        width: Number of features.
+        ids: Ids of the features; None uses their indices.
+        titles: Titles of the features; None for a feature without one.
+        counts: Interactions of each feature, int64 [width], read batch by batch; None writes zeros.
     """
     for start in range(0, width, VOCABULARY_ROWS_PER_BATCH):
         rows = range(start, min(start + VOCABULARY_ROWS_PER_BATCH, width))
@@ -86,16 +84,17 @@ def vocabulary_rows(
 
 
 def vocabulary_file(name: str) -> str:
-    """The file that names the features of a field."""
+    """File name of a field's vocabulary."""
     return f"{name}.vocabulary.arrow"
 
 
 @contextmanager
 def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A new folder beside `out` that becomes `out` when the block ends, and vanishes when it fails.
+    """Make a temporary folder that is renamed to `out` when the block ends, and removed if the block fails.
 
-    Raises DataError when `out` exists, unless `overwrite`; OSError, which names `out` where there is no room
-    for it.
+    Raises:
+        DataError: `out` exists and `overwrite` is false.
+        OSError: Writing failed; the error names `out` if the disk is full.
     """
     if out.exists() and not overwrite:
         raise DataError(
@@ -110,9 +109,8 @@ def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         force_all_to_disk(folder)
         put_in_place(folder, out)
     except OSError as error:
-        if (
-            error.filename is None and error.errno in _NO_ROOM
-        ):  # a write that fails names no file, and Arrow has words of its own
+        # A failed write names no file, and Arrow has messages of its own.
+        if error.filename is None and error.errno in _NO_ROOM:
             error.filename, error.strerror = str(out), os.strerror(error.errno)
         raise
     finally:
@@ -130,9 +128,7 @@ def write_dataset(
     source: Facts | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Publish a dataset directory made from a stream of record batches; see `write_contents` for what they
-    must hold.
-    """
+    """Publish a dataset directory made from record batches; see `write_contents` for their columns."""
     with publication(out, overwrite=overwrite) as folder:
         return write_contents(
             folder,
@@ -157,12 +153,25 @@ def write_contents(
     rows_per_batch: int = ROWS_PER_BATCH,
     bytes_per_file: int = BYTES_PER_FILE,
 ) -> Manifest:
-    """Fill a folder with example files, vocabularies and the manifest.
+    """Write example files, vocabularies and the manifest into a folder.
 
-    batches: the columns of `examples_schema`, of any length; indices ascend within a row and do not repeat.
-    vocabularies: for some of the sparse fields, batches of `id`, `title` (may be null), `count`; one row a
-    feature. The files depend on the rows alone, not on how the batches divide them. Raises DataError naming
-    example and column when a row breaks a rule.
+    The files depend on the rows alone, not on the batches in which they come.
+
+    Args:
+        folder: The folder, which must exist.
+        name: Name of the dataset.
+        layouts: The fields.
+        batches: The columns of `examples_schema`, in batches of any length; indices ascend within a row and
+            do not repeat.
+        vocabularies: For some of the sparse fields, batches of `id`, `title` (may be null) and `count`, one
+            row for each feature.
+        has_weights: Whether the batches have example weights.
+        source: Facts about how the dataset was made.
+        rows_per_batch: Rows of a stored batch.
+        bytes_per_file: Size at which a file ends; see `BYTES_PER_FILE`.
+
+    Raises:
+        DataError: A row breaks a rule; the message names the example and the column.
     """
     check_names(layouts)
     statistics = {layout.name: _Statistics(dict.fromkeys(layout.parts, 0)) for layout in layouts}
@@ -217,9 +226,9 @@ def _write_examples(
 def rebatched(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int, entries: int = ENTRIES_PER_BATCH
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows under `schema`, in batches as long as they may be.
+    """Yield the same rows under `schema` in the longest batches within the limits.
 
-    A batch has at most so many rows, and lists of at most so many entries together unless it is one row.
+    A batch has at most `rows` rows, and at most `entries` entries in its lists unless it is a single row.
     """
     pending: list[pa.RecordBatch] = []
     held_rows, held_entries = 0, 0
@@ -237,13 +246,14 @@ def rebatched(
             piece = rest.slice(start, max(room, 1))
             pending.append(piece)
             start += piece.num_rows
-            held_rows, held_entries = held_rows + piece.num_rows, held_entries + int(ends[start - 1]) - before
+            held_rows += piece.num_rows
+            held_entries += int(ends[start - 1]) - before
     if pending:
         yield pa.concat_batches(pending)
 
 
 def _entries_of_rows(batch: pa.RecordBatch) -> np.ndarray:
-    """How many entries the lists of each row have, int64 [rows]."""
+    """Number of entries in the lists of each row, int64 [rows]."""
     lengths = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
         if pa.types.is_list(column.type):
