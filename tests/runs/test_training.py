@@ -107,7 +107,7 @@ def test_resuming_without_any_whole_checkpoint_is_refused_and_changes_nothing(tw
 
 def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_checkpoints, monkeypatch):
     opened = Checkpoint.open
-    assert RunDirectory.open(two_checkpoints[-1]).latest().facts["device"] == "cpu"
+    assert RunDirectory.open(two_checkpoints[-1]).latest().facts["environment"]["device"] == "cpu"
     monkeypatch.setattr(
         Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"})
     )

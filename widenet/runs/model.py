@@ -38,9 +38,9 @@ from widenet.training.log_curves import log_curves
 from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.outcome import diverged
-from widenet.training.run_directory import RECORDED, UNRECORDED, RunDirectory
+from widenet.training.run_directory import UNRECORDED, RunDirectory
+from widenet.training.saved_facts import TrainingFacts, facts_of
 from widenet.training.schedules import rates
-from widenet.training.state import LoopState
 
 
 @dataclass(frozen=True)
@@ -111,21 +111,23 @@ class Model:
         whose weights this one began.
         """
         found = []
-        if "state" in self.facts:
-            state = LoopState.of(self.facts["state"])
+        facts = facts_of(self.facts)
+        arithmetic = facts.state.arithmetic if isinstance(facts, TrainingFacts) else facts.arithmetic
+        if isinstance(facts, TrainingFacts):
+            state = facts.state
             place = (
                 f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
             )
             found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
-        if self.facts and RECORDED not in self.facts:
+        if self.facts and facts.documents is None:
             found.append(f"{self.run.path}: {UNRECORDED}")
-        if len(self.facts.get("state", self.facts).get("arithmetic", [])) > 1:
+        if len(arithmetic) > 1:
             found.append(f"{self.run.path}: {MIXED[0].lower()}{MIXED[1:]}")
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
         if data is not None:
             held = [(self.network.outputs[output_name(self.network, output)].spec.field, part)]
-            found += seen_before(self.run, self.facts.get("examples"), data, held)
+            found += seen_before(self.run, facts.examples, data, held)
         return found
 
     def _dataset(self, data: Dataset | str | Path) -> Dataset:
@@ -342,7 +344,8 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     rule = Optimizer(training.optimizer, training.l1, training.l2, network.spec.dialect)
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
-    state, steps_per_epoch = LoopState.of(checkpoint.facts["state"]), checkpoint.facts["steps_per_epoch"]
+    facts = TrainingFacts.of(checkpoint.facts)
+    state, steps_per_epoch = facts.state, facts.steps_per_epoch
     settle(
         network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch)
     )

@@ -9,6 +9,7 @@ from widenet.data.manifest import Part
 from widenet.data.overlap import trained_on
 from widenet.errors import WidenetError
 from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import WeightsFacts
 
 Held = Sequence[tuple[str, Part]]
 """Fields and parts of a dataset that are held out."""
@@ -52,7 +53,7 @@ def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, objec
         seen.add(path)
         try:
             run = RunDirectory.open(path)
-            examples = Checkpoint.open(path / "model").facts.get("examples")
+            examples = WeightsFacts.of(Checkpoint.open(path / "model").facts).examples
         except (WidenetError, OSError):
             yield path, None
             return

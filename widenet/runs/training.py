@@ -44,8 +44,9 @@ from widenet.training.loop import AfterEpoch, Evaluate, Training
 from widenet.training.machine import machine
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.reports import Report, Silence
-from widenet.training.run_directory import RECORDED, UNRECORDED, RunDirectory
+from widenet.training.run_directory import UNRECORDED, RunDirectory
 from widenet.training.run_path import holds_work_of
+from widenet.training.saved_facts import TrainingFacts, WeightsFacts
 from widenet.training.start import load_start
 from widenet.training.state import LoopState
 
@@ -243,10 +244,11 @@ def _state(run: RunDirectory, network: Network, dataset: Dataset, report: Report
             continue
         if problem is not None:
             report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
-        if RECORDED not in checkpoint.facts:
+        facts = TrainingFacts.of(checkpoint.facts)
+        if facts.documents is None:
             report.say(f"{checkpoint.path}: {UNRECORDED}")
-        state = LoopState.of(checkpoint.facts["state"])
-        _say_what_changed(run, checkpoint, network.device, state, report)
+        state = facts.state
+        _say_what_changed(run, facts, network.device, state, report)
         _go_on_in_own_arithmetic(run, state, report)
         break
     else:
@@ -285,12 +287,12 @@ def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> N
 
 
 def _say_what_changed(
-    run: RunDirectory, checkpoint: Checkpoint, device: torch.device, state: LoopState, report: Report
+    run: RunDirectory, facts: TrainingFacts, device: torch.device, state: LoopState, report: Report
 ) -> None:
     """Tell the report which libraries or instruction sets are not those that the steps so far were made
     with.
     """
-    changed = changes(checkpoint.facts.get("environment", {}), device)
+    changed = changes(facts.environment, device)
     if changed and not state.has_ended(run.training):
         rest = "from here on bits may differ from an undisturbed training's"
         report.say(
@@ -317,7 +319,8 @@ def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> 
     """Note, and tell the report, where the weights that a run begins with came of steps that may round in
     different ways.
     """
-    before = [] if run.start is None else Checkpoint.open(run.start / "model").facts.get("arithmetic", [])
+    model = {} if run.start is None else Checkpoint.open(run.start / "model").facts
+    before = WeightsFacts.of(model).arithmetic
     if len(before) > 1:
         state.arithmetic = before if before[-1] == ARITHMETIC else [*before, ARITHMETIC]
         report.say(f"{run.start}: {MIXED[0].lower()}{MIXED[1:]}")
@@ -362,23 +365,20 @@ def _filled(
 
 def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
     """Raise where going on from a checkpoint would not give the bits of an undisturbed training."""
-    if checkpoint.facts["examples"] != dataset.digest:
+    facts, now = TrainingFacts.of(checkpoint.facts), network.device.type
+    if facts.examples != dataset.digest:
         raise FitError(
             f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that"
             " dataset."
         )
-    compiled = checkpoint.facts.get("compiled")
-    if compiled not in (
-        None,
-        is_compiled(network.device.type),
-    ) and network.device.type == checkpoint.facts.get("device"):
-        how, where = ("with", "can") if compiled else ("without", "cannot")
-        compiler = "Numba" if network.device.type == "cpu" else "Triton"
+    if facts.is_compiled not in (None, is_compiled(now)) and now == facts.device:
+        how, where = ("with", "can") if facts.is_compiled else ("without", "cannot")
+        compiler = "Numba" if now == "cpu" else "Triton"
         raise FitError(
             f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where}"
             f" import {compiler.lower()}."
         )
-    before, now = checkpoint.facts.get("device"), network.device.type
+    before = facts.device
     if before not in (None, now):
         raise OptionError(
             f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device'

@@ -16,6 +16,8 @@ from widenet.training.optimizers import is_compiled
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")
 _ONEDNN = re.compile(r"MKL-DNN v(\S+)")
+COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
+"""The name of the compiler's entry, and its value where there is none."""
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -42,7 +44,7 @@ def environment(device: torch.device) -> dict[str, str]:
     compiler = "Numba" if device.type == "cpu" else "Triton"
     return {
         "device": device.type,
-        "compiled code": f"by {compiler}" if is_compiled(device.type) else "none: torch alone",
+        COMPILED: f"by {compiler}" if is_compiled(device.type) else NOT_COMPILED,
         "widenet": version("widenet"),
         "arithmetic": str(ARITHMETIC),
         **versions(device),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ from widenet.spec.training import Checkpoints, Evaluation
 from widenet.training.board import Board
 from widenet.training.cuda_graph import GraphSteps
 from widenet.training.environment import environment
-from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.optimizers import Optimizer
 from widenet.training.overflow import REMEDY, remedy
 from widenet.training.regularization import regularization
 from widenet.training.replicas import check_replicas
 from widenet.training.reports import Report
-from widenet.training.run_directory import RECORDED, RunDirectory
+from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import TrainingFacts
 from widenet.training.saving import Saving
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Stopwatch
@@ -220,15 +221,14 @@ class Training:
         by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": waited}), "log")
 
     def _save(self, at_once: bool) -> None:
-        facts = {
-            "state": asdict(self.state),
-            "examples": self.stream.dataset.digest,
-            "steps_per_epoch": self.stream.steps_per_epoch,
-        }
-        facts[RECORDED] = self.run.digests
-        facts["device"], facts["compiled"] = self.network.device.type, is_compiled(self.network.device.type)
-        facts["environment"] = environment(self.network.device)
-        self.saving.save(facts, (self.state.epoch, self.state.step), at_once)
+        facts = TrainingFacts(
+            self.state,
+            self.stream.dataset.digest,
+            self.stream.steps_per_epoch,
+            environment(self.network.device),
+            self.run.digests,
+        )
+        self.saving.save(facts.to_json(), (self.state.epoch, self.state.step), at_once)
 
     def _numbers(self, step: int) -> StepNumbers:
         """The numbers of step `step` (from 1) of the current epoch."""

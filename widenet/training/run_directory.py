@@ -44,6 +44,7 @@ from widenet.training.run_path import (
     locked,
     put,
 )
+from widenet.training.saved_facts import WeightsFacts, facts_of
 
 RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
@@ -181,11 +182,8 @@ class RunDirectory:
                 rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
                 raise FitError(f"{rule}. Ingest it with {_OPTIONS[record.kind].format(name)}.")
             found = record_of(dataset, name)
-            if (found.kind, found.width, found.vocabulary_digest) != (
-                record.kind,
-                record.width,
-                record.vocabulary_digest,
-            ):
+            essential = ("kind", "width", "vocabulary_digest")
+            if any(getattr(found, fact) != getattr(record, fact) for fact in essential):
                 reason = (
                     f"{found.width:,} features for {record.width:,}"
                     if found.width != record.width
@@ -256,7 +254,7 @@ class RunDirectory:
         fields than the run has now.
         """
         checkpoint = Checkpoint.open(path)
-        recorded = checkpoint.facts.get(RECORDED, {})
+        recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
             if recorded.get(name, self.digests[name]) != self.digests[name]:
                 remedy = "Undo the change, or train again with another --out."
@@ -306,7 +304,7 @@ class RunDirectory:
                 f" {remedy}"
             )
         best = self._opened(path)
-        epoch = best.facts.get("epoch")
+        epoch = WeightsFacts.of(best.facts).epoch
         if epoch != best_epoch and not (isinstance(epoch, int) and epoch > state_epoch):
             rule = f"{path} must hold the weights of epoch {best_epoch}, the best so far"
             raise CheckpointError(f"{rule}; it holds those of epoch {epoch}. {remedy}")

@@ -18,6 +18,7 @@ from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import check_finished
+from widenet.training.saved_facts import TrainingFacts, WeightsFacts
 
 _MOVED = "moved"
 """Numbers of steps, which begin anew."""
@@ -36,8 +37,9 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     check_finished(run.start)
     before = RunDirectory.open(run.start)
     model = before.model()
+    before_facts = WeightsFacts.of(model.facts)
     _check_layers(before, network.layout)
-    known = {name: _known(before, run, name, "imported" in model.facts) for name in run.fields}
+    known = {name: _known(before, run, name, before_facts.imported is not None) for name in run.fields}
     _check_columns(before, network.layout, known)
     last = _last_checkpoint(before, run, model)
     by_all(network.exchange, lambda: _Start(before, network, known).load(model, last), "checkpoint")
@@ -152,12 +154,10 @@ def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint)
     """
     if before.training.optimizer.kind != run.training.optimizer.kind:
         return None
-    last, epochs = before.latest(), model.facts.get("epochs")
-    if last is None or (
-        before.training.keep == "best" and model.facts.get("best_epoch") not in (None, epochs)
-    ):
+    last, kept = before.latest(), WeightsFacts.of(model.facts)
+    if last is None or (before.training.keep == "best" and kept.best_epoch not in (None, kept.epochs)):
         return None
-    return last if last.facts["state"]["epoch"] == epochs else None
+    return last if TrainingFacts.of(last.facts).state.epoch == kept.epochs else None
 
 
 class _Copy:

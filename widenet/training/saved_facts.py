@@ -1,0 +1,95 @@
+"""What a run's checkpoints hold beside their tensors, and how earlier widenets wrote it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from widenet.training.environment import COMPILED, NOT_COMPILED
+from widenet.training.state import LoopState
+
+VERSION = 2
+"""Version 1 had no number, and named the device and the compiler beside the environment."""
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """Facts of a checkpoint from which a training goes on.
+
+    Attributes:
+        state: Where the training stands.
+        examples: Digest of the examples it trains on.
+        steps_per_epoch: Number of steps of an epoch.
+        environment: What decides how its numbers round; empty in checkpoints of early widenets.
+        documents: SHA-256 of the run's documents; None: an early widenet recorded none.
+    """
+
+    state: LoopState
+    examples: str
+    steps_per_epoch: int
+    environment: Mapping[str, str]
+    documents: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
+        """Read the facts of any version."""
+        environment = dict(facts.get("environment", {}))
+        if "device" in facts:
+            environment["device"] = facts["device"]
+        if "compiled" in facts:
+            environment[COMPILED] = "by a compiler" if facts["compiled"] else NOT_COMPILED
+        return cls(
+            LoopState.of(facts["state"]),
+            facts["examples"],
+            facts["steps_per_epoch"],
+            environment,
+            facts.get("documents"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as a checkpoint keeps them."""
+        return {"version": VERSION, **asdict(self)}
+
+    @property
+    def device(self) -> str | None:
+        """The kind of device that computed it; None where nobody recorded it."""
+        return self.environment.get("device")
+
+    @property
+    def is_compiled(self) -> bool | None:
+        """Whether compiled code made its steps; None where nobody recorded it."""
+        compiled = self.environment.get(COMPILED)
+        return None if compiled is None else compiled != NOT_COMPILED
+
+
+@dataclass(frozen=True)
+class WeightsFacts:
+    """Facts of weights alone: of a finished model, an imported one, or the best evaluation so far.
+
+    Attributes:
+        epochs: Finished epochs of a finished model; best, best_epoch: its best evaluation.
+        examples: Digest of the examples it was trained on.
+        arithmetic: Versions of the arithmetic of its steps.
+        imported: Name of the file from which it was imported, where features have no names.
+        epoch: Epoch of the best evaluation so far; metrics: what was measured.
+        documents: As of `TrainingFacts`.
+    """
+
+    epochs: int | None = None
+    best: float | None = None
+    best_epoch: int | None = None
+    examples: str | None = None
+    arithmetic: list[int] = field(default_factory=list)
+    imported: str | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] | None = None
+    documents: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":
+        """Read the facts of any version."""
+        return cls(**{known.name: facts[known.name] for known in fields(cls) if known.name in facts})
+
+
+def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
+    """Read the facts of a checkpoint, of whichever kind it is."""
+    return TrainingFacts.of(facts) if "state" in facts else WeightsFacts.of(facts)
