@@ -55,6 +55,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Shared weights": parts.Share,
     "Batch normalization": parts.BatchNormalization,
     "Sparseness": parts.Sparseness,
+    "Optimizer settings": optimizers.OptimizerSettings,
     "Delta boost": layers.DeltaBoost,
     "Cosine": layers.Cosine,
 }

@@ -29,6 +29,46 @@ def dataset_of_format_1(folder, **keys):
     return folder
 
 
+NEUTRAL = (
+    "shared_gradient",
+    "optimizer",
+    "dropout_form",
+    "after_dropout",
+    "pull_outside",
+    "floor",
+    "step_offset",
+)
+"""The settings of documents that a dialect stood for."""
+
+
+def run_with_dialect(run, dialect):
+    """Make a run as earlier versions wrote it of one of today's: a dialect in place of neutral settings."""
+    for name, more in (("network.json", {"dialect": dialect}), ("training.json", {})):
+        values = json.loads((run / name).read_text())
+        optimizer = values.get("optimizer") if name == "training.json" else None
+        values = _without(values, NEUTRAL) | more
+        if optimizer is not None:
+            values["optimizer"] = _without(optimizer, NEUTRAL)
+        (run / name).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    for path in run.rglob("manifest.json"):
+        manifest = json.loads(path.read_text())
+        for name in ("network.json", "training.json"):
+            manifest["facts"][RECORDED][name] = sha256_of(run / name)
+        path.write_text(
+            json.dumps({**manifest, "sha256": sha256_of_contents(manifest["files"], manifest["facts"])})
+        )
+    return run
+
+
+def _without(values, keys):
+    """Plain values without some keys, wherever they stand."""
+    if isinstance(values, list):
+        return [_without(value, keys) for value in values]
+    if isinstance(values, dict):
+        return {key: _without(value, keys) for key, value in values.items() if key not in keys}
+    return values
+
+
 def run_without_digests(run):
     """Make a run as earlier versions wrote it of one of today's: no digests of documents, fields and
     vocabularies.

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from widenet.errors import DocumentError
+from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
 from widenet.model.layers.hidden import forward, sparseness
 from widenet.spec.network import NetworkSpec
@@ -12,7 +14,7 @@ from widenet.spec.network import NetworkSpec
 P = 0.3
 NUMBERS = [-2.5, -0.7, -0.01, 0.0, 0.02, 0.4, 1.9]
 STEEP = {"kind": "leaky_relu", "slope": 3.0}
-OF_DSSTNE = [
+RESTING = [
     "sigmoid",
     "tanh",
     "relu",
@@ -26,9 +28,8 @@ OF_DSSTNE = [
 OTHERS = ["softplus", "softsign", "gelu", "silu", "softmax"]
 
 
-def layer(activation, dialect="dsstne", **more):
+def layer(activation, **more):
     document = {
-        "dialect": dialect,
         "layers": [
             {"name": "in", "kind": "input", "field": "x"},
             {"name": "h", "units": 7, "activation": activation, **more},
@@ -38,7 +39,7 @@ def layer(activation, dialect="dsstne", **more):
     return NetworkSpec.of(document).hidden[0]
 
 
-def of_dsstne(activation, x, kept):
+def at_rest(activation, x, kept):
     """A unit after dropout and the slope that the way back takes, as DSSTNE's reference has them, in
     double precision.
     """
@@ -71,28 +72,25 @@ def of_dsstne(activation, x, kept):
     return unit, scale if unit > 0 else unit + scale * alpha
 
 
-@pytest.mark.parametrize("activation", OF_DSSTNE, ids=str)
+@pytest.mark.parametrize("activation", RESTING, ids=str)
 @pytest.mark.parametrize("kept", [True, False])
-def test_in_dsstnes_dialect_unit_and_slope_are_those_of_its_formulas(activation, kept):
+def test_at_rest_unit_and_slope_are_those_of_dsstnes_formulas(activation, kept):
     z_EH = torch.tensor([NUMBERS], dtype=torch.float64, requires_grad=True)
-    found_EH = dropped(layer(activation).activation, z_EH, torch.full((1, 7), kept), P, "dsstne")
+    found_EH = dropped(layer(activation).activation, z_EH, torch.full((1, 7), kept), P, "rest")
     found_EH.sum().backward()
     for position, x in enumerate(NUMBERS):
-        unit, slope = of_dsstne(activation, x, kept)
+        unit, slope = at_rest(activation, x, kept)
         assert found_EH[0, position].item() == pytest.approx(unit, rel=1e-12, abs=1e-12)
         assert z_EH.grad[0, position].item() == pytest.approx(slope, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize(("dialect", "activations"), [("widenet", [*OF_DSSTNE, *OTHERS]), ("dsstne", OTHERS)])
-def test_otherwise_it_is_a_mask_and_its_derivative(dialect, activations):
+def test_by_default_it_is_a_mask_and_its_derivative():
     kept_EH = torch.tensor([[True, False, True, True, False, True, True]])
-    for activation in activations:
+    for activation in (layer(kind).activation for kind in [*RESTING, *OTHERS]):
         z_EH = torch.tensor([NUMBERS], dtype=torch.float64).add(0.005).requires_grad_()
-        assert torch.autograd.gradcheck(
-            lambda z, a=activation: dropped(layer(a, dialect).activation, z, kept_EH, P, dialect), z_EH
-        )
-        found = dropped(layer(activation, dialect).activation, z_EH, kept_EH, P, dialect)
-        whole = dropped(layer(activation, dialect).activation, z_EH, torch.ones_like(kept_EH), P, dialect)
+        assert torch.autograd.gradcheck(lambda z, a=activation: dropped(a, z, kept_EH, P, "mask"), z_EH)
+        found = dropped(activation, z_EH, kept_EH, P, "mask")
+        whole = dropped(activation, z_EH, torch.ones_like(kept_EH), P, "mask")
         assert torch.equal(found, whole * kept_EH)
 
 
@@ -100,27 +98,51 @@ def test_alpha_dropout_keeps_mean_and_variance_of_a_selu_layer():
     generator = torch.Generator().manual_seed(3)
     z_EH = torch.randn(400, 500, generator=generator, dtype=torch.float64)
     kept_EH = torch.rand(400, 500, generator=generator) >= P
-    found_EH = dropped(layer("selu").activation, z_EH, kept_EH, P, "dsstne")
+    found_EH = dropped(layer("selu").activation, z_EH, kept_EH, P, "rest")
     assert abs(found_EH.mean().item()) < 0.01
     assert found_EH.var().item() == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "relu", "tanh"])
-def test_outside_training_nothing_is_dropped_in_either_dialect(activation):
+def test_outside_training_nothing_is_dropped_in_either_form(activation):
     z_EH = torch.tensor([NUMBERS])
     found = [
-        forward(layer(activation, dialect, dropout=P), [z_EH], None, None, dialect)[0]
-        for dialect in ("widenet", "dsstne")
+        forward(layer(activation, dropout=P, dropout_form=form), [z_EH], None, None)[0]
+        for form in ("mask", "rest")
     ]
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize("activation", OTHERS)
+def test_an_activation_without_a_rest_value_is_refused(activation):
+    with pytest.raises(
+        DocumentError, match=rf"layers\[1\].dropout_form \"rest\" needs .*; got \"{activation}\""
+    ):
+        layer(activation, dropout=P, dropout_form="rest")
+
+
+@pytest.mark.parametrize("after_dropout", [False, True])
+def test_the_penalty_is_of_the_units_before_dropout_or_after_it(after_dropout):
+    penalty = {"target": 0.2, "weight": 2.0, "after_dropout": after_dropout}
+    spec = layer("sigmoid", dropout=P, sparseness=penalty)
+    z_EH, draws = torch.linspace(-2, 2, 28).reshape(4, 7), Draws(3, 0, 1)
+    units_EH, found = forward(spec, [z_EH], None, draws)
+    assert not torch.equal(units_EH, z_EH.sigmoid())
+    assert torch.equal(found, sparseness(units_EH if after_dropout else z_EH.sigmoid(), 0.2, 2.0))
+
+
+def test_a_penalty_that_pulls_outside_goes_with_any_activation():
+    with pytest.raises(DocumentError, match=r"layers\[1\].sparseness needs activations between 0 and 1"):
+        layer("tanh", sparseness={"after_dropout": True})
+    assert layer("tanh", sparseness={"pull_outside": True}).sparseness.pull_outside
+
+
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0, 4.0])
-def test_the_penalty_pulls_from_beyond_its_floor_in_dsstnes_dialect_alone(value):
+def test_the_penalty_pulls_from_beyond_its_floor_if_it_is_told_to(value):
     target, weight, floor = 0.2, 2.0, 1e-6
-    for pulls_outside in (True, False):
+    for pull_outside in (True, False):
         a_EH = torch.full((5, 1), value, dtype=torch.float64, requires_grad=True)
-        penalty = sparseness(a_EH, target, weight, pulls_outside)
+        penalty = sparseness(a_EH, target, weight, pull_outside)
         penalty.backward()
         mean = min(max(value, floor), 1 - floor)
         pull = weight * (-target / mean + (1 - target) / (1 - mean)) / 5
@@ -128,4 +150,4 @@ def test_the_penalty_pulls_from_beyond_its_floor_in_dsstnes_dialect_alone(value)
         assert penalty.item() == pytest.approx(
             weight * (target * math.log(target / mean) + (1 - target) * math.log((1 - target) / (1 - mean)))
         )
-        assert a_EH.grad[0, 0].item() == pytest.approx(pull if inside or pulls_outside else 0.0, rel=1e-9)
+        assert a_EH.grad[0, 0].item() == pytest.approx(pull if inside or pull_outside else 0.0, rel=1e-9)

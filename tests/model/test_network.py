@@ -194,10 +194,10 @@ def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, fi
         if any("weights" in layer for layer in document["layers"])
     ],
 )
-def test_in_dsstnes_dialect_those_that_share_a_weight_move_it_by_the_mean_of_their_gradients(name, training):
+def test_a_shared_gradient_of_mean_divides_by_the_number_of_sharers(name, training):
     document, fields = SHAPES[name]
     assert_step_matches_twin(
-        {**document, "dialect": "dsstne"}, fields, BATCH, training, torch.linspace(0.2, 2, 9)
+        {**document, "shared_gradient": "mean"}, fields, BATCH, training, torch.linspace(0.2, 2, 9)
     )
 
 

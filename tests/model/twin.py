@@ -299,7 +299,7 @@ class Twin:
         }
         loss = self.loss(leaves, batch, weights_E, draws)
         gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
-        for key, gradient in gradients.items() if self.spec.dialect == "dsstne" else ():
+        for key, gradient in gradients.items() if self.spec.shared_gradient == "mean" else ():
             gradients[key] = gradient / self._sharers(key)
         if training.gradient_norm_limit is not None:
             for key, leaf in leaves.items():
@@ -408,7 +408,7 @@ class Real:
             ),
         ]:
             bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
-        self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2, self.spec.dialect)
+        self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
         self.network.prepare_training(self.rule)
         self.rates, self.draws = rates(self.training, 100), Draws(11, 2, 3)
 

@@ -43,7 +43,7 @@ SETTINGS = {
     ],
     "optimizer": ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"],
     "shape": ["tied", "tied, by rows", "deep", "towers", "two inputs", "two outputs"],
-    "noise": ["none", "dropout", "dropout of dsstne", "denoise", "hidden asked for"],
+    "noise": ["none", "dropout", "dropout to rest", "denoise", "hidden asked for"],
     "hidden": ["tanh", "softmax", "linear_max", "sparseness"],
     "limits": [{}, {"gradient": 0.05}, {"weight": 0.5}, {"gradient": 0.05, "weight": 0.5}, {"delta": 0.05}],
     "data": ["ones", "values", "narrow", "dense"],
@@ -203,6 +203,7 @@ def documents(case):
         else {"activation": case["hidden"]}
     )
     hidden |= {"dropout": 0.3} if case["noise"].startswith("dropout") else {}
+    hidden |= {"dropout_form": "rest"} if case["noise"] == "dropout to rest" else {}
     delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
     output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
     output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
@@ -291,8 +292,7 @@ def documents(case):
         "l2": 0.02,
         "gradient_norm_limit": case["limits"].get("gradient"),
     }
-    dialect = "dsstne" if case["noise"] == "dropout of dsstne" else "widenet"
-    return NetworkSpec.of({"dialect": dialect, "layers": layers}), TrainingSpec.of(training)
+    return NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
 
 
 def may_be_sampled(case):

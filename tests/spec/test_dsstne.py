@@ -42,7 +42,7 @@ def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
     margins = {"one_target": 1.0, "zero_target": 0.0, "one_scale": 1.0, "zero_scale": 1.0}
     assert found.network == {
         "name": "AE",
-        "dialect": "dsstne",
+        "optimizer": {"floor": 1e-9, "step_offset": 1},
         "layers": [
             {
                 "name": "Input",
@@ -57,7 +57,12 @@ def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
                 "units": 128,
                 "activation": "sigmoid",
                 "initializer": HALF_XAVIER,
-                "sparseness": {"target": 0.5, "weight": 2.0},
+                "sparseness": {
+                    "after_dropout": True,
+                    "pull_outside": True,
+                    "target": 0.5,
+                    "weight": 2.0,
+                },
             },
             {
                 "name": "Output",
@@ -163,12 +168,11 @@ def test_kind_type_and_name_have_dsstnes_defaults():
 def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_them():
     penalty = {"SparsenessPenalty": {"p": 0.2, "beta": 3}}
     assert "sparseness" not in layers_of(config(hidden(), **penalty))[1]
-    assert layers_of(config(hidden(Sparse=True), **penalty))[1]["sparseness"] == {
-        "target": 0.2,
-        "weight": 3.0,
-    }
+    form = {"after_dropout": True, "pull_outside": True}
+    found = layers_of(config(hidden(Sparse=True), **penalty))
+    assert found[1]["sparseness"] == {"target": 0.2, "weight": 3.0, **form}
     own = hidden(Sparse=True, SparsenessPenalty={"p": 0.4})
-    assert layers_of(config(own, **penalty))[1]["sparseness"] == {"target": 0.4, "weight": 3.0}
+    assert layers_of(config(own, **penalty))[1]["sparseness"] == {"target": 0.4, "weight": 3.0, **form}
     alone = spoken(config(own))
     assert "sparseness" not in alone.network["layers"][1]
     assert len(alone.notes) == 1
@@ -322,24 +326,8 @@ def test_a_file_with_comments_is_read_as_it_is(tmp_path):
     path.write_text("// DSSTNE\n" + json.dumps(config(hidden())), "utf-8")
     network = NetworkSpec.read(path)
     assert network == NetworkSpec.of(config(hidden()))
-    assert (network.dialect, network.where) == ("dsstne", str(path))
+    assert network.where == str(path)
     assert NetworkSpec.parse(network.to_json()) == network
     path.write_text("// DSSTNE\n" + json.dumps(config())[:-3], "utf-8")
     with pytest.raises(DocumentError, match=r"config.json: line 2, column"):
         NetworkSpec.read(path)
-
-
-def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
-    shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
-    towers = [
-        hidden(N=7),
-        hidden(Name="G", N=7, Source="H"),
-        hidden(Name="F", N=7, Source="G", SharedWeights=[shared]),
-    ]
-    found = layers_of(config(*towers, last={"Skip": "G", "N": 7, "Source": "F"}))
-    assert found[3]["weights"] == {
-        "layer": "Out summed",
-        "layer_source": "F",
-        "source": "G",
-        "transposed": False,
-    }

@@ -47,7 +47,10 @@ NETWORK_MISTAKES = [
         ),
     ),
     ({"nam": "x", **network()}, ': nam is not a known field. Did you mean "name"?'),
-    ({"zzz": "x", **network()}, ": zzz is not a known field. Known: name, dialect, layers."),
+    (
+        {"zzz": "x", **network()},
+        ": zzz is not a known field. Known: name, shared_gradient, optimizer, layers.",
+    ),
     (network({"fild": "x"}), ': layers[0].fild is not a known field. Did you mean "field"?'),
     (network({"denoice": 0.5}), ': layers[0].denoice is not a known field. Did you mean "denoise"?'),
     (

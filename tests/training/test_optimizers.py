@@ -9,6 +9,8 @@ from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
@@ -315,15 +317,60 @@ DSSTNE = {
 @pytest.mark.parametrize("size", [1.0, 1e-4, 1e-6])
 @pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (1e-5, 2e-5)])
 @pytest.mark.parametrize("kind", DSSTNE)
-def test_in_dsstnes_dialect_twenty_steps_are_those_of_its_formulas(kind, l1, l2, size):
+def test_with_a_floor_and_an_offset_twenty_steps_are_those_of_dsstnes_formulas(kind, l1, l2, size):
     """size: of the gradients; the squares of small ones are below the floor."""
     rates = np.full(21, 0.1) if kind in ("nesterov", "adadelta") else rates_of(20)
     start, gradients = numbers(7, 5) * size, numbers(20, 7, 5, seed=1) * size
     expected = dsstne_steps(kind, start.numpy(), gradients.numpy(), rates, l1, l2)
     spec = TrainingSpec.of({"optimizer": {"kind": kind, **DSSTNE[kind]}}).optimizer
-    rule, weight = Optimizer(spec, l1, l2, "dsstne"), start.clone()
+    spec = OptimizerSettings(floor=1e-9, step_offset=1).applied_to(spec)
+    rule, weight = Optimizer(spec, l1, l2), start.clone()
     state, ours = rule.state_for(weight), rates if kind != "adadelta" else np.ones(21)
     for number, gradient in enumerate(gradients, 1):
         rule.apply(weight, gradient.clone(), state, StepNumbers(number, ours))
     assert np.abs(weight.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
     assert np.abs(expected - start.numpy()).max() > 1e-4 * size
+
+
+@pytest.mark.parametrize("kind", ["adagrad", "rmsprop", "adadelta"])
+def test_a_floor_takes_the_place_of_epsilon_and_acts_on_small_squares_alone(kind):
+    def stepped(size, **settings):
+        rule = Optimizer(TrainingSpec.of({"optimizer": {"kind": kind, **settings}}).optimizer)
+        weight = numbers(5, 3)
+        state = {name: numbers(5, 3, seed=2).abs() * size for name in rule.state}
+        rule.apply(weight, numbers(5, 3, seed=1) * size**0.5, state, StepNumbers(1, rates_of(2)))
+        return weight
+
+    assert torch.equal(stepped(1e-3, floor=1e-9, epsilon=0.1), stepped(1e-3, floor=1e-30, epsilon=1e-5))
+    assert not torch.equal(stepped(1e-3, floor=1e-9), stepped(1e-3, epsilon=0.1))
+    assert not torch.equal(stepped(1e-12, floor=1e-9), stepped(1e-12, floor=1e-30))
+
+
+def test_an_offset_of_adam_takes_the_correction_of_a_later_step():
+    def stepped(number, **settings):
+        rule = Optimizer(TrainingSpec.of({"optimizer": {"kind": "adam", **settings}}).optimizer)
+        weight = numbers(5, 3)
+        rule.apply(weight, numbers(5, 3, seed=1), rule.state_for(weight), StepNumbers(number, np.ones(9)))
+        return weight
+
+    assert torch.equal(stepped(1, step_offset=3), stepped(4))
+    assert not torch.equal(stepped(1, step_offset=3), stepped(1))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings", "expected"),
+    [
+        ("adagrad", {"floor": 1e-9, "step_offset": 1}, {"floor": 1e-9}),
+        ({"kind": "rmsprop", "floor": 0.5}, {"floor": 1e-9}, {"floor": 1e-9}),
+        ({"kind": "rmsprop", "floor": 0.5}, {}, {"floor": 0.5}),
+        ("adadelta", None, {}),
+        ("adam", {"floor": 1e-9, "step_offset": 1}, {"step_offset": 1}),
+        ("adamw", {"floor": 1e-9, "step_offset": 1}, {}),
+        ("sgd", {"floor": 1e-9, "step_offset": 1}, {}),
+    ],
+)
+def test_a_network_overrides_those_settings_that_the_optimizer_has(optimizer, settings, expected):
+    layers = [{"name": "in", "kind": "input", "field": "x"}, {"name": "out", "kind": "output", "field": "x"}]
+    spec = TrainingSpec.of({"optimizer": optimizer}).optimizer
+    tuned = NetworkSpec.of({"optimizer": settings, "layers": layers}).tuned(spec)
+    assert tuned == type(spec).model_validate({**spec.model_dump(), **expected})

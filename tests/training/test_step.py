@@ -46,7 +46,7 @@ class Training:
         counts = {"items": np.arange(width) + 1}
         exchange = LocalExchange(self.spec.shards, num_threads)
         self.network = build(bind(NetworkSpec.of(document), self.spec, fields), exchange, counts=counts)
-        self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2, self.network.spec.dialect)
+        self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2)
         self.network.prepare_training(self.rule)
         self.rates, self.number = rates(self.spec, 1000), 0
 

@@ -1,4 +1,4 @@
-"""Dropout: as the mathematics has it, and as DSSTNE does it."""
+"""Dropout: by a mask, and to the rest value of each activation."""
 
 import math
 from typing import Any
@@ -8,32 +8,33 @@ from torch import Tensor
 
 from widenet.model.activations import SELU_ALPHA, SELU_SCALE, activate, sides
 from widenet.spec.activations import Activation, Elu, LeakyRelu
-from widenet.spec.network import Dialect
-
-_OF_DSSTNE = ("sigmoid", "tanh", "relu", "linear", "leaky_relu", "elu", "selu")
-"""The activations of hidden units of which DSSTNE's dropout is known."""
+from widenet.spec.parts import DropoutForm
 
 
 def dropped(
-    activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float, dialect: Dialect
+    activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float, form: DropoutForm
 ) -> Tensor:
-    """The activations float32 [E, H] of some sums, those that are not kept silenced.
+    """Return the activations of sums after dropout; differentiable.
 
-    Differentiable.
+    Args:
+        activation: Activation of the units.
+        z_EH: Sums, float32 [E, H].
+        kept_EH: Which units stay, bool [E, H].
+        probability: Share of the units that are silenced.
+        form: "mask" multiplies kept units by 1 / (1 - probability) and sets the others to 0. "rest" is
+            described at `HiddenLayer.dropout_form`.
 
-    kept_EH: bool; those units are multiplied by 1 / (1 - probability), all others become 0. DSSTNE's dialect
-    differs in three points. A sigmoid becomes 0.5, and what is kept stays as it is. elu and selu become their
-    floor, and the layer is then moved back to mean 0 and variance 1. The way back takes the slope that
-    belongs to a unit as it is after dropout, whether it was kept or not.
+    Returns:
+        Units float32 [E, H].
     """
-    if dialect == "widenet" or activation.kind not in _OF_DSSTNE:
+    if form == "mask":
         return activate(activation, z_EH) * kept_EH / (1 - probability)
-    units_EH, slope_EH = _of_dsstne(activation, z_EH.detach(), kept_EH, probability)
+    units_EH, slope_EH = _at_rest(activation, z_EH.detach(), kept_EH, probability)
     through: Tensor = _Through.apply(z_EH, units_EH, slope_EH)  # type: ignore[no-untyped-call]
     return through
 
 
-def _of_dsstne(
+def _at_rest(
     activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float
 ) -> tuple[Tensor, Tensor]:
     """Units after dropout, and their slopes by the sums."""

@@ -167,20 +167,16 @@ class Network:
                 else self._normalization(layer, activity, draws is not None)
             )
             positions = prepared.positions.get(self.layout.along.get(layer.name, ""))
-            value_EH, penalty = hidden_layer.forward(
-                layer, sums + skips, bias, draws, self.spec.dialect, normalized, positions
-            )
+            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, normalized, positions)
             activity.values[layer.name] = value_EH
             if penalty is not None:
                 activity.penalties.append(penalty)
         return activity
 
     def share_of_gradient(self, weight: str) -> float:
-        """What the gradients of those that share a weight are multiplied by: 1, and in DSSTNE's dialect 1
-        / their number.
-        """
+        """Factor on the gradients of a weight's users: 1, or 1 / their number for their mean."""
         users = sum(link.weight == weight for link in self.layout.links.values())
-        return 1 / users if users and self.spec.dialect == "dsstne" else 1.0
+        return 1 / users if users and self.spec.shared_gradient == "mean" else 1.0
 
     def follow(self, activity: Activity) -> None:
         """Move the running statistics of batch normalizations by a batch's."""

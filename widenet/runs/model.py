@@ -341,7 +341,7 @@ def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
 
 def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:
     """Fill a network from a checkpoint within a training, rows that idled brought up to date."""
-    rule = Optimizer(training.optimizer, training.l1, training.l2, network.spec.dialect)
+    rule = Optimizer(network.spec.tuned(training.optimizer), training.l1, training.l2)
     network.prepare_training(rule)
     checkpoint.load_into(network, with_state=True)
     facts = TrainingFacts.of(checkpoint.facts)

@@ -134,7 +134,7 @@ def run_training(layout: Layout, dataset: Dataset, launch: Launch) -> Model:
         )
         run = begun(launch.out, layout, dataset, launch.start_from, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, chosen)), "machine")
-        rule = Optimizer(training_spec.optimizer, training_spec.l1, training_spec.l2, network_spec.dialect)
+        rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         net = _built(job, rule, dataset, exchange, chosen)
         teller = launch.report if launch.report is not None and exchange.leads else Silence()
         for sentence in [*unread(network_spec, dataset), *_slow(training_spec, chosen, job.in_background)]:

@@ -59,5 +59,8 @@ class Elu(Spec):
 ROW_WISE = ("softmax", "relu_max", "linear_max")
 """The activations that divide by a sum over the whole layer."""
 
+RESTING = ("sigmoid", "tanh", "relu", "linear", "leaky_relu", "elu", "selu")
+"""The activations whose silenced units have a rest value."""
+
 Activation = PlainActivation | LeakyRelu | Elu
 ActivationField = named(Activation)

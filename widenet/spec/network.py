@@ -8,15 +8,15 @@ from pydantic import Field, PrivateAttr, model_validator
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
 from widenet.spec.dsstne.network import is_dsstne, translation, without_comments
+from widenet.spec.dsstne.neutral import has_dialect, without_dialect
 from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
+from widenet.spec.optimizers import Optimizer, OptimizerSettings
 from widenet.spec.rules import check_layers
 from widenet.spec.samples import PopularitySample
 from widenet.spec.wiring import check_wiring, in_order, sources_of
 
 _OF_TRAININGS = ("epochs", "batch_size", "optimizer", "schedule", "evaluation", "seed")
 """Fields that only training documents have, of which one at least is in most."""
-
-Dialect = Literal["widenet", "dsstne"]
 
 
 class NetworkSpec(Document):
@@ -26,10 +26,10 @@ class NetworkSpec(Document):
     other_name: ClassVar[str] = "training"
     name: str = ""
     """A name for people."""
-    dialect: Dialect = "widenet"
-    """dsstne: dropout and the way back through it, sparseness, shared weights and optimizers as DSSTNE
-    does them.
-    """
+    shared_gradient: Literal["sum", "mean"] = "sum"
+    """How layers that share weights move them: by the sum of their gradients, or by the mean."""
+    optimizer: OptimizerSettings | None = None
+    """Settings that the network needs of the training document's optimizer."""
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
     """The layers. A layer without `source` takes the layer before it."""
 
@@ -43,6 +43,8 @@ class NetworkSpec(Document):
     @classmethod
     def of(cls, values: Any, where: str = "document") -> Self:
         """The document in plain values, DSSTNE's too."""
+        if has_dialect(values):
+            values = without_dialect(values, where)
         if not is_dsstne(values):
             return super().of(values, where)
         found = translation(values, where)
@@ -63,7 +65,7 @@ class NetworkSpec(Document):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_wiring(self.layers)
-        check_layers(self.layers, self.dialect == "dsstne")
+        check_layers(self.layers)
         return self
 
     @property
@@ -110,6 +112,10 @@ class NetworkSpec(Document):
     def sources(self, layer: Layer) -> tuple[str, ...]:
         """The names of the layers that a layer takes its input from."""
         return sources_of(self.layers, layer)
+
+    def tuned(self, optimizer: Optimizer) -> Optimizer:
+        """Return the optimizer of a training document with the settings that this network needs."""
+        return optimizer if self.optimizer is None else self.optimizer.applied_to(optimizer)
 
     def _repr_html_(self) -> str:
         """The layers as boxes and arrows, for notebooks."""

@@ -10,6 +10,8 @@ from widenet.spec.named import named
 Rate = Annotated[float, Field(gt=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Epsilon = Annotated[float, Field(gt=0)]
+Floor = Annotated[float, Field(gt=0)]
+Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class OfOptimizers:
@@ -73,6 +75,8 @@ class Adagrad(Spec, OfOptimizers):
     """Step size."""
     epsilon: Epsilon = 1e-10
     """Keeps the division finite."""
+    floor: Floor | None = None
+    """Smallest s whose root divides: a smaller one counts as this much. If set, `epsilon` is not added."""
 
 
 class Rmsprop(Spec, OfOptimizers):
@@ -89,6 +93,8 @@ class Rmsprop(Spec, OfOptimizers):
     """Share of the mean square that stays."""
     epsilon: Epsilon = 1e-8
     """Keeps the division finite."""
+    floor: Floor | None = None
+    """Smallest s whose root divides: a smaller one counts as this much. If set, `epsilon` is not added."""
 
 
 class Adadelta(Spec, OfOptimizers):
@@ -108,17 +114,18 @@ class Adadelta(Spec, OfOptimizers):
     """Share of both mean squares that stays."""
     epsilon: Epsilon = 1e-6
     """Lets the first step begin, and keeps the division finite."""
-
-
-class Adam(Spec, OfOptimizers):
-    """Adam.
-
-    Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move.
+    floor: Floor | None = None
+    """Smallest mean square whose root is taken: a smaller one counts as this much. If set, `epsilon` is not
+    added.
     """
+
+
+class OfMoments(Spec, OfOptimizers):
+    """Settings of Adam and of its variant with decoupled weight decay."""
 
     state: ClassVar[tuple[str, ...]] = ("mean", "square")
 
-    kind: Literal["adam"]
+    kind: str
     """Its name."""
     learning_rate: Rate = 0.001
     """Step size."""
@@ -130,13 +137,25 @@ class Adam(Spec, OfOptimizers):
     """Keeps the division finite."""
 
 
-class AdamW(Adam):
+class Adam(OfMoments):
+    """Adam.
+
+    Kingma and Ba, ICLR 2015, algorithm 1. On wide sparse inputs lazy: only rows that a batch touches move.
+    """
+
+    kind: Literal["adam"]
+    """Its name."""
+    step_offset: Offset = 0
+    """Steps added to t in the correction of the moments: with 1 the first step has t = 2, and is shorter."""
+
+
+class AdamW(OfMoments):
     """Adam whose weight decay does not pass through the moments.
 
     Loshchilov and Hutter, ICLR 2019, algorithm 2.
     """
 
-    kind: Literal["adamw"]  # type: ignore[assignment]
+    kind: Literal["adamw"]
     """Its name."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """w -= rate * weight_decay * w in each step; biases are left alone."""
@@ -144,6 +163,24 @@ class AdamW(Adam):
 
 Optimizer = Sgd | Momentum | Nesterov | Adagrad | Rmsprop | Adadelta | Adam | AdamW
 OptimizerField = named(Optimizer)
+
+
+class OptimizerSettings(Spec):
+    """Settings that a network needs of the optimizer, whatever the training document says.
+
+    An optimizer without one of these settings ignores it.
+    """
+
+    floor: Floor | None = None
+    """`floor` of adagrad, rmsprop and adadelta; unset: as the training document says."""
+    step_offset: Offset | None = None
+    """`step_offset` of adam; unset: as the training document says."""
+
+    def applied_to(self, optimizer: Optimizer) -> Optimizer:
+        """Return the optimizer with these settings in place of its own."""
+        settings = self.model_dump(exclude_none=True)
+        own = {name: value for name, value in settings.items() if name in type(optimizer).model_fields}
+        return optimizer.model_copy(update=own)
 
 
 class ConstantSchedule(Spec):

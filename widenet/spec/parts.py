@@ -2,7 +2,7 @@
 normalization.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -12,6 +12,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0)]
+DropoutForm = Literal["mask", "rest"]
 
 
 def _several(value: object) -> object:
@@ -65,6 +66,12 @@ class Sparseness(Spec):
     """The mean activation wanted over a batch."""
     weight: Annotated[float, Field(ge=0)] = 2.0
     """Weight of the penalty in the loss."""
+    after_dropout: bool = False
+    """Take the mean of the units after dropout instead of before it."""
+    pull_outside: bool = False
+    """Give a unit whose mean is below 1e-6 or above 1 - 1e-6 the gradient at that limit; otherwise it has
+    none. Any activation may then be penalized.
+    """
 
 
 class BatchNormalization(Spec):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from widenet.errors import did_you_mean
-from widenet.spec.activations import ROW_WISE
+from widenet.spec.activations import RESTING, ROW_WISE
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy
 from widenet.spec.parts import Share
@@ -13,28 +13,14 @@ from widenet.spec.spatial_rules import check_spatial
 from widenet.spec.wiring import feeding, sources_of
 
 
-def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
-    """Raise ValueError, with a JSON path, for the first broken rule. any_sparseness: the penalty goes with
-    every activation.
-    """
+def check_layers(layers: Sequence[Layer]) -> None:
+    """Raise ValueError, with a JSON path, for the first broken rule."""
     for index, layer in enumerate(layers):
         place = f"layers[{index}]"
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
-        penalized = (
-            isinstance(layer, HiddenLayer | ConvolutionLayer)
-            and layer.sparseness is not None
-            and not any_sparseness
-        )
-        if (
-            isinstance(layer, HiddenLayer | ConvolutionLayer)
-            and penalized
-            and layer.activation.kind not in ("sigmoid", "softmax")
-        ):
-            raise ValueError(
-                f'{place}.sparseness needs activations between 0 and 1; got "{layer.activation.kind}". Use'
-                ' "sigmoid".'
-            )
+        if isinstance(layer, HiddenLayer | ConvolutionLayer):
+            _check_activation(place, layer)
         if isinstance(layer, ConvolutionLayer | PoolingLayer):
             check_spatial(place, layer, layers)
         if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
@@ -43,6 +29,21 @@ def check_layers(layers: Sequence[Layer], any_sparseness: bool = False) -> None:
                     place, f"weights[{number}]" if len(layer.weights) > 1 else "weights", layer, share, layers
                 )
             _check_served(place, layer, layer.weights, sources_of(layers, layer))
+
+
+def _check_activation(place: str, layer: HiddenLayer | ConvolutionLayer) -> None:
+    """A penalty and a form of dropout that need certain activations must have one of them."""
+    kind, penalty = layer.activation.kind, layer.sparseness
+    if penalty is not None and not penalty.pull_outside and kind not in ("sigmoid", "softmax"):
+        raise ValueError(
+            f'{place}.sparseness needs activations between 0 and 1; got "{kind}". Use "sigmoid", or set'
+            ' "pull_outside": true.'
+        )
+    if layer.dropout_form == "rest" and kind not in RESTING:
+        raise ValueError(
+            f'{place}.dropout_form "rest" needs one of the activations {", ".join(RESTING)}; got "{kind}".'
+            ' Use "mask".'
+        )
 
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:

@@ -7,7 +7,17 @@ from pydantic import Discriminator, Field, Tag
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
-from widenet.spec.parts import Count, Limit, Name, Normalization, Probability, Shares, Sources, Sparseness
+from widenet.spec.parts import (
+    Count,
+    DropoutForm,
+    Limit,
+    Name,
+    Normalization,
+    Probability,
+    Shares,
+    Sources,
+    Sparseness,
+)
 from widenet.spec.pooling import PoolingField
 
 
@@ -72,6 +82,14 @@ class ConvolutionLayer(Spec):
     """Filters shared with another convolution, or with several, each for one of the sources."""
     dropout: Probability = 0.0
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
+    dropout_form: DropoutForm = "mask"
+    """mask: as above. rest: sigmoid units become 0.5 and none is rescaled; elu and selu units become the
+    activation's lower limit, and the layer is brought back to mean 0 and variance 1 (alpha dropout, Klambauer
+    et al., 2017); others become 0 and the rest is rescaled. The gradient of every unit, silenced or not, then
+    takes the activation's slope at its value after dropout.
+
+    rest needs one of sigmoid, tanh, relu, linear, leaky_relu, elu, selu.
+    """
     sparseness: Sparseness | None = None
     """Penalty on the mean activation of each unit, a filter at a position; needs activations in (0, 1)."""
     weight_norm: Limit | None = None

@@ -7,17 +7,20 @@ import torch
 from widenet.kernels import RowGradient, row_gradient
 from widenet.model.rule import StepNumbers
 from widenet.sparse import SparseBatch
+from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
 
 KINDS = ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
-PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "DSSTNE's": {"dialect": "dsstne"}}
+PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "guarded": {"floor": 1e-9, "step_offset": 1}}
+"""Penalties, and settings of those optimizers that have them."""
 RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
 
 
-def rule_of(kind, **penalties):
-    return Optimizer(TrainingSpec.of({"optimizer": kind}).optimizer, **penalties)
+def rule_of(kind, l1=0.0, l2=0.0, **settings):
+    spec = OptimizerSettings(**settings).applied_to(TrainingSpec.of({"optimizer": kind}).optimizer)
+    return Optimizer(spec, l1, l2)
 
 
 def numbers(*shape, seed=0, dtype=torch.float32):

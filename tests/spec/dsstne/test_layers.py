@@ -102,7 +102,8 @@ def test_of_two_spellings_of_a_slope_dsstne_reads_that_last_whose_bytes_are_late
 def test_a_convolution_has_the_penalty_of_a_sparse_layer():
     own = {**CONVOLUTION, "Kernel": 3, "Sparse": True, "SparsenessPenalty": {"p": 0.2}}
     found = layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT, SparsenessPenalty={"p": 0.5, "beta": 2})
-    assert found[1]["sparseness"] == {"target": 0.2, "weight": 2.0}
+    penalty = found[1]["sparseness"]
+    assert (penalty["target"], penalty["weight"]) == (0.2, 2.0)
     assert "sparseness" not in layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT)[1]
 
 
@@ -118,3 +119,20 @@ def test_dropout_of_an_output_is_left_out_and_said(last):
     found = translation({"Layers": layers}, "config.json")
     assert all("dropout" not in layer for layer in found.network["layers"])
     assert [note for note in found.notes if "Layers[2].pDropout is of an output" in note]
+
+
+def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
+    shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
+    found = layers_of(
+        INPUT,
+        {"Name": "H", "N": 7},
+        {"Name": "G", "N": 7, "Source": "H"},
+        {"Name": "F", "N": 7, "Source": "G", "SharedWeights": [shared]},
+        {**OUTPUT, "Skip": "G", "N": 7, "Source": "F"},
+    )
+    assert found[3]["weights"] == {
+        "layer": "Out summed",
+        "layer_source": "F",
+        "source": "G",
+        "transposed": False,
+    }

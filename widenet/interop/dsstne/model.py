@@ -46,8 +46,8 @@ def import_model(
     data: a dataset with these fields, whose features the network knows. features: or else the index file of
     every sparse field, or those of some by name. Without either a feature is named by its index. fields:
     other names for the network's, by its own.
-    say: told of what was left out, or is not what it seems. The documents keep DSSTNE's meaning: "dialect":
-    "dsstne". Weights that a layer shares where this project cannot share them are copied, so that a further
+    say: told of what was left out, or is not what it seems. The documents keep DSSTNE's meaning.
+    Weights that a layer shares where this project cannot share them are copied, so that a further
     training moves each by itself. Raises DataError, DocumentError, FitError, CheckpointError, OptionError;
     nothing is then left.
     """

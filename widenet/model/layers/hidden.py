@@ -11,7 +11,6 @@ from widenet.model.dropout import dropped
 from widenet.model.limits import shortened
 from widenet.model.positions import Positions
 from widenet.spec.layers import HiddenLayer
-from widenet.spec.network import Dialect
 from widenet.spec.parts import Sparseness
 from widenet.spec.spatial import ConvolutionLayer
 
@@ -24,7 +23,6 @@ def forward(
     sums: list[Tensor],
     bias: Tensor | None,
     draws: Draws | None,
-    dialect: Dialect = "widenet",
     normalized: Callable[[Tensor], Tensor] | None = None,
     positions: Positions | None = None,
 ) -> tuple[Tensor, Tensor | None]:
@@ -51,29 +49,24 @@ def forward(
     a_EH = units_EH = activate(spec.activation, total_EH)
     if spec.dropout:
         kept_EH = draws.kept(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
-        units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, dialect)
-    return units_EH, _penalty(spec.sparseness, a_EH, units_EH, dialect)
+        units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, spec.dropout_form)
+    return units_EH, _penalty(spec.sparseness, a_EH, units_EH)
 
 
-def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor, dialect: Dialect) -> Tensor | None:
-    """The sparseness penalty, of the mean before dropout; in DSSTNE's dialect after it, and pulling also from
-    beyond the floor.
-
-    None of a batch without examples, which has no mean.
-    """
+def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor) -> Tensor | None:
+    """The sparseness penalty; None for a batch without examples, which has no mean."""
     if spec is None or not len(a_EH):
         return None
-    return sparseness(
-        units_EH if dialect == "dsstne" else a_EH, spec.target, spec.weight, pulls_outside=dialect == "dsstne"
-    )
+    return sparseness(units_EH if spec.after_dropout else a_EH, spec.target, spec.weight, spec.pull_outside)
 
 
-def sparseness(a_EH: Tensor, target: float, weight: float, pulls_outside: bool = False) -> Tensor:
-    """weight * sum over units of KL(target || mean activation of the batch). pulls_outside: units beyond
-    the floor have its gradient.
+def sparseness(a_EH: Tensor, target: float, weight: float, pull_outside: bool = False) -> Tensor:
+    """weight * sum over units of KL(target || mean activation of the batch).
+
+    pull_outside: units whose mean is beyond the floor get the gradient at the floor.
     """
     mean_H = a_EH.mean(dim=0)
     inside_H = mean_H.clamp(_FLOOR, 1 - _FLOOR)
-    mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if pulls_outside else inside_H
+    mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if pull_outside else inside_H
     divergence_H = target * torch.log(target / mean_H) + (1 - target) * torch.log((1 - target) / (1 - mean_H))
     return weight * divergence_H.sum()

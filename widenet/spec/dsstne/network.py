@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from widenet.spec.dsstne.layers import Dialect, Whole, layer
+from widenet.spec.dsstne.neutral import with_settings
 from widenet.spec.dsstne.settings import Settings
 from widenet.spec.dsstne.wiring import rewired
 
@@ -127,7 +128,9 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     spoken = rewired(spoken, whole.notes, at)
     _share_of_parts(spoken)
     _add_channels(spoken)
-    network = {"name": found.text("Name"), "dialect": dialect, "layers": spoken}
+    network = {"name": found.text("Name"), "layers": spoken}
+    if dialect == "dsstne":
+        network = with_settings(network)
     return Translation(network, _training(found), tuple(whole.notes))
 
 

@@ -17,7 +17,7 @@ from widenet.kernels.devices import has_triton, runs_triton
 from widenet.kernels.rows import copied
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
-from widenet.spec.network import Dialect
+from widenet.spec.optimizers import Adadelta, Adagrad, Rmsprop
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 from widenet.training.idle_steps import Shrinkage
 from widenet.transfer import sent
@@ -25,8 +25,6 @@ from widenet.transfer import sent
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
 
-DSSTNE_FLOOR = 1e-9
-"""Sums of squares below it count as so much in DSSTNE's AdaGrad, RMSProp and AdaDelta."""
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 
@@ -35,11 +33,9 @@ def is_compiled(device: str) -> bool:
     return can_compile() if device == "cpu" else has_triton()
 
 
-def guards(epsilon: float, dialect: Dialect) -> tuple[float, float]:
-    """What keeps a division by a root finite: a number added to the root, and a floor under what it is
-    taken of, as DSSTNE has it.
-    """
-    return (0.0, DSSTNE_FLOOR) if dialect == "dsstne" else (epsilon, 0.0)
+def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
+    """Return the epsilon and the floor that keep a division by a root finite; one of them is 0."""
+    return (spec.epsilon, 0.0) if spec.floor is None else (0.0, spec.floor)
 
 
 class Formula(Protocol):
@@ -78,11 +74,9 @@ class Idling(Formula, Protocol):
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
 
-    def __init__(
-        self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0, dialect: Dialect = "widenet"
-    ) -> None:
+    def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
         module = import_module(f"{__name__}.{spec.kind}")
-        formula = module.formula(spec, dialect)
+        formula = module.formula(spec)
         self.kind = spec.kind
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None

@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Adadelta
 from widenet.training.optimizers import Numbers, guards, held, multiply_rows
 
 
 class _Adadelta:
-    def __init__(self, spec: Adadelta, dialect: Dialect) -> None:
+    def __init__(self, spec: Adadelta) -> None:
         self.spec = spec
-        self.epsilon, self.floor = guards(spec.epsilon, dialect)
+        self.epsilon, self.floor = guards(spec)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -53,6 +52,6 @@ class _Adadelta:
         return self.spec.decay**steps_U
 
 
-def formula(spec: Adadelta, dialect: Dialect) -> _Adadelta:
+def formula(spec: Adadelta) -> _Adadelta:
     """The formula of the spec."""
-    return _Adadelta(spec, dialect)
+    return _Adadelta(spec)

@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Adagrad
 from widenet.training.optimizers import guards, held
 
 
 class _Adagrad:
-    def __init__(self, spec: Adagrad, dialect: Dialect) -> None:
+    def __init__(self, spec: Adagrad) -> None:
         self.spec = spec
-        self.epsilon, self.floor = guards(spec.epsilon, dialect)
+        self.epsilon, self.floor = guards(spec)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -33,6 +32,6 @@ class _Adagrad:
         weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
 
-def formula(spec: Adagrad, dialect: Dialect) -> _Adagrad:
+def formula(spec: Adagrad) -> _Adagrad:
     """The formula of the spec."""
-    return _Adagrad(spec, dialect)
+    return _Adagrad(spec)

@@ -7,20 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.spec.network import Dialect
-from widenet.spec.optimizers import Adam
+from widenet.spec.optimizers import Adam, OfMoments
 
 _LARGEST = torch.finfo(torch.float32).max
 
 
 class AdamFormula:
-    """Adam's step; the correction for the moments' start counts the training's steps, and one more in
-    DSSTNE's dialect.
-    """
+    """Adam's step; step_offset is added to its number in the correction for the moments' start."""
 
-    def __init__(self, spec: Adam, dialect: Dialect) -> None:
-        self.spec = spec
-        self.ahead = int(dialect == "dsstne" and spec.kind == "adam")
+    def __init__(self, spec: OfMoments, step_offset: int = 0) -> None:
+        self.spec, self.step_offset = spec, step_offset
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -48,10 +44,10 @@ class AdamFormula:
         """The rate for the mean, and the factor of the square's root, that make up for the moments' start
         at zero.
         """
-        times = number + self.ahead
+        times = number + self.step_offset
         return min(rate / (1 - self.spec.beta1**times), _LARGEST), 1 / math.sqrt(1 - self.spec.beta2**times)
 
 
-def formula(spec: Adam, dialect: Dialect) -> AdamFormula:
+def formula(spec: Adam) -> AdamFormula:
     """The formula of the spec."""
-    return AdamFormula(spec, dialect)
+    return AdamFormula(spec, spec.step_offset)

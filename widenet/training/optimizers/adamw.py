@@ -1,10 +1,9 @@
 """AdamW: Adam's step; the decay itself is applied with the other penalties, to weights and not to biases."""
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import AdamW
 from widenet.training.optimizers.adam import AdamFormula
 
 
-def formula(spec: AdamW, dialect: Dialect) -> AdamFormula:
+def formula(spec: AdamW) -> AdamFormula:
     """The formula of the spec."""
-    return AdamFormula(spec, dialect)
+    return AdamFormula(spec)

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Momentum
 from widenet.training.idle_steps import Roads
 from widenet.training.optimizers import Numbers, multiply_rows
@@ -61,7 +60,6 @@ class Velocity:
         return self.momentum**steps_U
 
 
-def formula(spec: Momentum, dialect: Dialect) -> Velocity:
+def formula(spec: Momentum) -> Velocity:
     """The formula of the spec."""
-    del dialect
     return Velocity(spec.momentum, looks_ahead=False)

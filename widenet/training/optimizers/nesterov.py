@@ -2,12 +2,10 @@
 it.
 """
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Nesterov
 from widenet.training.optimizers.momentum import Velocity
 
 
-def formula(spec: Nesterov, dialect: Dialect) -> Velocity:
+def formula(spec: Nesterov) -> Velocity:
     """The formula of the spec."""
-    del dialect
     return Velocity(spec.momentum, looks_ahead=True)

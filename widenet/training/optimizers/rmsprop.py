@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Rmsprop
 from widenet.training.optimizers import Numbers, guards, held, multiply_rows
 
 
 class _Rmsprop:
-    def __init__(self, spec: Rmsprop, dialect: Dialect) -> None:
+    def __init__(self, spec: Rmsprop) -> None:
         self.spec = spec
-        self.epsilon, self.floor = guards(spec.epsilon, dialect)
+        self.epsilon, self.floor = guards(spec)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -45,6 +44,6 @@ class _Rmsprop:
         return self.spec.decay**steps_U
 
 
-def formula(spec: Rmsprop, dialect: Dialect) -> _Rmsprop:
+def formula(spec: Rmsprop) -> _Rmsprop:
     """The formula of the spec."""
-    return _Rmsprop(spec, dialect)
+    return _Rmsprop(spec)

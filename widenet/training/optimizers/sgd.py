@@ -4,7 +4,6 @@ from typing import Any
 
 from torch import Tensor
 
-from widenet.spec.network import Dialect
 from widenet.spec.optimizers import Sgd
 
 
@@ -24,8 +23,7 @@ class _Sgd:
         weight.add_(gradient, alpha=-rate)
 
 
-def formula(spec: Sgd, dialect: Dialect) -> _Sgd:
+def formula(spec: Sgd) -> _Sgd:
     """The formula of the spec."""
     del spec
-    del dialect
     return _Sgd()
