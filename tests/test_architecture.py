@@ -3,6 +3,7 @@ package.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,10 @@ LONGER_FILES = {
     "widenet/training/run_directory.py": 402,
 }
 """Files that wait for their split, with the lines that they may have until then."""
+
+FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
+"""An option of the command line, or the dashes of one; srun's --mpi is not ours."""
+
 MAX_FUNCTION_LINES = 85
 
 
@@ -345,6 +350,24 @@ def test_functions_fit_a_screen():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+
+
+def flags(tree: ast.AST) -> list[str]:
+    """The texts of a module that name an option with the dashes of the command line."""
+    texts = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return [f"line {text.lineno}: {text.value}" for text in texts if FLAG.search(text.value)]
+
+
+def test_only_the_command_line_writes_options_with_dashes():
+    below = [path for path in MODULES if not path.startswith("widenet/cli/")]
+    assert {path: found for path in below if (found := flags(parsed(path)))} == {}
+
+
+@pytest.mark.parametrize("text", ['f"--{name} must"', '"Add --grow."', '"(--field)"', 'f"see `--out {x}`"'])
+def test_an_option_with_dashes_is_seen(text):
+    assert len(flags(ast.parse(text))) == 1
 
 
 def test_every_test_file_mirrors_a_module_or_a_room():

@@ -113,7 +113,7 @@ DAMAGES = {
     missing: r"NEWEST/SHARD is missing\. Use another checkpoint\.",
     of_another_network: (
         r"RUN/network\.json is not the file with which NEWEST was trained: it has changed since\. "
-        r"Undo the change, or train again with another --out\."
+        r"Undo the change, or train again with another `out`\."
     ),
 }
 
@@ -268,7 +268,7 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
         pass
     monkeypatch.setattr(run_path, "locked", other_first)
     with pytest.raises(
-        CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."
+        CheckpointError, match=r"run exists already\. Go on with `resume=True`, or choose another `out`\."
     ):
         train(NETWORK, TRAINING, data, run)
     assert Model.load(run).fingerprint() == undisturbed

@@ -3,13 +3,14 @@
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from widenet.errors import ArgumentError, did_you_mean
+from widenet.errors import ArgumentError, OptionError, did_you_mean
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,6 +28,40 @@ _OPTIONS = {"include_seen": "exclude_seen=False"}
 """Command-line options that Python writes as another argument."""
 
 _LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What an argument is for and what bounds it: `seed: Annotated[int, Argument("Start.", at_least=0)] = 0`.
+
+    The docstring of the function, the flag of the command line and its help come from it.
+
+    help: a sentence, with other arguments in backticks. form: what stands for the value in a list of flags.
+    """
+
+    help: str
+    form: str | None = None
+    at_least: float | None = None
+
+
+def declared(owner: Any) -> dict[str, tuple[Any, Argument]]:
+    """The types and the `Argument` of those parameters of a function, or fields of a class, that have one."""
+    hints = get_type_hints(owner, include_extras=True)
+    return {
+        name: (hint.__origin__, each)
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated
+        for each in hint.__metadata__
+        if isinstance(each, Argument)
+    }
+
+
+def check_bounds(arguments: Any) -> None:
+    """Raise OptionError where a field of an object is below the bound that its `Argument` has."""
+    for name, (_, argument) in declared(type(arguments)).items():
+        value = getattr(arguments, name)
+        if argument.at_least is not None and value is not None and value < argument.at_least:
+            raise OptionError(f"`{name}` must be at least {argument.at_least:g}; got {value}.")
 
 
 def typed(function: _Function) -> _Function:

@@ -18,6 +18,8 @@ from widenet.errors import OptionError
         ("`time_format='%d.%m.%Y'` has it", "--time-format '%d.%m.%Y' has it"),
         ("Resume it without `start_from`", "Resume it without --from"),
         ("`widenet.ingest(SOURCE, out=DIR)`", "`widenet data ingest SOURCE --out DIR`"),
+        ('"widenet plan `device_memory`" tells', '"widenet plan --device-memory" tells'),
+        ("`users=FILE` `sparse={'age': 'COLUMN'}`", "--users FILE --sparse age=COLUMN"),
         (
             "`widenet.split('a b/c', out=DIR, heldout_last=1, field='tags')`",
             "`widenet data split 'a b/c' --out DIR --heldout-last 1 --field tags`",

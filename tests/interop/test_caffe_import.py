@@ -202,7 +202,7 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
             tmp_path / "run",
             weights=trained(weights, {name: blobs for name, blobs in BLOBS.items() if name != "ip3"}),
         )
-    with pytest.raises(OptionError, match=r"holds no weights\. Name the \.caffemodel with --weights"):
+    with pytest.raises(OptionError, match=r"holds no weights\. Name the \.caffemodel with `weights`"):
         import_network(net, tmp_path / "run")
 
 

@@ -84,7 +84,7 @@ def test_what_a_file_is_is_said_and_data_are_no_network(tmp_path):
     ):
         import_network(tmp_path / "data.nc", tmp_path / "other")
     with pytest.raises(
-        OptionError, match=r"--features are index files of DSSTNE's networks; .*x.bin is a Keras 3 model."
+        OptionError, match=r"`features` are index files of DSSTNE's networks; .*x.bin is a Keras 3 model."
     ):
         import_network(tmp_path / "x.bin", tmp_path / "other", features=tmp_path / "names")
 

@@ -209,7 +209,7 @@ def test_a_second_training_of_a_directory_is_refused_in_every_process(data, grou
     groups(4)(trained, "momentum", data, tmp_path / "run")
     groups(4).start(trained, "momentum", data, tmp_path / "run")
     assert {str(error) for error in groups(4).outcomes()} == {
-        f"{tmp_path / 'run'} exists already. Go on with --resume, or choose another --out."
+        f"{tmp_path / 'run'} exists already. Go on with `resume=True`, or choose another `out`."
     }
 
 
@@ -282,7 +282,7 @@ def test_where_a_process_is_lost_the_others_say_so_and_end(data, tmp_path):
     assert type(leader) is EOFError
     assert type(other) is GroupError
     assert str(other).startswith(f"process 1 of 2, epoch 1, step 2, interruption: {LOST} (")
-    assert str(other).endswith("). Start again; a training goes on with --resume.")
+    assert str(other).endswith("). Start again; a training goes on with `resume=True`.")
     assert "\n" not in str(other)
 
 

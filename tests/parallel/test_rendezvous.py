@@ -219,7 +219,7 @@ def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data
     groups(2).start(trained_again, "momentum", data, tmp_path / "run")
     found = groups(2).outcomes()
     assert [type(error) for error in found] == [CheckpointError] * 2
-    assert "exists already. Go on with --resume" in str(found[0])
+    assert "exists already. Go on with `resume=True`" in str(found[0])
 
 
 def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(

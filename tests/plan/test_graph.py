@@ -107,7 +107,7 @@ def test_a_cpu_has_none():
 
 def test_of_several_processes_the_remedy_is_one():
     with pytest.raises(
-        OptionError, match=r"but it runs in several processes\. Train without it, or with --processes 1\.$"
+        OptionError, match=r"but it runs in several processes\. Train without it, or with `processes=1`\.$"
     ):
         check_recordable(job([INPUT, TASTE, OUTPUT], num_processes=2))
 

@@ -181,7 +181,7 @@ def test_a_score_that_is_no_number_is_refused_with_its_user_and_item(tmp_path, s
         ("out.csv", "parqet", '"parqet" is not a known format of recommendations. Did you mean "parquet"?'),
         ("mine.csv/out.csv", None, "mine.csv/out.csv: its folder must be one to write to; got: "),
         ("", "csv", "must be a file; got a directory"),
-        ("mine.csv", None, "mine.csv exists already. Choose another --out, or remove it first."),
+        ("mine.csv", None, "mine.csv exists already. Choose another `out`, or remove it first."),
     ],
 )
 def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file_format, message):

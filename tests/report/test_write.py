@@ -65,7 +65,7 @@ def test_without_its_dataset_a_report_is_of_the_run_alone(run):
         (run / "machine.json").write_text(json.dumps(left))
         page = check_alone(read(write_report(run)))
         assert "Recommendations" not in page.texts["h2"]
-        assert "The dataset is not at hand; name it with --data." in page.texts["p"]
+        assert "The dataset is not at hand; name it when you write the report." in page.texts["p"]
 
 
 def test_a_run_without_epochs_and_weights_has_a_report(run, tmp_path):
@@ -95,7 +95,7 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
         write_report(tmp_path)
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(
-        OptionError, match=r"mine exists already\. Choose another --out, or remove it first\."
+        OptionError, match=r"mine exists already\. Choose another `out`, or remove it first\."
     ):
         write_report(reported / "run", tmp_path / "mine")
     assert read(tmp_path / "mine") == "mine"

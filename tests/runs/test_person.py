@@ -62,7 +62,8 @@ def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_pa
     )
     other = dataset_from_lists(tmp_path / "other", ROWS, width=NUM_ITEMS, titles=titles, sparse=country)
     with pytest.raises(
-        FitError, match=r'other has no field "age", which .* Ingest it with --users FILE --dense age=COLUMN\.'
+        FitError,
+        match=r'other has no field "age", which .* Ingest it with `users=FILE` `dense={.age.: .COLUMN.}`\.',
     ):
         model.recommend_for("0", other)
 

@@ -113,7 +113,7 @@ def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_check
     )
     with pytest.raises(
         OptionError,
-        match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with --device cuda\.',
+        match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with `device=.cuda.`\.',
     ):
         train(*two_checkpoints, resume=True, device="cpu")
 

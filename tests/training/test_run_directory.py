@@ -196,11 +196,11 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
     with pytest.raises(
-        CheckpointError, match=r"run exists already\. Go on with --resume, or choose another --out\."
+        CheckpointError, match=r"run exists already\. Go on with `resume=True`, or choose another `out`\."
     ):
         begun(tmp_path / "run", TRAINING, data)
     for name in ("file", "folder"):
-        with pytest.raises(CheckpointError, match=rf"{name} exists already\. Choose another --out\."):
+        with pytest.raises(CheckpointError, match=rf"{name} exists already\. Choose another `out`\."):
             begun(tmp_path / name, TRAINING, data)
     with pytest.raises(CheckpointError, match=r"must be a directory to make; got the current one"):
         begun(Path(), TRAINING, data)
@@ -210,7 +210,7 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
 def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(
-        CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another --out\."
+        CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another `out`\."
     ):
         begun(tmp_path / "file" / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
@@ -246,8 +246,8 @@ def test_only_one_training_at_a_time_holds_the_directory(run):
         (
             {"field": "books", "titles": ["A", "B", "C"]},
             (
-                r'has no field "items", which .* was trained on\. Ingest it with --field items, or --users'
-                r" FILE --sparse items=COLUMN\."
+                r'has no field "items", which .* was trained on\. Ingest it with `field=.items.`, or'
+                r" `users=FILE` `sparse={.items.: .COLUMN.}`\."
             ),
         ),
     ],
@@ -337,7 +337,8 @@ def test_the_pointer_is_on_disk_before_an_earlier_checkpoint_goes(run, network, 
 
 def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, network):
     with pytest.raises(
-        CheckpointError, match=r'run holds no weights yet\. Finish it with "widenet train \.\.\. --resume"\.'
+        CheckpointError,
+        match=r'run holds no weights yet\. Finish it with "widenet.train\(\.\.\., resume=True\)"\.',
     ):
         run.model()
     save(run, network, 1)

@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import Part
-from widenet.data.selection import Duplicates, Selection
+from widenet.data.selection import Selection
 
 ROWS_PER_BUCKET = 2**19
 """Rows of a bucket, not counting further rows of its last user."""

@@ -15,8 +15,8 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.data.download import OnBytes, download
 from widenet.data.ingest import ingest_with
+from widenet.data.ingest_arguments import OnRows
 from widenet.data.options import Options
-from widenet.data.tables import OnRows
 from widenet.errors import DataError, OptionError, did_you_mean
 
 TABLE = Path(__file__).with_name("published.toml")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
-from inspect import Signature, signature
+from inspect import Signature, getdoc, signature
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Protocol
 
-from widenet.arguments import typed
+from widenet.arguments import declared, typed
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
@@ -41,9 +41,16 @@ def _by_keywords(
             return function(sources, out, make(*args, **options))
 
         sources, out, _ = signature(function).parameters.values()
-        shown = Signature([sources, out, *signature(make).parameters.values()], return_annotation="Dataset")
-        called.__signature__ = shown  # type: ignore[attr-defined]
-        return typed(update_wrapper(called, function))
+        said = declared(make)
+        keywords = [
+            each.replace(annotation=said[each.name][0]) if each.name in said else each
+            for each in signature(make).parameters.values()
+        ]
+        update_wrapper(called, function)
+        called.__signature__ = Signature([sources, out, *keywords], return_annotation="Dataset")  # type: ignore[attr-defined]
+        lines = [f"    {name}: {argument.help}" for name, (_, argument) in said.items()]
+        called.__doc__ = "\n".join([getdoc(function) or "", "", "Args:", *lines])
+        return typed(called)
 
     return of
 

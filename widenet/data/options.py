@@ -1,23 +1,20 @@
-"""What may be said about an ingest: every option with its type and its default, and which of them go
-together.
-"""
+"""The options of an ingest together: what the work takes of them, and which of them go together."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
+from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
 from widenet.data.rules import check_field_name
-from widenet.data.selection import Duplicates, Moment, Selection, ago, check_order, is_date, moment, set_aside
+from widenet.data.selection import Selection, ago, check_order, is_date, moment, set_aside
 from widenet.data.side_fields import SideFields
 from widenet.data.sources import Roles
-from widenet.data.tables import OnRows
 from widenet.data.titles import Titles
 from widenet.errors import OptionError
 from widenet.plan.machine import available_threads
@@ -26,64 +23,8 @@ _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": WHITE_SPACE}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of an ingest, as they were given; docs/data.md says what they mean, and `check` whether
-    they are right.
-
-    on_progress: is told each phase. on_rows: is told, within a phase, how many rows or examples are done, and
-        of how many, or None where that is not known yet.
-    """
-
-    user: str | None = None
-    item: str | None = None
-    value: str | None = None
-    time: str | None = None
-    min_value: float | None = None
-    keep_values: bool = False
-    keep_times: bool = False
-    users: Any = None
-    users_id: str | None = None
-    users_format: str | None = None
-    users_delimiter: str | None = None
-    users_header: bool | None = None
-    users_columns: Sequence[str] | None = None
-    users_decimal: str | None = None
-    sparse: Mapping[str, str] | None = None
-    dense: Mapping[str, Sequence[str]] | None = None
-    weight: str | None = None
-    titles: Any = None
-    title_id: str | None = None
-    title: str | None = None
-    titles_format: str | None = None
-    titles_delimiter: str | None = None
-    titles_header: bool | None = None
-    titles_columns: Sequence[str] | None = None
-    vocabulary: Path | str | None = None
-    grow: bool = False
-    heldout: Any = None
-    sequence: bool = False
-    heldout_last: int | str | None = None
-    heldout_since: Moment | None = None
-    validation_last: int | str | None = None
-    validation_since: Moment | None = None
-    duplicates: Duplicates | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    min_user_items: int = 0
-    min_item_users: int = 0
-    format: str | None = None
-    delimiter: str | None = None
-    header: bool | None = None
-    columns: Sequence[str] | None = None
-    decimal: str | None = None
-    time_format: str | None = None
-    skip_bad_lines: int = 0
-    field: str = "items"
-    name: str | None = None
-    memory: str | None = None
-    threads: int | None = None
-    on_progress: Callable[[str], None] | None = None
-    on_rows: OnRows | None = None
+class Options(IngestArguments):
+    """The options of an ingest, as they were given; `check` tells whether they are right."""
 
     @cached_property
     def selection(self) -> Selection:
@@ -181,6 +122,18 @@ class Options:
         return self.value is None and self.duplicates == "sum"
 
 
+def options_for(kind: str, name: str) -> str:
+    """The options that make a field of a kind, as messages name them."""
+    if kind == "sequence":
+        return f"`sequence=True` `field={name!r}`"
+    column = repr({name: "COLUMN"})
+    return (
+        f"`users=FILE` `dense={column}`"
+        if kind == "dense"
+        else f"`field={name!r}`, or `users=FILE` `sparse={column}`"
+    )
+
+
 def check(options: Options) -> None:
     """Raise OptionError unless every option is right and those that are given go together; DataError for a
     field's name or vocabulary.
@@ -215,8 +168,6 @@ def check(options: Options) -> None:
         raise OptionError(
             "`grow` needs `vocabulary`: without one every feature is new. Name a run or a dataset."
         )
-    if options.skip_bad_lines < 0:
-        raise OptionError(f"`skip_bad_lines` must be at least 0; got {options.skip_bad_lines}.")
     options.known.check(options.field)
     _ = options.roles, options.reading, options.naming, options.limits  # each checks what it is made of
     taken = {options.field: "the interactions (`field`)"}

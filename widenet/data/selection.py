@@ -7,14 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import get_args
 
+from widenet.data.ingest_arguments import Duplicates, Moment
 from widenet.data.manifest import Part
 from widenet.errors import DataError, OptionError, did_you_mean
 
-Duplicates = Literal["last", "first", "max", "sum", "error"]
-Moment = float | str
-"""A number, an ISO date or time, or a duration before the newest interaction, such as "7 days"."""
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(minutes?|min|m|hours?|h|days?|d|weeks?|w)", re.IGNORECASE)
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LATEST_SECOND = 1e11
@@ -64,13 +62,9 @@ class Selection:
             )
         if self.min_value is not None and not math.isfinite(self.min_value):
             raise OptionError(f"`min_value` must be a finite number; got {self.min_value}.")
-        least = {"min_user_items": self.min_user_items, "min_item_users": self.min_item_users}
-        for option, number in {
-            **least,
-            **{f"{part}_last": number for part, number in self.last.items()},
-        }.items():
+        for part, number in self.last.items():
             if number < 0:
-                raise OptionError(f"`{option}` must be at least 0; got {number}.")
+                raise OptionError(f"`{part}_last` must be at least 0; got {number}.")
         for part in self.last:
             if part in self.from_time:
                 raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")

@@ -13,9 +13,10 @@ from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.buckets import ascending, in_order
 from widenet.data.dataset import Dataset
+from widenet.data.ingest_arguments import Moment
 from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
-from widenet.data.selection import Moment, Selection, set_aside
+from widenet.data.selection import Selection, set_aside
 from widenet.data.split_by_time import check_new, examples_of, owners_by_time, selection_by_time
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError

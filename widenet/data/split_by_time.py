@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from widenet.data.buckets import Rows, owners_of
 from widenet.data.dataset import Dataset
+from widenet.data.ingest_arguments import Moment
 from widenet.data.manifest import Field, Part, time_column
-from widenet.data.selection import Moment, Selection, ago, is_date, moment
+from widenet.data.selection import Selection, ago, is_date, moment
 from widenet.errors import DataError
 
 

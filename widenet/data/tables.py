@@ -2,7 +2,7 @@
 
 import errno
 import shutil
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.buckets import ROWS_PER_BUCKET
+from widenet.data.ingest_arguments import OnRows
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
 from widenet.data.manifest import MAX_WIDTH, Facts, Part
@@ -53,8 +54,6 @@ _ODD_IDS = (
     ),
 )
 """Ids that are rarely meant, as SQL, and why they may stand there."""
-
-OnRows = Callable[[int, int | None], None]
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Demo:
         self.sources: tuple[Path, Path | None] | None = None if data is None else _sources(data)
         if data is not None and data.resolve().is_relative_to(out.resolve()):
             raise OptionError(
-                f"{out} is made anew and must not hold the data; {data} lies in it. Choose another --out."
+                f"{out} is made anew and must not hold the data; {data} lies in it. Choose another `out`."
             )
         _clear(out)
 
@@ -103,10 +103,10 @@ def _sources(data: Path) -> tuple[Path, Path | None]:
 
 def _clear(out: Path) -> None:
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
-        raise OptionError(f"{out} holds something else than an earlier demonstration. Choose another --out.")
+        raise OptionError(f"{out} holds something else than an earlier demonstration. Choose another `out`.")
     shutil.rmtree(out, ignore_errors=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / _MARK).touch()
     except OSError as error:
-        raise OptionError(f"{out} cannot be written: {error.strerror}. Choose another --out.") from None
+        raise OptionError(f"{out} cannot be written: {error.strerror}. Choose another `out`.") from None

@@ -47,7 +47,7 @@ def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Import
     if not is_text:
         net = trained = _binary(path)
     elif weights is None:
-        raise OptionError(f"{path} holds no weights. Name the .caffemodel with --weights.")
+        raise OptionError(f"{path} holds no weights. Name the .caffemodel with `weights`.")
     else:
         net, trained = _text(path), _binary(weights)
     if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):

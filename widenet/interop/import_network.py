@@ -41,7 +41,7 @@ def import_network(
         raise OptionError(f"weights belong to a .prototxt; got {path}, which holds its own. Leave them out.")
     if features is not None and kind is not Kind.netcdf:
         raise OptionError(
-            f"--features are index files of DSSTNE's networks; {path} is {kind}. Give --data, a dataset with"
+            f"`features` are index files of DSSTNE's networks; {path} is {kind}. Give `data`, a dataset with"
             " names."
         )
     if kind is Kind.netcdf:

@@ -53,7 +53,7 @@ def export_onnx(
     files = [*([_data_path(out)] if large else []), *(path for path, found in names.items() if found), out]
     taken = next((path for path in files if path.exists()), None)
     if taken is not None:
-        raise OptionError(f"{taken} exists already. Choose another --out, or remove it first.")
+        raise OptionError(f"{taken} exists already. Choose another `out`, or remove it first.")
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.mkdir()

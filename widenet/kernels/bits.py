@@ -56,7 +56,7 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
     if device.type != "cpu":
         raise OptionError(
             f'"bits": "portable" needs the device "cpu"; got "{device.type}", whose products depend on its'
-            " model. Add --device cpu."
+            " model. Add `device='cpu'`."
         )
     if mkl("cbwr_get") is None:
         raise OptionError(

@@ -73,12 +73,12 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
     k = checked_k(k)
     if num_processes() > 1:
         raise OptionError(
-            "an index is built by one process; start the command without --processes or torchrun."
+            "an index is built by one process; start the command without `processes` or torchrun."
         )
     if out.is_dir():
-        raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another --out.")
+        raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another `out`.")
     if taken := next((path for path in (out, _keys_path(out)) if path.exists()), None):
-        raise OptionError(f"{taken} exists already. Choose another --out, or remove it first.")
+        raise OptionError(f"{taken} exists already. Choose another `out`, or remove it first.")
     names = collection.keys.to_pylist()
     if any("\n" in name for name in names):
         raise DataError("keys must not hold a line break, since they are written one a line. Use other keys.")

@@ -82,7 +82,7 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
     if facts.kind == "sequence":
         _check_sequence(place, layer)
     elif layer.last is not None:
-        remedy = "Ingest with --sequence where the order of the features matters, else remove it."
+        remedy = "Ingest with `sequence=True` where the order of the features matters, else remove it."
         raise FitError(
             f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. {remedy}'
         )

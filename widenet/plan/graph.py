@@ -16,7 +16,7 @@ def check_recordable(job: Job) -> None:
     if job.device != "cuda":
         raise not_recorded("it does not run on a CUDA device")
     if job.num_processes > 1:
-        raise not_recorded("it runs in several processes", "Train without it, or with --processes 1.")
+        raise not_recorded("it runs in several processes", "Train without it, or with `processes=1`.")
     obstacle = next(_obstacles(job), None)
     if obstacle is not None:
         raise not_recorded(obstacle)

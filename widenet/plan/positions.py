@@ -57,13 +57,13 @@ def _check(
     if isinstance(layer, RecurrentLayer) and along is None:
         raise FitError(
             f"{place.of('source')} must lead to an input of a sequence field, for a recurrent layer goes"
-            " along one. Ingest with --sequence, or use a hidden layer."
+            " along one. Ingest with `sequence=True`, or use a hidden layer."
         )
     if not isinstance(layer, OutputLayer):
         return
     is_sequence = fields[layer.field].kind == "sequence"
     if is_sequence != (layer.predict == "next"):
-        remedy = 'Set "predict": "next".' if is_sequence else "Ingest with --sequence, or remove it."
+        remedy = 'Set "predict": "next".' if is_sequence else "Ingest with `sequence=True`, or remove it."
         kind = fields[layer.field].kind
         raise FitError(
             f'{place.of("predict")}: "next" belongs to a sequence field, and to no other; "{layer.field}" is'

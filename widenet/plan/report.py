@@ -11,7 +11,7 @@ from widenet.plan.work import work
 
 
 def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
-    """What `widenet plan --json` prints; bytes, counts and half-open ranges of units.
+    """What `widenet plan` prints as JSON; bytes, counts and half-open ranges of units.
 
     device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more
     devices of it.

@@ -79,7 +79,7 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
     """
     open_sink = _FORMATS[_known_format(path, file_format)]
     if path.exists():
-        raise OptionError(f"{path} exists already. Choose another --out, or remove it first.")
+        raise OptionError(f"{path} exists already. Choose another `out`, or remove it first.")
     with ExitStack() as stack:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

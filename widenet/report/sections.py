@@ -81,7 +81,7 @@ def data_section(subject: Subject) -> Html:
         return section(
             "Data",
             table(["field", "kind", "width", "values"], rows),
-            note("The dataset is not at hand; name it with --data."),
+            note("The dataset is not at hand; name it when you write the report."),
         )
     facts = [["examples", f"{subject.manifest.num_examples:,}"]]
     facts += [

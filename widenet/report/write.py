@@ -53,7 +53,7 @@ def write_report(
     if not paths:
         raise OptionError("a report needs a run; got none. Name a run directory.")
     if out is not None and _is_taken(Path(out), model):
-        raise OptionError(f"{out} exists already. Choose another --out, or remove it first.")
+        raise OptionError(f"{out} exists already. Choose another `out`, or remove it first.")
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
         subjects = [_alone(paths[0], model, data, recommendations)]

@@ -45,7 +45,7 @@ def with_items(
         if field is None:
             raise FitError(
                 f"this network reads {', '.join(known)}, and no items of its output. Say what is known with"
-                " --field, or fields."
+                " `fields`."
             )
         said = {field: [*named, *said.pop(field, [])], **said}
     return said

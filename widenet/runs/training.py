@@ -381,6 +381,6 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     before = facts.device
     if before not in (None, now):
         raise OptionError(
-            f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with --device'
-            f" {before}."
+            f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with'
+            f" `device={before!r}`."
         )

@@ -109,6 +109,6 @@ def _check_start(run: RunDirectory, start: Path | None) -> None:
     if start is not None and start.resolve() != run.start:
         before = "its initializers' weights" if run.start is None else f"those of {run.start}"
         raise CheckpointError(
-            f"{run.path} was begun with {before}, not of {start}. Resume it without --from, or choose another"
-            " --out."
+            f"{run.path} was begun with {before}, not of {start}. Resume it without `start_from`, or"
+            " choose another `out`."
         )

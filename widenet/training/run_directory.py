@@ -16,6 +16,7 @@ from widenet.checkpoint import Checkpoint, recover, writing
 from widenet.data.dataset import Dataset
 from widenet.data.known import RUN_FIELDS, run_vocabulary
 from widenet.data.manifest import sha256_of
+from widenet.data.options import options_for
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing, force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
@@ -53,12 +54,6 @@ UNRECORDED = (
     "so that nobody can tell whether these have changed since."
 )
 """What to know of such weights."""
-_OPTIONS = {
-    "sparse": "--field {0}, or --users FILE --sparse {0}=COLUMN",
-    "dense": "--users FILE --dense {0}=COLUMN",
-    "sequence": "--sequence --field {0}",
-}
-"""By which options `widenet data ingest` makes a field of a kind."""
 
 
 DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
@@ -98,7 +93,7 @@ class RunDirectory:
         """
         if not path.name:
             raise CheckpointError(
-                f"{path} must be a directory to make; got the current one. Choose another --out."
+                f"{path} must be a directory to make; got the current one. Choose another `out`."
             )
         check_free(path)
         if start_from is not None:
@@ -126,7 +121,7 @@ class RunDirectory:
                     check_free(path)
                     raise busy(path) from None
                 raise CheckpointError(
-                    f"{path} cannot be written: {error.strerror or error}. Choose another --out."
+                    f"{path} cannot be written: {error.strerror or error}. Choose another `out`."
                 ) from None
             finally:
                 shutil.rmtree(beside, ignore_errors=True)
@@ -180,7 +175,7 @@ class RunDirectory:
         for name, record in self.fields.items():
             if name not in dataset.fields:
                 rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
-                raise FitError(f"{rule}. Ingest it with {_OPTIONS[record.kind].format(name)}.")
+                raise FitError(f"{rule}. Ingest it with {options_for(record.kind, name)}.")
             found = record_of(dataset, name)
             essential = ("kind", "width", "vocabulary_digest")
             if any(getattr(found, fact) != getattr(record, fact) for fact in essential):
@@ -189,7 +184,7 @@ class RunDirectory:
                     if found.width != record.width
                     else "other features, or in another order"
                 )
-                remedy = f"Use a split of the same dataset, or ingest with --vocabulary {self.path}."
+                remedy = f"Use a split of the same dataset, or ingest with `vocabulary={str(self.path)!r}`."
                 raise FitError(
                     f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. {remedy}'
                 )
@@ -257,7 +252,7 @@ class RunDirectory:
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
             if recorded.get(name, self.digests[name]) != self.digests[name]:
-                remedy = "Undo the change, or train again with another --out."
+                remedy = "Undo the change, or train again with another `out`."
                 raise CheckpointError(
                     f"{self.path / name} is not the file with which {path} was trained: it has changed since."
                     f" {remedy}"
@@ -297,7 +292,7 @@ class RunDirectory:
         CheckpointError.
         """
         path = self.path / "best"
-        remedy = "Restore it, or train again with another --out."
+        remedy = "Restore it, or train again with another `out`."
         if not path.is_dir():
             raise CheckpointError(
                 f"{path} is missing: it must hold the weights of epoch {best_epoch}, the best so far."
@@ -323,7 +318,7 @@ class RunDirectory:
         latest = self.latest()
         if latest is None:
             raise CheckpointError(
-                f'{self.path} holds no weights yet. Finish it with "widenet train ... --resume".'
+                f'{self.path} holds no weights yet. Finish it with "widenet.train(..., resume=True)".'
             )
         return latest
 

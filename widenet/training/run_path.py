@@ -35,9 +35,9 @@ def check_free(path: Path) -> None:
     """Raise CheckpointError where a path holds something that no new run may replace."""
     if _is_taken(path):
         remedy = (
-            "Go on with --resume, or choose another --out."
+            "Go on with `resume=True`, or choose another `out`."
             if (path / "network.json").exists()
-            else "Choose another --out."
+            else "Choose another `out`."
         )
         raise CheckpointError(f"{path} exists already. {remedy}")
 
@@ -95,7 +95,7 @@ def drop_unfinished(path: Path) -> None:
 def busy(path: Path) -> CheckpointError:
     """What to raise where another training is at work."""
     return CheckpointError(
-        f"{path} is being trained by another process. Wait for it, or choose another --out."
+        f"{path} is being trained by another process. Wait for it, or choose another `out`."
     )
 
 

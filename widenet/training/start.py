@@ -87,7 +87,7 @@ def _check_columns(before: RunDirectory, layout: Layout, known: Mapping[str, np.
                 f'output "{weight.layer}" stands on field "{field}", whose features must be the same in the'
                 " same order"
             )
-            remedy = "Train without --from, or put a hidden layer between them."
+            remedy = "Train without `start_from`, or put a hidden layer between them."
             raise CheckpointError(f"{before.path}: {rule}, with as much room; they differ. {remedy}")
 
 

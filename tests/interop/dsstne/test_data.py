@@ -307,7 +307,7 @@ def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf,
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
     rule = (
         r"data set 'items': a width of 4,294,967,295 takes 137\S* GB of disk, where .* are free. Give"
-        r" --features, an index file"
+        r" `features`, an index file"
     )
     with pytest.raises(CapacityError, match=rule):
         import_data([huge], tmp_path / "data")
@@ -345,10 +345,10 @@ def test_a_mistake_in_an_index_file_is_one_sentence(netcdf, tmp_path, text, mess
 def test_options_must_name_what_is_there(netcdf, tmp_path):
     path = netcdf("x.nc", sparse_set(0, "items", ROWS))
     with pytest.raises(
-        OptionError, match=r'--targets must name data sets; got \'itms\'. Did you mean "items"\?'
+        OptionError, match=r'`targets` must name data sets; got \'itms\'. Did you mean "items"\?'
     ):
         import_data([path], tmp_path / "data", targets=["itms"])
-    with pytest.raises(OptionError, match="--features must name data sets"):
+    with pytest.raises(OptionError, match="`features` must name data sets"):
         import_data([path], tmp_path / "data", features={"x": "y"})
     (tmp_path / "samples").write_text("u\t0\n")
     with pytest.raises(DataError, match=r"must name the 3 examples of .*; got 1 names"):

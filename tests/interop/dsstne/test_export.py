@@ -142,7 +142,7 @@ def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
     attributes, variables = hdf5(tmp_path / "x.nc")
     assert (attributes["attributes0"], attributes["attributes1"]) == (3, 131)
     assert variables["dataWeight1"].tolist() == [1, 2, 3]
-    with pytest.raises(OptionError, match=r'--targets must name fields; got \'nxt\'. Did you mean "next"\?'):
+    with pytest.raises(OptionError, match=r'`targets` must name fields; got \'nxt\'. Did you mean "next"\?'):
         export_data(tmp_path / "data", tmp_path / "y.nc", targets=["nxt"])
 
 
@@ -196,7 +196,7 @@ def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
     ):
         with pytest.raises(OptionError, match=message):
             export_data(tmp_path / "data", tmp_path / "y.nc", features=features)
-    with pytest.raises(OptionError, match="--samples and FILE must be two files"):
+    with pytest.raises(OptionError, match="`samples` and FILE must be two files"):
         export_data(tmp_path / "data", tmp_path / "y.nc", samples=tmp_path / "y.nc")
     assert not (tmp_path / "y.nc").exists()
 

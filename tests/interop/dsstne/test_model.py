@@ -315,7 +315,7 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     block = next(model.predict(tmp_path / "data", 3))
     assert block.counts.tolist() == [3, 3, 3]
     assert set(model.evaluate(tmp_path / "data", ks=[2])) >= {"ndcg@2"}
-    with pytest.raises(OptionError, match="--data and --features cannot go together"):
+    with pytest.raises(OptionError, match="`data` and `features` cannot go together"):
         import_model(path, tmp_path / "other", data=tmp_path / "data", features="names")
     assert (
         import_network(path, tmp_path / "same", data=tmp_path / "data", fields=names).fingerprint()

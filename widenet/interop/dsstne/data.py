@@ -181,8 +181,8 @@ def _fields(
         parts_of.setdefault(base, {})[part] = each
     named = features if isinstance(features, Mapping) else dict.fromkeys(parts_of, features)
     for wanted, option in [
-        *((name, "--targets") for name in targets),
-        *((name, "--features") for name in named),
+        *((name, "`targets`") for name in targets),
+        *((name, "`features`") for name in named),
     ]:
         if wanted not in parts_of:
             raise OptionError(
@@ -208,7 +208,7 @@ def _check_room(fields: Sequence[_Field], folder: Path) -> None:
             if free is not None and needed > free:
                 rule = f"a width of {width:,} takes {amount(needed)} of {kind}, where {amount(free)} are free"
                 raise CapacityError(
-                    f"{each.sets['train'].place}: {rule}. Give --features, an index file that names fewer."
+                    f"{each.sets['train'].place}: {rule}. Give `features`, an index file that names fewer."
                 )
 
 

@@ -49,14 +49,14 @@ def export_data(
     for name in targets:
         if name not in dataset.fields:
             raise OptionError(
-                f"--targets must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}"
+                f"`targets` must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}"
             )
     more = (
-        {f"--features {name}": path for name, path in features.items()}
+        {f"`features` {name}": path for name, path in features.items()}
         if isinstance(features, Mapping)
-        else {"--features": features}
+        else {"`features`": features}
     )
-    given = {"FILE": Path(out), **more, "--samples": samples}
+    given = {**more, "`samples`": samples, "FILE": Path(out)}
     check_places({option: path for option, path in given.items() if path is not None})
     named = index_files(dataset, features, samples)
     written = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]

@@ -53,7 +53,7 @@ def import_model(
     """
     if data is not None and features is not None:
         raise OptionError(
-            "--data and --features cannot go together: the dataset names its features. Leave one out."
+            "`data` and `features` cannot go together: the dataset names its features. Leave one out."
         )
     tell = say or in_silence
     file = read_model(Path(source))
@@ -249,7 +249,7 @@ def _described(
     )
     for name in named:
         if name not in fields:
-            raise OptionError(f"--features must name fields; got {name!r}.{did_you_mean(name, fields)}")
+            raise OptionError(f"`features` must name fields; got {name!r}.{did_you_mean(name, fields)}")
     layouts, vocabularies = [], {}
     for name, facts in fields.items():
         index = named.get(name)

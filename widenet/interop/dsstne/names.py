@@ -44,7 +44,7 @@ def index_files(
     for name in features or {}:
         if name not in sparse:
             raise OptionError(
-                f"--features must name sparse fields; got {name!r}.{did_you_mean(name, sparse)}"
+                f"`features` must name sparse fields; got {name!r}.{did_you_mean(name, sparse)}"
             )
     found = {path: _checked(dataset, feature_names(dataset, name)) for name, path in (features or {}).items()}
     return found if samples is None else found | {samples: _checked(dataset, example_names(dataset))}
@@ -87,7 +87,7 @@ def _check_same(dataset: Dataset, fields: list[str]) -> None:
     if not ids or any(not other.equals(ids[0]) for other in ids[1:]):
         names = ", ".join(fields) or "none"
         raise OptionError(
-            f"--features must be FIELD=FILE for each sparse field, whose features differ; there are {names}."
+            f"`features` must be FIELD=FILE for each sparse field, whose features differ; there are {names}."
             " Name them."
         )
 

@@ -1,6 +1,7 @@
 """Where several files are to be written at once."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 
 from widenet.errors import OptionError
@@ -19,6 +20,6 @@ def check_places(places: Mapping[str, Path]) -> None:
             raise OptionError(
                 f"{option} must be a file to write; {path} is a directory. Choose another name."
             )
-        for other, place in places.items():
-            if option < other and path.resolve() == place.resolve():
-                raise OptionError(f"{option} and {other} must be two files; got {path} twice. Name another.")
+    for (option, path), (other, place) in combinations(places.items(), 2):
+        if path.resolve() == place.resolve():
+            raise OptionError(f"{option} and {other} must be two files; got {path} twice. Name another.")

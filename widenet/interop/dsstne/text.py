@@ -55,7 +55,7 @@ def generate(
     """
     out, features, samples = Path(out), Path(features), Path(samples)
     tell = say or in_silence
-    check_places({"-o": out, "-f": features, "-s": samples})
+    check_places({"-f": features, "-o": out, "-s": samples})
     if new_features != "create" and not features.is_file():
         raise OptionError(
             f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f."
