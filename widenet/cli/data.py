@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,12 @@ from widenet.errors import OptionError, WidenetError
 
 app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
 
+_HeldoutUsers = Annotated[
+    float,
+    typer.Option(
+        help="Share of the users set aside whole, into --users-out; --heldout is then of their items alone."
+    ),
+]
 
 app.command("ingest")(ingest)
 app.command("fetch")(fetch)
@@ -47,15 +53,7 @@ def split(
     validation_since: Annotated[
         str | None, typer.Option(metavar="TIME", help="As --heldout-since, of what is left, for validation.")
     ] = None,
-    heldout_users: Annotated[
-        float,
-        typer.Option(
-            help=(
-                "Share of the users set aside whole, into --users-out; --heldout is then of their items"
-                " alone."
-            )
-        ),
-    ] = 0.0,
+    heldout_users: _HeldoutUsers = 0.0,
     users_out: Annotated[
         Path | None, typer.Option(help="The dataset directory to make of these users.")
     ] = None,
@@ -63,11 +61,10 @@ def split(
     field: Annotated[str, typer.Option(help="The field to split.")] = "items",
 ) -> None:
     """Set aside a random share of each user's items, the last ones by time or in a sequence, or users."""
-    from widenet.data.held_users import split_users
     from widenet.data.split import split as run
 
-    ends = {"heldout_last": heldout_last, "validation_last": validation_last}
-    ends |= {"heldout_since": heldout_since, "validation_since": validation_since}
+    last = {"heldout_last": heldout_last, "validation_last": validation_last}
+    ends = {**last, "heldout_since": heldout_since, "validation_since": validation_since}
     if users_out is None and not heldout_users:
         made = run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends)
         show(out, made.manifest, made=False)
@@ -77,11 +74,18 @@ def split(
             "--heldout-users and --users-out go together: the share, and the directory of these users. Give"
             " both."
         )
-    for option in (f"--{name.replace('_', '-')}" for name, given in ends.items() if given is not None):
-        raise OptionError(f"--heldout-users must not stand beside {option}. Split twice.")
-    shares = {"users": heldout_users, "heldout": heldout, "validation": validation}
+    for option in (name for name, given in ends.items() if given is not None):
+        raise OptionError(f"--heldout-users must not stand beside `{option}`. Split twice.")
+    shares = {"users": heldout_users, "heldout": heldout, "validation": validation, "seed": seed}
+    _split_users(source, out, users_out, **shares, field=field)
+
+
+def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> None:
+    """Set users aside, and show both datasets."""
+    from widenet.data.held_users import split_users
+
     try:
-        both = split_users(source, out, users_out, **shares, seed=seed, field=field)
+        both = split_users(source, out, users_out, **options)
     except WidenetError as error:
         raise type(error)(str(error).replace("`users", "`heldout_users")) from error
     for path, made in zip((out, users_out), both, strict=True):

@@ -4,7 +4,7 @@ import json
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,21 @@ from widenet.cli.options import Device, IncludeSeen, Output, Run
 from widenet.cli.processes import Processes, Timeout, run_in_processes
 from widenet.cli.wording import on_command_line
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from widenet.predict.rows import Block
+
+
+_Never = Annotated[Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")]
+_NeverFor = Annotated[
+    Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")
+]
+_Weights = Annotated[
+    Path | None,
+    typer.Option(help="CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown."),
+]
 
 
 class _Part(StrEnum):
@@ -82,18 +97,9 @@ def predict(
     ] = None,
     output: Output = None,
     include_seen: IncludeSeen = False,
-    never: Annotated[
-        Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")
-    ] = None,
-    never_for: Annotated[
-        Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")
-    ] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown."
-        ),
-    ] = None,
+    never: _Never = None,
+    never_for: _NeverFor = None,
+    weights: _Weights = None,
     device: Device = None,
     processes: Processes = None,
     timeout: Timeout = TIMEOUT_SECONDS,
@@ -103,10 +109,8 @@ def predict(
     What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear.
     To compare with a part that was set aside, name it as --part.
     """
-    from widenet.cli.progress import Counter
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader
-    from widenet.predict.files import open_results
     from widenet.runs import Model
 
     run_in_processes(context, processes, device)
@@ -130,13 +134,21 @@ def predict(
         for _ in blocks:
             pass
         return
+    _write(blocks, out, file_format, dataset.num_examples)
+
+
+def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_users: int) -> None:
+    """Write recommendations to a file, and say how many they are."""
+    from widenet.cli.progress import Counter
+    from widenet.predict.files import open_results
+
     total = 0
-    with open_results(out, file_format) as results, Counter("predicting", dataset.num_examples) as counter:
+    with open_results(out, file_format) as results, Counter("predicting", num_users) as counter:
         for block in blocks:
             results.write(block.users, block.counts, block.items, block.scores)
             counter.advance(len(block.users))
             total += len(block.items)
-    typer.echo(f"{out}: {total:,} recommendations for {dataset.num_examples:,} users.")
+    typer.echo(f"{out}: {total:,} recommendations for {num_users:,} users.")
 
 
 def fingerprint(run: Run) -> None:

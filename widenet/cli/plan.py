@@ -19,6 +19,18 @@ _DOES_NOT_FIT = 1
 _NUMBER = re.compile(r"[0-9]+(_[0-9]+)*|[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}")
 
 
+_Width = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=N", help="Width of a field, where there is no dataset yet; once a field."),
+]
+_DeviceMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory of each device, such as 141GB; this machine's, among all processes, if not given."
+    ),
+]
+
+
 class _Kind(StrEnum):
     cpu = "cpu"
     cuda = "cuda"
@@ -30,18 +42,8 @@ def plan(
         Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")
     ],
     data: Annotated[Path | None, typer.Option(help="The dataset directory, which knows the widths.")] = None,
-    width: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=N", help="Width of a field, where there is no dataset yet; once a field."
-        ),
-    ] = None,
-    device_memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory of each device, such as 141GB; this machine's, among all processes, if not given."
-        ),
-    ] = None,
+    width: _Width = None,
+    device_memory: _DeviceMemory = None,
     processes: Annotated[
         int, typer.Option(help="Processes, one a device, at most as many as shards.", min=1)
     ] = 1,

@@ -12,6 +12,13 @@ from widenet.cli.options import Device, IncludeSeen, Output, Run
 if TYPE_CHECKING:
     from widenet.runs import Model
 
+_Field = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD=VALUE",
+        help="What else is known, such as country=NL or age=0.34; may be given several times.",
+    ),
+]
 _SHOWN = 20
 """Titles of a history that are shown."""
 
@@ -22,13 +29,7 @@ def recommend(
         list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")
     ] = None,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=VALUE",
-            help="What else is known, such as country=NL or age=0.34; may be given several times.",
-        ),
-    ] = None,
+    field: _Field = None,
     k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
     user: Annotated[str | None, typer.Option(help="The id of a user of --data, in place of items.")] = None,
     data: Annotated[

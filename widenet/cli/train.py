@@ -15,6 +15,14 @@ from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
 
+_Resume = Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")]
+_StartFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", help="Begin with the weights of another run of the same layers, feature by feature."
+    ),
+]
+
 
 def train(
     context: typer.Context,
@@ -29,15 +37,8 @@ def train(
     training: Annotated[
         Path | None, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")
-    ] = False,
-    start_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="Begin with the weights of another run of the same layers, feature by feature."
-        ),
-    ] = None,
+    resume: _Resume = False,
+    start_from: _StartFrom = None,
     device: Device = None,
     cuda_graph: CudaGraph = False,
     processes: Processes = None,
@@ -64,14 +65,8 @@ def train(
     run_in_processes(context, processes, device)
     for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
-    usual = " and no ".join(
-        name for name, given in (("network.json", network), ("training.json", training)) if given is None
-    )
-    if usual and not resume and not quiet and is_leader():
-        typer.echo(
-            f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.",
-            err=True,
-        )
+    if not resume and not quiet and is_leader():
+        _say_what_is_usual(network, training, out)
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
@@ -80,9 +75,8 @@ def train(
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
-        if not is_leader():
-            sys.exit(130)
-        _say_how_to_go_on([network, training], dataset, out, processes, device, cuda_graph)
+        if is_leader():
+            _say_how_to_go_on([network, training], dataset, out, processes, device, cuda_graph)
         sys.exit(130)
     finally:
         report.stop()
@@ -90,6 +84,18 @@ def train(
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
         _say_what_follows(diverged(model.run.training, model.run.records()), written, data, out)
+
+
+def _say_what_is_usual(network: Path | None, training: Path | None, out: Path) -> None:
+    """Which documents were not named, so that the run keeps usual ones."""
+    usual = " and no ".join(
+        name for name, given in (("network.json", network), ("training.json", training)) if given is None
+    )
+    if usual:
+        typer.echo(
+            f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.",
+            err=True,
+        )
 
 
 def _say_what_follows(problem: str | None, written: Path | None, data: Path, out: Path) -> None:

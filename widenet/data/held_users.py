@@ -42,16 +42,7 @@ def split_users(
     for a wrong share or seed.
     """
     out, users_out = Path(out), Path(users_out)
-    if not 0 < users < 1:
-        raise OptionError(f"`users` must be a share above 0 and below 1; got {users:g}.")
-    if not 0 < heldout < 1:
-        raise OptionError(
-            f"`heldout` must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}."
-        )
-    if not 0 <= validation < 1:
-        raise OptionError(f"`validation` must be a share in [0, 1); got {validation:g}.")
-    if not 0 <= seed <= LARGEST_SEED:
-        raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
+    _check_shares(users, heldout, validation, seed)
     for path in (out, users_out):
         if path.exists() or out.resolve() == users_out.resolve():
             raise DataError(
@@ -79,6 +70,19 @@ def split_users(
         else:
             training = _write(dataset, out, ~held, facts)
         return training, split(Path(folder) / "held", users_out, heldout=heldout, seed=seed, field=field)
+
+
+def _check_shares(users: float, heldout: float, validation: float, seed: int) -> None:
+    if not 0 < users < 1:
+        raise OptionError(f"`users` must be a share above 0 and below 1; got {users:g}.")
+    if not 0 < heldout < 1:
+        raise OptionError(
+            f"`heldout` must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}."
+        )
+    if not 0 <= validation < 1:
+        raise OptionError(f"`validation` must be a share in [0, 1); got {validation:g}.")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
 
 
 def _held(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:

@@ -57,56 +57,61 @@ def dataset_from_lists(
     index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
     """
     given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
-    parts = {
-        part: _numbers(column(field, part), rows, operator.index)
-        for part, rows in given.items()
-        if rows is not None
-    }
+    named = {part: rows for part, rows in given.items() if rows is not None}
+    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in named.items()}
     further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
-    columns: dict[str, pa.Array] = {
-        "id": _names("ids", ids if ids is not None else [str(row) for row in range(len(items))])
-    }
-    if weights is not None:
-        columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
+    columns = _example_columns(len(items), ids, weights)
     width = _width(parts.values(), width, item_ids, titles)
     layout = FieldLayout(field, width, "sequence" if sequence else "sparse", tuple(parts), values is not None)
-    layouts = [
-        layout,
-        *(FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items()),
-    ]
-    for part, rows in parts.items():
-        columns |= _columns(
-            layout,
-            part,
-            rows,
-            values if part == "train" or values is None else [[1.0] * len(row) for row in rows],
-        )
-    for other in layouts[1:]:
+    others = [FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items()]
+    layouts = [layout, *others]
+    columns |= _parts(layout, parts, values)
+    for other in others:
         columns |= _columns(other, "train", further[other.name], None)
     vocabularies = {field: [_vocabulary(parts["train"], layout.width, item_ids, titles)]}
-    vocabularies |= {
-        other.name: [_vocabulary(further[other.name], other.width, None, None)] for other in layouts[1:]
-    }
+    vocabularies |= {each.name: [_vocabulary(further[each.name], each.width, None, None)] for each in others}
     for name, numbers in (dense or {}).items():
         layouts.append(FieldLayout(name, _dense_width(name, numbers), kind="dense"))
         columns[name] = pa.array(_numbers(name, numbers, _real), pa.list_(pa.float32(), layouts[-1].width))
     check_names(layouts)
-    for name, values_of_column in columns.items():
-        if len(values_of_column) != len(items):
-            raise DataError(
-                f"column {name!r} must have one row for each of {len(items)} examples; got"
-                f" {len(values_of_column)}."
-            )
-    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    _check_lengths(columns, len(items))
     write_dataset(
         Path(path),
         layouts=layouts,
-        batches=[batch],
+        batches=[pa.RecordBatch.from_arrays(list(columns.values()), list(columns))],
         vocabularies=vocabularies,
         has_weights=weights is not None,
         overwrite=overwrite,
     )
     return Dataset.open(path)
+
+
+def _example_columns(
+    num_examples: int, ids: Sequence[str] | None, weights: Sequence[float] | None
+) -> dict[str, pa.Array]:
+    """The names of the examples, and what each counts where that is given."""
+    columns = {"id": _names("ids", [str(row) for row in range(num_examples)] if ids is None else ids)}
+    if weights is not None:
+        columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
+    return columns
+
+
+def _check_lengths(columns: Mapping[str, pa.Array], num_examples: int) -> None:
+    """Raise DataError for a column that has not one row for each example."""
+    for name, values in columns.items():
+        if len(values) != num_examples:
+            raise DataError(
+                f"column {name!r} must have one row for each of {num_examples} examples; got {len(values)}."
+            )
+
+
+def _parts(layout: FieldLayout, parts: Mapping[Part, Rows], values: Numbers | None) -> dict[str, pa.Array]:
+    """The columns of a field's parts; outside training, values are one."""
+    columns: dict[str, pa.Array] = {}
+    for part, rows in parts.items():
+        ones = None if values is None else [[1.0] * len(row) for row in rows]
+        columns |= _columns(layout, part, rows, values if part == "train" else ones)
+    return columns
 
 
 def _width(

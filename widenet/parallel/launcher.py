@@ -1,4 +1,4 @@
-"""Reads what the launcher (torchrun, mpirun, Slurm or `--processes`) has put into the environment."""
+"""Reads what the launcher (torchrun, mpirun, Slurm or `widenet train`) has put into the environment."""
 
 import os
 import re
