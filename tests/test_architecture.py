@@ -198,16 +198,10 @@ def test_an_import_of_the_same_level_or_upward_is_seen(source):
 WEAKLY_HELD = {
     "widenet/parallel/line.py": "the thread of a line ends with the line, which nobody closes",
     "widenet/parallel/heartbeat.py": "a heartbeat outlives the exchanges of its process, which nobody closes",
-    **dict.fromkeys(
-        [f"widenet/model/{name}.py" for name in ("compiled_tiles", "fused_tiles", "row_activation")],
-        "in a circle that is still to be opened",
-    ),
 }
 """Why a module may use weak references: where nothing else ends what nobody closes."""
 
 TANGLED = {
-    "widenet.model.wide_loss",
-    "widenet.model.fused_tiles",
     "widenet.kernels.running_top_k",
 }
 """Modules in circles that are still to be opened."""

@@ -18,9 +18,8 @@ from tests.simulated.device import OnDevice, simulated
 from tests.simulated.refusals import OrderError
 from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
-from widenet.kernels import devices
+from widenet.kernels import devices, table
 from widenet.knn.neighbours import Neighbours
-from widenet.model import compiled_tiles
 from widenet.model.sharding import split
 from widenet.plan.shards import Shards
 from widenet.runs import Silence
@@ -39,7 +38,7 @@ def torch_alone(monkeypatch):
     for module in (devices, optimizers):
         monkeypatch.setattr(module, "has_triton", lambda: False)
     monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
-    monkeypatch.setattr(compiled_tiles, "can_compile", lambda: False)
+    monkeypatch.setattr(table, "can_compile", lambda: False)
 
 
 @pytest.fixture(scope="module")

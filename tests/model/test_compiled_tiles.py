@@ -5,6 +5,7 @@ import torch
 
 from tests.model.test_wide_loss import document, name_of, targets_of
 from tests.model.twin import assert_step_matches_twin, random_batch, sparse
+from widenet.kernels import table
 from widenet.model import compiled_tiles
 from widenet.model.layers.output import WeightlessTile
 
@@ -20,7 +21,7 @@ from widenet.model.layers.output import WeightlessTile
     ids=name_of,
 )
 def test_a_step_without_numba_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
-    monkeypatch.setattr(compiled_tiles, "can_compile", lambda: False)
+    monkeypatch.setattr(table, "can_compile", lambda: False)
     monkeypatch.setattr(compiled_tiles.CompiledPasses, "delta", None)
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)

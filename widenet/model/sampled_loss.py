@@ -9,17 +9,13 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient
 from widenet.model.exchange import Pending
-from widenet.model.layers.output import Tile, WideOutput
+from widenet.model.layers.output import WideOutput
+from widenet.model.output_step import OutputStep
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
-from widenet.model.wide_loss import Takers, WideLoss
+from widenet.model.wide_loss import Takers, output_step, run
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
-
-_NEVER = -1e30
-"""Added to a logit, so that its unit has no share in a softmax; finite, for two infinities have no
-difference.
-"""
 
 
 @dataclass(frozen=True)
@@ -33,50 +29,25 @@ class Chosen(Shards):
         return self.sizes.get(shard, 0)
 
 
-class SampledLoss(WideLoss):
-    """The passes of one step over the units that take part, and the gradients of their rows.
+@dataclass
+class SampledStep:
+    """The step of an output over the units that take part, and the gradients of their rows, by shard.
 
     To an example its own targets count as they are; every other unit as often as it stands for others: in
     sums over units its value, in a softmax its exponential. Bengio and Senecal, "Adaptive importance sampling
     to accelerate training of a neural probabilistic language model", IEEE Transactions on Neural Networks
     19(4), 2008.
+
+    step: of the chosen units alone. rows_of_bias: None without biases.
     """
 
-    counts_samples = True
-
-    def __init__(self, output: WideOutput, choice: Choice, direct_EH: Tensor, weight_E: Tensor) -> None:
-        """output: of the chosen units alone. Others as of `WideLoss`."""
-        super().__init__(output, direct_EH, choice.targets, weight_E)
-        self.choice = choice
-        self.rows_of_weight = _room(choice, output.weight)
-        self.rows_of_bias = None if output.bias is None else _room(choice, output.bias)
+    step: OutputStep
+    rows_of_weight: dict[int, RowGradient]
+    rows_of_bias: dict[int, RowGradient] | None
 
     def start(self) -> Pending[list[Tensor]]:
-        """Loss and gradient as of `WideLoss.run`; `rows_of_weight` and `rows_of_bias` are then full."""
-        return self.run(Takers(self._collect, self._collect_bias))
-
-    def fresh_logits(self, shard: int, index: int, tile: Tile) -> Tensor:
-        """Logits [E, T] of a tile; under a softmax with the logarithm of what others stand for."""
-        logits_ET = super().fresh_logits(shard, index, tile)
-        if self.row_wise:
-            stands_T, places_Z = self._stands(shard, index), self.entries(shard, index).places_Z
-            own_Z = logits_ET.view(-1)[places_Z]
-            logits_ET.add_(torch.where(stands_T > 0, stands_T.log(), _NEVER)).view(-1)[places_Z] = own_Z
-        return logits_ET
-
-    def others(self, logits_ET: Tensor, a_ET: Tensor, shard: int, index: int) -> tuple[Tensor, Tensor]:
-        """As of `WideLoss`, every unit as often as it stands for others."""
-        value_ET, slope_ET = self.loss.others(logits_ET, a_ET)
-        stands_T = self._stands(shard, index)
-        return (value_ET * stands_T).sum(dim=1), slope_ET * stands_T
-
-    def as_others(self, z_Z: Tensor, a_Z: Tensor, shard: int, index: int, places_Z: Tensor) -> Tensor:
-        """As of `WideLoss`, every unit as often as it stands for others."""
-        stands_T = self._stands(shard, index)
-        return super().as_others(z_Z, a_Z, shard, index, places_Z) * stands_T[places_Z % len(stands_T)]
-
-    def _stands(self, shard: int, index: int) -> Tensor:
-        return self.choice.stands[shard][slice(*self.tiles[shard][index])]
+        """Loss and gradient as of `wide_loss.run`; `rows_of_weight` and `rows_of_bias` are then full."""
+        return run(self.step, Takers(self._collect, self._collect_bias))
 
     def _collect(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
         assert isinstance(gradient, Tensor)
@@ -89,7 +60,7 @@ class SampledLoss(WideLoss):
 
 def sampled(
     output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Tensor, rule: Rule, step: StepNumbers
-) -> SampledLoss:
+) -> SampledStep:
     """The step of an output over the chosen units. Rows that idled are woken; what is read is copied."""
     bias = output.bias
 
@@ -112,7 +83,11 @@ def sampled(
         weight=WideWeight(chosen, {shard: copies[0] for shard, copies in found}),
         bias=None if bias is None else WideWeight(chosen, {shard: copies[1] for shard, copies in found}),
     )
-    return SampledLoss(narrow, choice, direct_EH, weight_E)
+    return SampledStep(
+        output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands),
+        _room(choice, narrow.weight),
+        None if narrow.bias is None else _room(choice, narrow.bias),
+    )
 
 
 def _room(choice: Choice, chosen: WideWeight) -> dict[int, RowGradient]:

@@ -66,6 +66,15 @@ class Targets:
         indptr = indptr_of(torch.bincount(examples_Z, minlength=len(targets_EL)))
         return cls.of_sparse(SparseBatch(indptr, units_Z, targets_EL[examples_Z, units_Z]), shards)
 
+    def num_entries(self, shard: int) -> int:
+        """How many sparse targets a shard has."""
+        return len(self.by_unit(shard).units_Z)
+
+    def by_unit(self, shard: int) -> ByUnit:
+        """The sparse targets of a shard, in order of units."""
+        assert self.sparse is not None
+        return self.sparse[shard]
+
     def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
         """Where each tile's entries begin among the shard's sparse targets in order of units, and where
         the last one's end.

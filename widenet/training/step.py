@@ -12,12 +12,13 @@ from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
+from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
-from widenet.model.sampled_loss import SampledLoss, sampled
+from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss
-from widenet.model.wide_loss import Takers, WideLoss
+from widenet.model.wide_loss import Takers, output_step, run
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch
 from widenet.training.overflow import Launched
@@ -71,8 +72,8 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     with torch.enable_grad():
         activity = network.forward(prepared, draws)
         directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
-    deferred: dict[str, WideLoss] = {}
-    samples: dict[str, SampledLoss] = {}
+    deferred: dict[str, OutputStep] = {}
+    samples: dict[str, SampledStep] = {}
     travels: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name in network.outputs:
@@ -88,9 +89,9 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
                 samples[name] = sampled(output, direct_EH, asked, share_E, rule, numbers)
                 travels.append(samples[name].start())
                 continue
-            wide = WideLoss(output, direct_EH, asked, share_E, _most_vectors(network, name, directs))
+            wide = output_step(output, direct_EH, asked, share_E, _most_vectors(network, name, directs))
             at_once = output.owns_weight and step.norm_limit is None and judge is None
-            travels.append(wide.run(_updating(output, rule, numbers) if at_once else None))
+            travels.append(run(wide, _updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
     found = [travel.result() for travel in travels]

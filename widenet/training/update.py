@@ -12,9 +12,10 @@ from torch import Tensor
 from widenet.kernels import RowGradient, Touched
 from widenet.model.limits import shortening
 from widenet.model.network import Network
+from widenet.model.output_step import OutputStep
 from widenet.model.rule import Rule, StepNumbers
-from widenet.model.sampled_loss import SampledLoss
-from widenet.model.wide_loss import WideLoss
+from widenet.model.sampled_loss import SampledStep
+from widenet.model.wide_loss import gradient as tile_gradient
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
 from widenet.spec.layers import HiddenLayer
@@ -31,8 +32,8 @@ class Update:
         network: Network,
         gathered: Mapping[str, list[Tensor]],
         touched: Mapping[str, Mapping[int, Touched]],
-        deferred: dict[str, WideLoss],
-        samples: dict[str, SampledLoss],
+        deferred: dict[str, OutputStep],
+        samples: dict[str, SampledStep],
     ) -> None:
         self.network, self.deferred = network, deferred
         self.rows: dict[str, dict[int, RowGradient]] = {}
@@ -43,9 +44,9 @@ class Update:
             self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
                 self._add_rows(f"{name} bias", sample.rows_of_bias)
-        self.stepped: dict[str, list[WideLoss]] = {}
-        for name, wide in deferred.items():
-            self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(wide)
+        self.stepped: dict[str, list[OutputStep]] = {}
+        for name, step in deferred.items():
+            self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
 
     def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
         """The numbers of a step whose whole gradient is at most so long."""
@@ -139,7 +140,7 @@ class Update:
             return
         touched = self.rows[name][shard] if name in self.rows else None
         for index, (start, stop) in enumerate(users[0].tiles[shard]):
-            found = [user.gradient(shard, index) for user in users]
+            found = [tile_gradient(user, shard, index) for user in users]
             gradient = _summed([gradient for gradient, _ in found], touched, start, stop)
             yield (
                 start,

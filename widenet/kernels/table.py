@@ -1,0 +1,58 @@
+"""The table of operations: which implementation of each runs on a device. Nothing else decides that."""
+
+from typing import Literal
+
+import torch
+
+from widenet.kernels.compiled import can_compile
+from widenet.kernels.devices import runs_triton
+
+Runner = Literal["triton", "numba", "torch"]
+"""Triton's kernels, Numba's compiled code, or torch's operations."""
+Operation = Literal[
+    "gather_sum", "row_update", "tile", "fixed_sum", "exact_sum", "running_top_k", "cut", "stable_sort"
+]
+
+TABLE: dict[Operation, tuple[Runner, ...]] = {
+    "gather_sum": ("triton", "torch"),
+    "row_update": ("triton", "numba", "torch"),
+    "tile": ("triton", "numba", "torch"),
+    "fixed_sum": ("triton", "numba", "torch"),
+    "exact_sum": ("numba", "torch"),
+    "running_top_k": ("triton", "torch"),
+    "cut": ("numba", "torch"),
+    "stable_sort": ("numba", "torch"),
+}
+"""The implementations of every operation, the fastest first: the first that the device runs is taken.
+
+gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
+tile's logits. cut: entries by shard. stable_sort: also `grouped`.
+"""
+
+
+def runner(operation: Operation, device: torch.device) -> Runner:
+    """Return what runs an operation on a device."""
+    return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
+
+
+def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
+    """Return what runs "tile" for units of an activation, or of "closed softmax", and a loss, by their kinds.
+
+    Numba has code for two of them; Triton has all.
+    """
+    found = runner("tile", device)
+    if found == "numba" and activation != "closed softmax" and (activation, loss) != _NUMBA_TILE:
+        return "torch"
+    return found
+
+
+_NUMBA_TILE = ("sigmoid", "cross_entropy")
+
+
+def _runs(candidate: Runner, device: torch.device) -> bool:
+    match candidate:
+        case "triton":
+            return runs_triton(device)
+        case "numba":
+            return device.type == "cpu" and can_compile()
+    return True
