@@ -201,11 +201,6 @@ WEAKLY_HELD = {
 }
 """Why a module may use weak references: where nothing else ends what nobody closes."""
 
-TANGLED = {
-    "widenet.kernels.running_top_k",
-}
-"""Modules in circles that are still to be opened."""
-
 
 def module_name(path: str) -> str:
     """The dotted name of a module's file: "widenet.model" for widenet/model/__init__.py."""
@@ -238,8 +233,7 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 
 
 def test_no_module_imports_itself_through_others():
-    sources = {path: parsed(path) for path in MODULES if module_name(path) not in TANGLED}
-    assert circle(imports_between(sources)) == []
+    assert circle(imports_between({path: parsed(path) for path in MODULES})) == []
 
 
 @pytest.mark.parametrize(
@@ -257,6 +251,24 @@ def test_a_circle_is_seen(back):
     assert circle(imports_between(one_way)) == []
     both_ways = {step: ast.parse(back), network: ast.parse("from widenet.model.step import Step")}
     assert set(circle(imports_between(both_ways))) == {"widenet.model.network", "widenet.model.step"}
+
+
+def test_one_table_decides_which_implementation_runs():
+    """Whether Numba and Triton are there is asked by the table; elsewhere only what says or needs them."""
+    asked = {
+        path
+        for path in MODULES
+        for _, name in imports(path, parsed(path))
+        if name.rpartition(".")[2] in ("can_compile", "has_triton")
+    }
+    assert asked == {
+        "widenet/kernels/table.py",
+        "widenet/training/cuda_graph.py",  # a recorded step needs Triton, whatever else runs
+        "widenet/training/environment.py",  # names Numba's version
+    }
+    assert [path for path in MODULES if "TRITON_INTERPRET" in (ROOT / path).read_text("utf-8")] == [
+        "widenet/kernels/table.py"
+    ]
 
 
 def test_weak_references_hide_no_circle():

@@ -18,13 +18,12 @@ from tests.simulated.device import OnDevice, simulated
 from tests.simulated.refusals import OrderError
 from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
-from widenet.kernels import devices, table
+from widenet.kernels import table
 from widenet.knn.neighbours import Neighbours
 from widenet.model.sharding import split
 from widenet.plan.shards import Shards
 from widenet.runs import Silence
 from widenet.sparse import SparseBatch
-from widenet.training import optimizers
 from widenet.training.saving import Saving
 from widenet.training.snapshot import Snapshot
 
@@ -35,9 +34,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device
 @pytest.fixture
 def torch_alone(monkeypatch):
     """No Triton, and no Numba, so that a CPU computes as the simulated device does."""
-    for module in (devices, optimizers):
-        monkeypatch.setattr(module, "has_triton", lambda: False)
-    monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
+    monkeypatch.setattr(table, "has_triton", lambda: False)
     monkeypatch.setattr(table, "can_compile", lambda: False)
 
 

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from widenet.kernels import compiled, compiled_steps, fixed_point
+from widenet.kernels import compiled
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -83,10 +83,3 @@ def test_code_that_other_processes_kept_is_found_again_and_never_mistaken_for_an
     assert said(*names) == alone
     assert sorted(said(*reversed(names))) == sorted(alone)
     assert set(tmp_path.rglob("*.nbc")) == kept
-
-
-def test_without_numba_there_is_nothing_compiled(monkeypatch):
-    for module in (fixed_point, compiled_steps):
-        monkeypatch.setattr(module, "can_compile", lambda: False)
-    assert fixed_point.compiled_add.__wrapped__("float32") is None
-    assert compiled_steps.compiled_steps.__wrapped__(doubled, 0) is None

@@ -42,9 +42,3 @@ def test_each_key_is_named_once_with_where_its_entries_stood(number, most, numba
 def test_keys_of_more_than_32_bits_are_sorted():
     keys_Z = torch.randint(2**62, (3000,), generator=torch.Generator().manual_seed(0))
     assert torch.equal(order.stable_sort(keys_Z)[0], keys_Z.sort().values)
-
-
-def test_without_numba_there_is_nothing_compiled(monkeypatch):
-    monkeypatch.setattr(order, "can_compile", lambda: False)
-    assert order._sort.__wrapped__() is None
-    assert order._group.__wrapped__() is None

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.devices import runs_triton
 from widenet.kernels.order import grouped
+from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     """See `reference.gather_sum`."""
-    if runs_triton(weight_FH.device):
+    if runner("gather_sum", weight_FH.device) == "triton":
         from widenet.kernels.triton.gather_sum import gather_sum as launched
 
         return launched(batch, weight_FH)

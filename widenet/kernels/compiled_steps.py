@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.compiled import can_compile, compile_for, made_once, named_for
+from widenet.kernels.compiled import compile_for, made_once, named_for
 
 _ROWS_AHEAD, _CACHE_LINE = 4, 16
 """How many rows before its turn a row is fetched, and the float32 numbers that come at once."""
@@ -85,10 +85,8 @@ class CompiledSteps:
 
 
 @made_once
-def compiled_steps(element: Element, num_states: int) -> CompiledSteps | None:
-    """The float32 step of an optimizer with so many states; None without Numba."""
-    if not can_compile():
-        return None
+def compiled_steps(element: Element, num_states: int) -> CompiledSteps:
+    """The float32 step of an optimizer with so many states."""
     from numba.extending import register_jitable
 
     advance: Any = register_jitable(inline="always")(

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled import can_compile, compile_for, made_once
+from widenet.kernels.compiled import compile_for, made_once
 from widenet.kernels.order import stable_sort
+from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch, indptr_of
 
 
@@ -22,9 +23,9 @@ def cut(batch: SparseBatch, starts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     stood, int64 [Z].
     """
     starts_S = torch.tensor(starts, device=batch.indices.device)
-    put = _compiled(batch.indices.dtype) if batch.indices.device.type == "cpu" else None
-    if put is None:
+    if runner("cut", batch.indices.device) == "torch":
         return _by_torch(batch, starts_S)
+    put = _compiled(batch.indices.dtype)
     bounds = torch.zeros(len(starts) * batch.num_examples + 1, dtype=torch.int64)
     units_Z, order_Z = torch.empty_like(batch.indices), torch.empty(batch.num_entries, dtype=torch.int64)
     put(
@@ -47,10 +48,8 @@ def _by_torch(batch: SparseBatch, starts_S: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 @made_once
-def _compiled(dtype: torch.dtype) -> Callable[..., None] | None:
-    """`cut` of units int32 or int64, given zeros for the bounds and room for the rest; None without Numba."""
-    if not can_compile():
-        return None
+def _compiled(dtype: torch.dtype) -> Callable[..., None]:
+    """`cut` of units int32 or int64, given zeros for the bounds and room for the rest."""
 
     def put(indptr: Any, indices_Z: Any, starts_S: Any, bounds: Any, units_Z: Any, order_Z: Any) -> None:
         num, last = len(indptr) - 1, len(starts_S) - 1

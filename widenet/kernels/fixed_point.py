@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled import can_compile, compile_for, made_once
-from widenet.kernels.devices import runs_triton
+from widenet.kernels.compiled import compile_for, made_once
+from widenet.kernels.table import runner
 from widenet.plan.tiles import blocks
 
 _BITS = 62
@@ -55,20 +55,17 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
     """The sum of equally shaped terms in units of 1 / scale, int64."""
-    if runs_triton(terms[0].device):
+    chosen = runner("fixed_sum", terms[0].device)
+    if chosen == "triton":
         from widenet.kernels.triton.fixed_point import fixed_sum as launched
 
         return launched(terms, scales)
-    add = (
-        compiled_add(str(terms[0].dtype).rpartition(".")[2])
-        if terms[0].dim() == 2 and terms[0].device.type == "cpu"
-        else None
-    )
-    if add is None:
+    if chosen == "torch" or terms[0].dim() != 2:
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
             total += to_fixed(term, scales)
         return total
+    add = compiled_add(str(terms[0].dtype).rpartition(".")[2])
     total = torch.zeros(terms[0].shape, dtype=torch.int64)
     arrays = [term.contiguous().numpy() for term in (total, scales, *terms)]
     for start, stop in blocks(len(total), total.shape[1], "cpu"):
@@ -79,14 +76,11 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
 
 
 @made_once
-def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None] | None:
-    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one;
-    None without Numba.
+def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None]:
+    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one.
 
     The same integers as `to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
     """
-    if not can_compile():
-        return None
 
     def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
         for e in range(total_EH.shape[0]):
@@ -125,8 +119,8 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
     terms' type. Where a number of a row is infinite or undefined the row is undefined throughout, so that
     nobody mistakes it for numbers.
     """
-    add_up = _compiled_sum(terms[0].dtype) if terms[0].dim() == 2 and terms[0].device.type == "cpu" else None
-    if add_up is not None:
+    if terms[0].dim() == 2 and runner("exact_sum", terms[0].device) == "numba":
+        add_up = _compiled_sum(terms[0].dtype)
         total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
         for start, stop in blocks(len(total), total.shape[1], "cpu"):
             add_up(torch.stack([term[start:stop] for term in terms]).numpy(), total[start:stop].numpy())
@@ -137,14 +131,12 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
 
 
 @made_once
-def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None] | None:
-    """Puts down the exact sum [E, H] of terms [K, E, H], a row at a time; None without Numba.
+def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None]:
+    """Puts down the exact sum [E, H] of terms [K, E, H], a row at a time.
 
     Magnitudes are compared as bits of numbers without their signs, which have the same order; above infinity
     is what is no number.
     """
-    if not can_compile():
-        return None
     number, whole = (np.float32, np.int32) if dtype == torch.float32 else (np.float64, np.int64)
     magnitude, infinity = (
         2 ** (8 * np.dtype(whole).itemsize - 1) - 1,

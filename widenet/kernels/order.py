@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled import can_compile, compile_for, made_once
+from widenet.kernels.compiled import compile_for, made_once
+from widenet.kernels.table import runner
 from widenet.sparse import indptr_of
 
 _DIGIT_BITS = 12
@@ -19,14 +20,13 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers from 0 on in ascending order, int64 [Z], and where each stood, int64 [Z]; equal ones
     stay in their order.
     """
-    sort = _sort() if keys_Z.device.type == "cpu" else None
-    if sort is None:
+    if runner("stable_sort", keys_Z.device) == "torch":
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
         return sorted_Z.long(), order_Z
     # Tensors of their own, so that the half that is room to work in does not live as long as what is given.
     keys = keys_Z.to(torch.int64, copy=True), torch.empty(len(keys_Z), dtype=torch.int64)
     orders = torch.empty_like(keys[0]), torch.empty_like(keys[0])
-    last = sort(*(tensor.numpy() for pair in (keys, orders) for tensor in pair))
+    last = _sort()(*(tensor.numpy() for pair in (keys, orders) for tensor in pair))
     return keys[last], orders[last]
 
 
@@ -35,22 +35,17 @@ def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     the entries stood, int64 [Z].
     """
     sorted_Z, order_Z = stable_sort(keys_Z)
-    group = _group() if keys_Z.device.type == "cpu" else None
-    if group is None:
+    if runner("stable_sort", keys_Z.device) == "torch":
         keys_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
         return keys_U, indptr_of(counts_U), order_Z
     keys_U, indptr = torch.empty_like(sorted_Z), torch.empty(len(sorted_Z) + 1, dtype=torch.int64)
-    count = group(sorted_Z.numpy(), keys_U.numpy(), indptr.numpy())
+    count = _group()(sorted_Z.numpy(), keys_U.numpy(), indptr.numpy())
     return keys_U[:count], indptr[: count + 1], order_Z
 
 
 @made_once
-def _group() -> Callable[..., int] | None:
-    """Puts down of sorted keys [Z] each once and where its entries begin, and says how many there are;
-    None without Numba.
-    """
-    if not can_compile():
-        return None
+def _group() -> Callable[..., int]:
+    """Puts down of sorted keys [Z] each once and where its entries begin, and says how many there are."""
 
     def group(sorted_Z: Any, keys_U: Any, indptr: Any) -> int:
         count = 0
@@ -66,14 +61,12 @@ def _group() -> Callable[..., int] | None:
 
 
 @made_once
-def _sort() -> Callable[..., int] | None:
-    """Sorts keys [Z] and puts down where they stood; None without Numba.
+def _sort() -> Callable[..., int]:
+    """Sorts keys [Z] and puts down where they stood.
 
     Takes the keys, as much room, and twice the room for where they stood, all int64 [Z]; gives which of each
     pair holds the result.
     """
-    if not can_compile():
-        return None
 
     def sort(keys_Z: Any, next_Z: Any, order_Z: Any, next_order_Z: Any) -> int:
         most = 0

@@ -6,15 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.devices import runs_triton
+from widenet.kernels.ranking_keys import MISSING, keys, unpacked
+from widenet.kernels.table import runner
 
 _BLOCK = 16
 """Units of a tile that are first seen through their peak."""
-
-_LAST = 2**32 - 1
-_MAGNITUDE = 2**31 - 1
-_MINUS_INFINITY = -(2**23)
-"""Its bits as an int32."""
 
 
 class Running(Protocol):
@@ -29,7 +25,7 @@ class Running(Protocol):
 
 def running_top_k(k: int, floor_E: Tensor) -> Running:
     """A `RunningTopK` as the device has it."""
-    if runs_triton(floor_E.device):
+    if runner("running_top_k", floor_E.device) == "triton":
         from widenet.kernels.triton import running_top_k as launched
 
         if k <= launched.LARGEST:
@@ -92,30 +88,6 @@ class RunningTopK:
         torch.maximum(
             self.floor_E, torch.nextafter(least_E, least_E.new_tensor(-torch.inf)), out=self.floor_E
         )
-
-
-def keys(logits: Tensor, units: Tensor) -> Tensor:
-    """Numbers int64 in whose order a unit is better: that of the logits float32, of equal ones the lower unit
-    first; units below 2^32.
-
-    A logit that is no number comes before all others.
-    """
-    plain = torch.where(logits.isnan(), torch.nan, logits + 0.0)  # neither -0 nor -nan
-    bits = plain.view(torch.int32)
-    return ((bits ^ ((bits >> 31) & _MAGNITUDE)).long() << 32) + (_LAST - units)
-
-
-def unpacked(found: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits and the units of some keys; -inf and -1 where there is none."""
-    ordered = (found >> 32).int()
-    logits = (ordered ^ ((ordered >> 31) & _MAGNITUDE)).view(torch.float32)
-    return logits, torch.where(logits == -torch.inf, -1, _LAST - (found & _LAST))
-
-
-MISSING = (_MINUS_INFINITY ^ _MAGNITUDE) << 32
-"""The key of the logit -inf and the last unit. Not computed by torch: importing a module must not settle
-torch's instruction set.
-"""
 
 
 def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]:

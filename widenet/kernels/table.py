@@ -1,11 +1,13 @@
 """The table of operations: which implementation of each runs on a device. Nothing else decides that."""
 
+import os
+from functools import cache
+from importlib.util import find_spec
 from typing import Literal
 
 import torch
 
 from widenet.kernels.compiled import can_compile
-from widenet.kernels.devices import runs_triton
 
 Runner = Literal["triton", "numba", "torch"]
 """Triton's kernels, Numba's compiled code, or torch's operations."""
@@ -30,6 +32,9 @@ tile's logits. cut: entries by shard. stable_sort: also `grouped`.
 """
 
 
+_NUMBA_TILE = ("sigmoid", "cross_entropy")
+
+
 def runner(operation: Operation, device: torch.device) -> Runner:
     """Return what runs an operation on a device."""
     return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
@@ -46,13 +51,20 @@ def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
     return found
 
 
-_NUMBA_TILE = ("sigmoid", "cross_entropy")
+@cache
+def has_triton() -> bool:
+    """Return whether Triton can be imported."""
+    return find_spec("triton") is not None
 
 
 def _runs(candidate: Runner, device: torch.device) -> bool:
+    """Whether a device runs an implementation.
+
+    With TRITON_INTERPRET=1 a CPU runs Triton's too, through its interpreter: slow, for tests.
+    """
     match candidate:
         case "triton":
-            return runs_triton(device)
+            return has_triton() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
         case "numba":
             return device.type == "cpu" and can_compile()
     return True

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from widenet.arguments import typed
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
-from widenet.kernels.running_top_k import unpacked
+from widenet.kernels.ranking_keys import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
 from widenet.knn.of_network import Trained, check_layer, features_of, parts_of
 from widenet.knn.part import Part

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import running_top_k
-from widenet.kernels.running_top_k import unpacked
+from widenet.kernels.ranking_keys import unpacked
 from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network

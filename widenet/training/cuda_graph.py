@@ -5,7 +5,7 @@ is put there.
 import torch
 from torch import Tensor
 
-from widenet.kernels.devices import has_triton
+from widenet.kernels.table import has_triton
 from widenet.model.network import Network
 from widenet.model.packing import Packed, Packer
 from widenet.model.preparation import Prepared

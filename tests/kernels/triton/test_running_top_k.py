@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from widenet.kernels import running_top_k
+from widenet.kernels.ranking_keys import unpacked
 from widenet.kernels.reference import wide_top_k
-from widenet.kernels.running_top_k import RunningTopK, unpacked
+from widenet.kernels.running_top_k import RunningTopK
 from widenet.kernels.triton import running_top_k as module
 
 

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels import RowGradient, row_gradient
+from widenet.kernels import RowGradient, row_gradient, table
 from widenet.model.rule import StepNumbers
 from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
-from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
 
 KINDS = ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
@@ -44,9 +43,8 @@ def near(found, plain, exact):
 @pytest.fixture
 def triton(monkeypatch):
     """Turns the steps over to Triton; until then they are torch's."""
-    monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
-    monkeypatch.setattr(optimizers, "runs_triton", lambda _: False)
-    return lambda: monkeypatch.setattr(optimizers, "runs_triton", lambda _: True)
+    monkeypatch.setitem(table.TABLE, "row_update", ("torch",))
+    return lambda: monkeypatch.setitem(table.TABLE, "row_update", ("triton",))
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (1031,)], ids=str)

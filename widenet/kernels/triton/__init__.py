@@ -1,4 +1,4 @@
 """The kernels in Triton: one and its launcher a file.
 
-Nothing here is imported unless `devices.runs_triton` says so.
+Nothing here is imported unless `table.runner` says so.
 """

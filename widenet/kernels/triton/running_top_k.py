@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from widenet.kernels.running_top_k import MISSING
+from widenet.kernels.ranking_keys import MISSING
 
 LARGEST = 1024
 """The largest k; a program sorts twice as many keys at once."""
@@ -16,7 +16,7 @@ LEAST = 512
 
 @triton.jit
 def _keys(logits, units):
-    """See `kernels.running_top_k.keys`."""
+    """See `kernels.ranking_keys.keys`."""
     plain = tl.where(logits != logits, float("nan"), logits + 0.0)
     bits = plain.to(tl.int32, bitcast=True)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)

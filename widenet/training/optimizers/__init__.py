@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
-from widenet.kernels.compiled import can_compile
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, compiled_steps
-from widenet.kernels.devices import has_triton, runs_triton
 from widenet.kernels.rows import copied
+from widenet.kernels.table import runner
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Rmsprop
@@ -30,7 +29,7 @@ Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 def is_compiled(device: str) -> bool:
     """Whether the steps on a kind of device are compiled, by Numba or by Triton; torch rounds elsewhere."""
-    return can_compile() if device == "cpu" else has_triton()
+    return runner("row_update", torch.device(device)) != "torch"
 
 
 def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
@@ -103,7 +102,7 @@ class Optimizer:
 
     def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
         """See `model.rule.Rule.on_device`; `loaded` is `table`."""
-        if step.loaded is not None or not runs_triton(device):
+        if step.loaded is not None or runner("row_update", device) != "triton":
             return step
         return replace(step, loaded=sent(self.table(step), device))
 
@@ -197,7 +196,7 @@ class Optimizer:
 
     def _launched_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> "Steps | None":
         """Triton's steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32 or not runs_triton(weight.device):
+        if weight.dtype != torch.float32 or runner("row_update", weight.device) != "triton":
             return None
         from widenet.kernels.triton.steps import Steps
 
@@ -207,7 +206,7 @@ class Optimizer:
 
     def _compiled_for(self, weight: Tensor) -> CompiledSteps | None:
         """The compiled steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32 or weight.device.type != "cpu":
+        if weight.dtype != torch.float32 or runner("row_update", weight.device) != "numba":
             return None
         return compiled_steps(self.formula.element, len(self.state))
 

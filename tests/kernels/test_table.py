@@ -1,0 +1,56 @@
+"""Which implementation of each operation runs on which device."""
+
+import pytest
+import torch
+
+from widenet.kernels import table
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_there(monkeypatch):
+    monkeypatch.setattr(table, "can_compile", lambda: True)
+    monkeypatch.setattr(table, "has_triton", lambda: True)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+def runners(device):
+    return {operation: table.runner(operation, device) for operation in table.TABLE}
+
+
+def test_a_cpu_runs_numba_and_cuda_triton_where_they_have_an_operation():
+    has = {
+        runner: {name for name, found in table.TABLE.items() if runner in found}
+        for runner in ("numba", "triton")
+    }
+    assert {name for name, runner in runners(CPU).items() if runner == "numba"} == has["numba"]
+    assert {name for name, runner in runners(CUDA).items() if runner == "triton"} == has["triton"]
+    assert has["numba"] | has["triton"] == set(table.TABLE)
+
+
+def test_without_numba_and_triton_torch_runs_everything(monkeypatch):
+    monkeypatch.setattr(table, "can_compile", lambda: False)
+    monkeypatch.setattr(table, "has_triton", lambda: False)
+    assert {*runners(CPU).values(), *runners(CUDA).values()} == {"torch"}
+
+
+def test_a_cpu_runs_triton_through_its_interpreter_alone(monkeypatch):
+    assert "triton" not in runners(CPU).values()
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert table.runner("gather_sum", CPU) == "triton"
+    assert table.runner("cut", CPU) == "numba"
+
+
+@pytest.mark.parametrize(
+    ("activation", "loss", "expected"),
+    [
+        ("sigmoid", "cross_entropy", "numba"),
+        ("closed softmax", "scaled_marginal_cross_entropy", "numba"),
+        ("sigmoid", "l2", "torch"),
+        ("tanh", "cross_entropy", "torch"),
+    ],
+)
+def test_numba_has_tiles_of_some_units_and_triton_of_all(activation, loss, expected):
+    assert table.tile_runner(CPU, activation, loss) == expected
+    assert table.tile_runner(CUDA, activation, loss) == "triton"
