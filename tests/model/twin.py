@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import torch
 
 from tests.model.spatial_twin import FOLLOWING, PER_CHANNEL, convolved, normalized, pooled
+from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
 from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
@@ -22,73 +23,6 @@ from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 
 CPU = torch.device("cpu")
-SQUASH = {
-    "sigmoid": lambda z: 1 / (1 + torch.exp(-z)),
-    "tanh": lambda z: (torch.exp(2 * z) - 1) / (torch.exp(2 * z) + 1),
-    "relu": lambda z: torch.where(z > 0, z, 0.0),
-    "selu": (
-        lambda z: (
-            1.0507009873554805 * torch.where(z > 0, z, 1.6732632423543772 * (torch.exp(z.clamp(max=0)) - 1))
-        )
-    ),
-    "softplus": lambda z: torch.log(1 + torch.exp(z)),
-    "softsign": lambda z: z / (1 + z.abs()),
-    "linear": lambda z: z,
-    "gelu": lambda z: z * 0.5 * (1 + torch.erf(z / 2**0.5)),
-    "silu": lambda z: z / (1 + torch.exp(-z)),
-    "softmax": lambda z: torch.exp(z) / torch.exp(z).sum(dim=1, keepdim=True),
-    "relu_max": lambda z: z * (z > 0) / (z * (z > 0)).sum(dim=1, keepdim=True).clamp_min(1e-300),
-    "linear_max": lambda z: z / z.abs().sum(dim=1, keepdim=True),
-}
-"""The activations without numbers of their own, each as its documentation has it."""
-
-
-def activation(spec, z):
-    """The activation of logits [E, units]."""
-    if spec.kind == "leaky_relu":
-        return torch.maximum(z, spec.slope * z)
-    if spec.kind == "elu":
-        return spec.scale * torch.where(z > 0, z, spec.alpha * (torch.exp(z.clamp(max=0)) - 1))
-    return SQUASH[spec.kind](z)
-
-
-def example_losses(layer, a, t, listed, stands):
-    """What an output's loss is for every example, float64 [E]. t: targets [E, L], 0 where none; listed: bool
-    [E, L], stored targets.
-
-    stands: for how many units each one stands that is no stored target, [L].
-    """
-    loss, positive, num = layer.loss, t > 0, (t > 0).sum(dim=1).double()
-    softmax, zero = layer.activation.kind == "softmax", torch.zeros_like(a)
-    share = t / t.sum(dim=1, keepdim=True).clamp_min(1e-300)
-    if loss.kind == "cross_entropy" and softmax:
-        q = share if loss.targets == "share" else t
-        cells = torch.where(q > 0, -q * torch.log(a), zero)
-    elif loss.kind == "cross_entropy":
-        cells = -t * torch.log(a) - (1 - t) * torch.log(1 - a)
-    elif loss.kind.endswith("scaled_marginal_cross_entropy"):
-        data = loss.kind.startswith("data")
-        strength = loss.one_scale * (t if data else share if softmax else torch.ones_like(t))
-        ones = torch.where(a < loss.one_target, -strength * torch.log(a), zero)
-        zeros = torch.where(a > loss.zero_target, -loss.zero_scale * torch.log(1 - a), zero)
-        cells = torch.where(positive, ones, zero if softmax else zeros)
-    elif loss.kind == "l1":
-        cells = (a - t).abs()
-    elif loss.kind == "l2":
-        cells = (a - t) ** 2 / 2
-    elif loss.kind == "hinge":
-        cells = (1 - torch.where(listed, t, -1.0) * a).clamp_min(0)
-    elif loss.kind == "l2_hinge":
-        distance = torch.where(positive, torch.minimum(a - t.abs(), zero), torch.maximum(a - t.abs(), zero))
-        cells = distance**2 / 2
-    else:
-        pulled = ((1 - a) * positive).sum(dim=1) / num.clamp_min(1)
-        counted = torch.where(listed, 1.0, stands)
-        pushed = ((a - loss.margin).clamp_min(0) * ~positive * counted).sum(dim=1) / (
-            a.shape[1] - num
-        ).clamp_min(1)
-        return pulled + loss.negative_weight * pushed
-    return torch.where(listed, cells, cells * stands).sum(dim=1)
 
 
 def on_the_way_back(z, change):
@@ -278,7 +212,7 @@ class Twin:
             t = torch.nn.functional.pad(field.double(), (0, z.shape[1] - field.shape[1]))
             z = boosted(limited(z, layer.delta_norm), t > 0, layer.delta_boost)
             return example_losses(
-                layer, activation(layer.activation, z), t, torch.ones_like(t, dtype=torch.bool), torch.ones(1)
+                layer, activation(layer.activation, z), t, torch.ones_like(t, dtype=torch.bool)
             )
         entries = hidden_entries if layer.predict == "hidden" else entries_of(field)
         if layer.values == "ignore":

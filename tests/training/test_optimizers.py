@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels import RowGradient, row_gradient
+from widenet.kernels import RowGradient, reference, row_gradient, table
 from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
@@ -12,7 +12,6 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
-from widenet.training import optimizers
 from widenet.training.optimizers import Optimizer
 
 KINDS = {
@@ -43,7 +42,7 @@ def implementation(request, monkeypatch):
     no Numba.
     """
     if request.param == "torch":
-        monkeypatch.setattr(optimizers, "compiled_steps", lambda *_: None)
+        monkeypatch.setitem(table.TABLE, "row_update", ("torch",))
     return request.param
 
 
@@ -118,6 +117,31 @@ def test_a_bias_takes_no_penalty_but_its_own_l2(kind):
             weight.grad = gradient.double() + l2 * weight.detach()
             optimizer.step()
         assert float((found.double() - weight.detach()).abs().max()) < 6e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_step_of_touched_rows_is_its_definition(kind):
+    """In float64, where the formula takes it; idle rows stay, for the definition knows one step alone."""
+    batch, rates = SparseBatch.from_lists([[3, 1, 3], [], [1, 8]]), rates_of(3)
+    start, gradient_EH, rule = numbers(9, 5), numbers(3, 5, seed=1), rule_of(kind)
+
+    def step(weight, gradient, state):
+        rule.formula.step(weight, gradient, state, float(rates[3]), 3)
+
+    exact, exact_state = start.double(), rule.state_for(start.double())
+    for tensor in exact_state.values():
+        tensor += 0.5
+    weight, state = start.clone(), {name: tensor.float() for name, tensor in exact_state.items()}
+    if kind == "adamw":
+        exact *= 1 - float(rates[3]) * rule.decay
+    reference.row_update(exact, exact_state, batch, gradient_EH.double(), step)
+    rule.apply_to_rows(weight, row_gradient(batch, gradient_EH), state, None, StepNumbers(3, rates))
+    touched = [1, 3, 8]
+    for found, expected in [(weight, exact), *zip(state.values(), exact_state.values(), strict=True)]:
+        assert float((found.double() - expected)[touched].abs().max()) < 2e-6
+    untouched = [row for row in range(9) if row not in touched]
+    assert torch.equal(weight[untouched], start[untouched])
+    assert not torch.equal(weight[touched], start[touched])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,26 @@
 """The operations in plain torch: what every faster implementation must give."""
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
 
 from widenet.sparse import SparseBatch
+from widenet.spec.activations import Activation, Elu, LeakyRelu
+from widenet.spec.layers import OutputLayer
+from widenet.spec.losses import (
+    L1,
+    L2,
+    CosineContrastive,
+    CrossEntropy,
+    DataScaledMarginalCrossEntropy,
+    Hinge,
+    L2Hinge,
+    ScaledMarginalCrossEntropy,
+)
+
+_TINY = 1e-300
+"""The smallest divisor."""
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -37,6 +54,150 @@ def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> tuple[Tensor, Tenso
         0, position_Z, rows_ZH
     )
     return features_U.long(), gradient_UH
+
+
+def row_update(
+    weight_FH: Tensor,
+    state: Mapping[str, Tensor],
+    batch: SparseBatch,
+    gradient_EH: Tensor,
+    step: Callable[[Tensor, Tensor, dict[str, Tensor]], None],
+) -> None:
+    """Make an optimizer's step, in place, with the rows that a batch touches; the others stay.
+
+    weight_FH: float [F, H]; the tensors of the state are shaped like it.
+    gradient_EH: [E, H], the gradient to the sums of `gather_sum`.
+    step: the step, in place, of some rows [U, H], their gradient and their state, penalties included.
+    """
+    features_U, gradient_UH = row_gradient(batch, gradient_EH)
+    weight_UH = weight_FH[features_U]
+    state_UH = {name: tensor[features_U] for name, tensor in state.items()}
+    step(weight_UH, gradient_UH, state_UH)
+    weight_FH[features_U] = weight_UH
+    for name, tensor in state.items():
+        tensor[features_U] = state_UH[name]
+
+
+def wide_loss(
+    output: OutputLayer,
+    direct_EH: Tensor,
+    weight_LH: Tensor,
+    bias_L: Tensor,
+    targets: Tensor | SparseBatch,
+    weight_E: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the loss [] of an output, and its gradients to the hidden vectors, the weight and the biases.
+
+    All are of one type; the definition is in float64.
+
+    targets: [E, L], or sparse: units that are not stored are targets of 0.
+    weight_E: what each example counts in the loss.
+    """
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (direct_EH, weight_LH, bias_L)]
+    z_EL = leaves[0] @ leaves[1].T + leaves[2]
+    t_EL, stored_EL = dense_targets(targets, z_EL)
+    losses_E = example_losses(output, activation(output.activation, z_EL), t_EL, stored_EL)
+    loss = (losses_E * weight_E).sum()
+    gradients = torch.autograd.grad(loss, leaves)
+    return loss.detach(), gradients[0], gradients[1], gradients[2]
+
+
+def dense_targets(targets: Tensor | SparseBatch, like_EL: Tensor) -> tuple[Tensor, Tensor]:
+    """The targets [E, L] as numbers, and which of them are stored."""
+    if isinstance(targets, Tensor):
+        return targets.to(like_EL), torch.ones_like(like_EL, dtype=torch.bool)
+    t_EL, stored_EL = torch.zeros_like(like_EL), torch.zeros_like(like_EL, dtype=torch.bool)
+    places = targets.example_of_entry(), targets.indices.long()
+    t_EL.index_put_(places, targets.values_or_ones().to(like_EL), accumulate=True)
+    stored_EL[places] = True
+    return t_EL, stored_EL
+
+
+def activation(spec: Activation, z: Tensor) -> Tensor:
+    """The activation of logits [E, units]."""
+    match spec:
+        case LeakyRelu(slope=slope):
+            return torch.maximum(z, slope * z)
+        case Elu(alpha=alpha, scale=scale):
+            return scale * torch.where(z > 0, z, alpha * (torch.exp(z.clamp(max=0)) - 1))
+    return _PLAIN_ACTIVATIONS[spec.kind](z)
+
+
+_PLAIN_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": lambda z: 1 / (1 + torch.exp(-z)),
+    "tanh": lambda z: (torch.exp(2 * z) - 1) / (torch.exp(2 * z) + 1),
+    "relu": lambda z: torch.where(z > 0, z, 0.0),
+    "selu": lambda z: (
+        1.0507009873554805 * torch.where(z > 0, z, 1.6732632423543772 * (torch.exp(z.clamp(max=0)) - 1))
+    ),
+    "softplus": lambda z: torch.log(1 + torch.exp(z)),
+    "softsign": lambda z: z / (1 + z.abs()),
+    "linear": lambda z: z,
+    "gelu": lambda z: z * 0.5 * (1 + torch.erf(z / 2**0.5)),
+    "silu": lambda z: z / (1 + torch.exp(-z)),
+    "softmax": lambda z: torch.exp(z) / torch.exp(z).sum(dim=1, keepdim=True),
+    "relu_max": lambda z: z * (z > 0) / (z * (z > 0)).sum(dim=1, keepdim=True).clamp_min(_TINY),
+    "linear_max": lambda z: z / z.abs().sum(dim=1, keepdim=True),
+}
+"""The activations without numbers of their own, each as its documentation has it."""
+
+
+def example_losses(
+    output: OutputLayer, a: Tensor, t: Tensor, stored: Tensor, stands: Tensor | None = None
+) -> Tensor:
+    """The loss of every example, [E].
+
+    a, t: activations and targets [E, L]. stored: bool [E, L], which targets are stored.
+    stands: [L], for how many units each one stands that is no stored target; None: for itself.
+    """
+    loss, is_softmax = output.loss, output.activation.kind == "softmax"
+    counted = torch.ones_like(a[:1]) if stands is None else stands
+    if isinstance(loss, CosineContrastive):
+        positive, num = t > 0, (t > 0).sum(dim=1).to(a.dtype)
+        pulled = ((1 - a) * positive).sum(dim=1) / num.clamp_min(1)
+        pushes = (a - loss.margin).clamp_min(0) * ~positive * torch.where(stored, 1.0, counted)
+        pushed = pushes.sum(dim=1) / (a.shape[1] - num).clamp_min(1)
+        return pulled + loss.negative_weight * pushed
+    cells = _softmax_cells(loss, a, t) if is_softmax else None
+    cells = _cells(loss, a, t, stored) if cells is None else cells
+    return torch.where(stored, cells, cells * counted).sum(dim=1)
+
+
+def _softmax_cells(loss: object, a: Tensor, t: Tensor) -> Tensor | None:
+    """The cross-entropies under a softmax, unit by unit [E, L]; None of other losses."""
+    share = t / t.sum(dim=1, keepdim=True).clamp_min(_TINY)
+    match loss:
+        case CrossEntropy():
+            q = share if loss.targets == "share" else t
+            return torch.where(q > 0, -q * torch.log(a), 0.0)
+        case ScaledMarginalCrossEntropy():
+            by_data = isinstance(loss, DataScaledMarginalCrossEntropy)
+            strength = loss.one_scale * (t if by_data else share)
+            return torch.where((t > 0) & (a < loss.one_target), -strength * torch.log(a), 0.0)
+    return None
+
+
+def _cells(loss: object, a: Tensor, t: Tensor, stored: Tensor) -> Tensor:
+    """What each unit costs, [E, L]."""
+    match loss:
+        case CrossEntropy():
+            return -t * torch.log(a) - (1 - t) * torch.log(1 - a)
+        case ScaledMarginalCrossEntropy():
+            by_data = isinstance(loss, DataScaledMarginalCrossEntropy)
+            strength = loss.one_scale * (t if by_data else torch.ones_like(t))
+            ones = torch.where(a < loss.one_target, -strength * torch.log(a), 0.0)
+            zeros = torch.where(a > loss.zero_target, -loss.zero_scale * torch.log(1 - a), 0.0)
+            return torch.where(t > 0, ones, zeros)
+        case L1():
+            return (a - t).abs()
+        case L2():
+            return (a - t) ** 2 / 2
+        case Hinge():
+            return (1 - torch.where(stored, t, -1.0) * a).clamp_min(0)
+        case L2Hinge():
+            distance = a - t.abs()
+            return torch.where(t > 0, distance.clamp_max(0), distance.clamp_min(0)) ** 2 / 2
+    raise AssertionError(f"no definition of {loss!r}")
 
 
 def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ elif not torch.cuda.is_available():
         "softmax_tile",
         "steps",
         "target_logits",
+        "tile_others",
         "tile_targets",
     ):
         import_module(f"widenet.kernels.triton.{name}")

@@ -3,11 +3,14 @@
 import pytest
 import torch
 
-from tests.model.test_wide_loss import CONTRASTIVE, MARGIN, SINGLE, name_of
+from tests.model.test_output_step import assert_is_the_definition
+from tests.model.test_wide_loss import CONTRASTIVE, MARGIN, SINGLE, TIGHT, name_of
+from widenet.kernels import table
 from widenet.kernels.triton import tile_others as tile_others_module
 from widenet.kernels.triton import tile_targets as tile_targets_module
 from widenet.kernels.triton.tile_others import tile_others
 from widenet.kernels.triton.tile_targets import tile_targets
+from widenet.model import wide_loss
 from widenet.model.activations import activate, slope
 from widenet.model.fused_tiles import formula_of
 from widenet.model.losses import loss_of
@@ -141,3 +144,22 @@ def test_small_and_large_logits_keep_their_digits(device):
             )
             truth = 0.5 * activate(spec.activation, logits_ET[0, unit].double()) ** 2
             assert abs(float(loss) - float(truth)) <= 2.0**-19 * float(truth) + 2.0**-125, (activation, unit)
+
+
+STEPS = [
+    ("cross_entropy", "sigmoid"),
+    ("cross_entropy", "softmax"),
+    ({"kind": "scaled_marginal_cross_entropy", **TIGHT}, "softmax"),
+    ("l2", "tanh"),
+    (CONTRASTIVE, "tanh"),
+]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "sparse with values"])
+@pytest.mark.parametrize(("loss", "activation"), STEPS, ids=name_of)
+def test_a_step_with_its_tiles_in_triton_is_its_definition(loss, activation, kind, device, monkeypatch):
+    monkeypatch.setitem(table.TABLE, "tile", ("triton",))
+    seen = []
+    monkeypatch.setattr(wide_loss.FusedPasses, "adds_biases", property(lambda _: seen.append(1) or True))
+    assert_is_the_definition(loss, activation, kind, device)
+    assert seen

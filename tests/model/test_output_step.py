@@ -1,0 +1,76 @@
+"""A step of a wide output against its definition, by every implementation that a CPU runs."""
+
+import pytest
+import torch
+
+from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
+from widenet.kernels import reference, table
+from widenet.model.layers.output import WideOutput
+from widenet.model.targets import Targets
+from widenet.model.wide_loss import Takers, output_step, run
+from widenet.model.wide_weight import Part, WideWeight
+from widenet.parallel.local import LocalExchange
+from widenet.plan.shards import Shards
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.network import NetworkSpec
+
+E, H, L = 7, 5, 37
+
+
+def given(seed=3):
+    """Hidden vectors, weight, biases, and what examples count."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (E, H), (L, H), (L,)
+    return (
+        *(torch.randn(shape, generator=generator) for shape in shapes),
+        torch.rand(E, generator=generator),
+    )
+
+
+def assert_is_the_definition(loss, activation, kind, device="cpu"):
+    """Loss and gradients of a step over three shards are the definition's in float64, within float32."""
+    output = NetworkSpec.of(document(loss, activation)).outputs[0]
+    _, batch = targets_of(kind, torch.Generator().manual_seed(5), E, L, loss)
+    direct_EH, weight_LH, bias_L, weight_E = given()
+    if name_of(activation) == "linear_max":
+        bias_L += 3  # far from a sum of zero
+    double = [numbers.double() for numbers in (direct_EH, weight_LH, bias_L)]
+    targets = batch.double() if isinstance(batch, torch.Tensor) else batch
+    expected = reference.wide_loss(output, *double, targets, weight_E.double())
+    there = [numbers.to(device) for numbers in (direct_EH, weight_LH, bias_L, batch, weight_E)]
+    found = _stepped(output, *there)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert float((ours.cpu().double() - theirs).abs().max()) <= 2e-5 * max(1.0, float(theirs.abs().max()))
+
+
+def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
+    shards = Shards(L, 3)
+    cut = [slice(shards.start(s), shards.start(s) + shards.size(s)) for s in range(3)]
+    weight = WideWeight(shards, {s: Part(weight_LH[rows].clone()) for s, rows in enumerate(cut)})
+    bias = WideWeight(shards, {s: Part(bias_L[rows].clone()) for s, rows in enumerate(cut)})
+    wide = WideOutput(output, weight, bias, LocalExchange(3, 1))
+    gradient_LH, gradient_L = torch.zeros_like(weight_LH), torch.zeros_like(bias_L)
+
+    def take(shard, start, stop, gradient_TH):
+        gradient_LH[cut[shard]][start:stop] = gradient_TH
+
+    def take_biases(shard, gradient_R):
+        gradient_L[cut[shard]] = gradient_R
+
+    closed = output.activation.kind in ROW_WISE and wide.loss.slope_of_logit
+    if not isinstance(batch, torch.Tensor):
+        targets = Targets.of_sparse(batch, shards)
+    else:
+        targets = Targets.of_dense_as_sparse(batch, shards) if closed else Targets.of_dense(batch)
+    loss, gradient_EH = run(
+        output_step(wide, direct_EH, targets, weight_E), Takers(take, take_biases)
+    ).result()
+    return loss, gradient_EH, gradient_LH, gradient_L
+
+
+@pytest.mark.parametrize("runner", ["torch", "numba"])
+@pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
+@pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
+def test_a_step_is_its_definition(loss, activation, kind, runner, monkeypatch):
+    monkeypatch.setitem(table.TABLE, "tile", (runner, "torch"))
+    assert_is_the_definition(loss, activation, kind)
