@@ -36,8 +36,7 @@ def _check_activation(place: str, layer: HiddenLayer | ConvolutionLayer) -> None
     kind, penalty = layer.activation.kind, layer.sparseness
     if penalty is not None and not penalty.pull_outside and kind not in ("sigmoid", "softmax"):
         raise ValueError(
-            f'{place}.sparseness needs activations between 0 and 1; got "{kind}". Use "sigmoid", or set'
-            ' "pull_outside": true.'
+            f'{place}.sparseness needs activations between 0 and 1; got "{kind}". Use "sigmoid".'
         )
     if layer.dropout_form == "rest" and kind not in RESTING:
         raise ValueError(

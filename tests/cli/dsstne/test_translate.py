@@ -30,7 +30,7 @@ def test_it_writes_a_file_in_either_dialect(widenet, tmp_path):
     )
     assert (ended.status, ended.out) == (0, f"{tmp_path / 'network.json'}: 3 layers.\n")
     network = NetworkSpec.read(tmp_path / "network.json")
-    assert (network.dialect, network.layers[1].activation.kind) == ("widenet", "softplus")
+    assert (network.optimizer, network.layers[1].activation.kind) == (None, "softplus")
 
 
 def test_another_document_is_refused(widenet, tmp_path):
