@@ -24,6 +24,7 @@ from widenet.errors import OptionError
             "`widenet.split('a b/c', out=DIR, heldout_last=1, field='tags')`",
             "`widenet data split 'a b/c' --out DIR --heldout-last 1 --field tags`",
         ),
+        ("""`widenet.split("it's/d", out=DIR)`""", """`widenet data split 'it'"'"'s/d' --out DIR`"""),
         ('"widenet.train(..., resume=True)"', '"widenet train ... --resume"'),
     ],
 )
@@ -60,3 +61,6 @@ def test_the_share_of_users_has_a_longer_name_on_the_command_line(tmp_path, wide
     parts = ("--out", tmp_path / "a", "--users-out", tmp_path / "b")
     said = widenet("data", "split", "whole", *parts, "--heldout-users", 2, "--heldout", 0.5).err
     assert said == "widenet: --heldout-users must be a share above 0 and below 1; got 2.\n"
+    same = ("--out", tmp_path / "a", "--users-out", tmp_path / "a")
+    said = widenet("data", "split", "whole", *same, "--heldout-users", 0.5, "--heldout", 0.5).err
+    assert "--out and --users-out must be two directories" in said

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from widenet.errors import CheckpointError
 from widenet.training.arithmetic import UNCOUNTED
 from widenet.training.brake import Brake
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts, facts_of
@@ -36,3 +37,8 @@ def test_version_1_names_device_and_compiler_beside_the_environment(compiled):
 def test_weights_alone_say_what_they_have():
     assert facts_of({"epochs": 3, "loss": 0.1}) == WeightsFacts(epochs=3)
     assert facts_of({"epoch": 2, "metrics": {"mrr@3": 0.5}}).epoch == 2
+
+
+def test_facts_of_a_later_widenet_are_refused():
+    with pytest.raises(CheckpointError, match="must have facts of version 2 or less; got 3"):
+        TrainingFacts.of({**EARLY, "version": 3})

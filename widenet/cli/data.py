@@ -1,6 +1,7 @@
 """`widenet data`: from raw interactions to a dataset directory."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,7 +88,7 @@ def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> No
     try:
         both = split_users(source, out, users_out, **options)
     except WidenetError as error:
-        raise type(error)(str(error).replace("`users", "`heldout_users")) from error
+        raise type(error)(re.sub(r"`users(?=[`=])", "`heldout_users", str(error))) from error
     for path, made in zip((out, users_out), both, strict=True):
         show(path, made.manifest, made=False)
 

@@ -7,11 +7,12 @@ A message of the library names an option as Python does, in backticks: `skip_bad
 
 import ast
 import re
+import shlex
 
 _OPTION = re.compile(r"(?<![`\w])`([a-z]\w*)(?:=([^`]+))?`")
 _QUOTED = re.compile(r"(\"`[^`]*`\"|'`[^`]*`')")
 """A text of the user's that looks like an option; messages quote what users wrote."""
-_CALL = re.compile(r"(?<=[`\"])widenet\.(\w+)\(([^`\"]*)\)(?=[`\"])")
+_CALL = re.compile(r"(?<=`)widenet\.(\w+)\(([^`]*)\)(?=`)|(?<=\")widenet\.(\w+)\(([^`\"]*)\)(?=\")")
 _COMMANDS = {"ingest": "data ingest", "split": "data split"}
 """The commands that are not called as the function is."""
 _FLAGS = {"start_from": "from", "fields": "field"}
@@ -21,7 +22,9 @@ _PLAIN = re.compile(r"[\w.,:/=|-]+")
 
 def on_command_line(sentence: str) -> str:
     """Return a sentence with the flags and the commands in place of arguments and calls."""
-    sentence = _CALL.sub(lambda found: _command(found[1], found[2]), sentence)
+    sentence = _CALL.sub(
+        lambda found: _command(found[1] or found[3], found[2] if found[1] else found[4]), sentence
+    )
     pieces = _QUOTED.split(sentence)
     pieces[::2] = [_OPTION.sub(lambda found: _flag(found[1], found[2]), piece) for piece in pieces[::2]]
     return "".join(pieces)
@@ -55,4 +58,7 @@ def _word(value: str) -> str:
         return value
     if isinstance(text, dict):
         return ",".join(f"{name}={one}" for name, one in text.items())
-    return text if isinstance(text, str) and _PLAIN.fullmatch(text) else value
+    if not isinstance(text, str):
+        return value
+    quoted = shlex.quote(text)
+    return text if _PLAIN.fullmatch(text) else quoted if quoted != text else f"'{text}'"

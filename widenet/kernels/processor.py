@@ -81,7 +81,8 @@ def _of_mkl() -> str:
     version = _Version()
     ask(ctypes.byref(version))
     words = (version.processor or b"").decode()
-    branch = mkl("cbwr_get")(_ALL_SETTINGS)
+    settings = mkl("cbwr_get")
+    branch = _OFF if settings is None else settings(_ALL_SETTINGS)
     return words if branch == _OFF else f"{words}, MKL_CBWR {branch:#x}"
 
 

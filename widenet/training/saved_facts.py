@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from widenet.errors import CheckpointError
 from widenet.training.environment import COMPILED, NOT_COMPILED
 from widenet.training.state import LoopState
 
@@ -31,7 +32,15 @@ class TrainingFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
-        """Read the facts of any version."""
+        """Read the facts of any version up to this one.
+
+        Raises CheckpointError for those of a later widenet.
+        """
+        if facts.get("version", 1) > VERSION:
+            raise CheckpointError(
+                f"a checkpoint must have facts of version {VERSION} or less; got {facts['version']}. Resume"
+                " with the newer widenet that wrote it."
+            )
         environment = dict(facts.get("environment", {}))
         if "device" in facts:
             environment["device"] = facts["device"]
