@@ -102,9 +102,16 @@ def changed(text, diff):
     return text
 
 
+REFERENCE = "widenet/kernels/reference.py"
 ADDING = {
-    "adding-a-loss.md": (["widenet/spec/losses.py", "widenet/model/losses/huber.py"], "linear or softmax"),
-    "adding-an-activation.md": (["widenet/spec/activations.py", "widenet/model/activations.py"], ""),
+    "adding-a-loss.md": (
+        ["widenet/spec/losses.py", "widenet/model/losses/huber.py", REFERENCE],
+        "linear or softmax",
+    ),
+    "adding-an-activation.md": (
+        ["widenet/spec/activations.py", "widenet/model/activations.py", REFERENCE],
+        "",
+    ),
 }
 """The files of the package that each page changes, no more, and a choice of its tests."""
 

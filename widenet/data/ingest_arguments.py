@@ -161,3 +161,15 @@ class IngestArguments:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+
+def options_for(kind: str, name: str) -> str:
+    """The options that make a field of a kind, as messages name them."""
+    if kind == "sequence":
+        return f"`sequence=True` `field={name!r}`"
+    column = repr({name: "COLUMN"})
+    return (
+        f"`users=FILE` `dense={column}`"
+        if kind == "dense"
+        else f"`field={name!r}`, or `users=FILE` `sparse={column}`"
+    )

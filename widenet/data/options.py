@@ -122,18 +122,6 @@ class Options(IngestArguments):
         return self.value is None and self.duplicates == "sum"
 
 
-def options_for(kind: str, name: str) -> str:
-    """The options that make a field of a kind, as messages name them."""
-    if kind == "sequence":
-        return f"`sequence=True` `field={name!r}`"
-    column = repr({name: "COLUMN"})
-    return (
-        f"`users=FILE` `dense={column}`"
-        if kind == "dense"
-        else f"`field={name!r}`, or `users=FILE` `sparse={column}`"
-    )
-
-
 def check(options: Options) -> None:
     """Raise OptionError unless every option is right and those that are given go together; DataError for a
     field's name or vocabulary.

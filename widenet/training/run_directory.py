@@ -14,9 +14,9 @@ from typing import Any
 
 from widenet.checkpoint import Checkpoint, recover, writing
 from widenet.data.dataset import Dataset
+from widenet.data.ingest_arguments import options_for
 from widenet.data.known import RUN_FIELDS, run_vocabulary
 from widenet.data.manifest import sha256_of
-from widenet.data.options import options_for
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing, force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
