@@ -16,6 +16,7 @@ from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Filter, top_k
+from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.loop import settle
@@ -203,7 +204,8 @@ def documents(case):
         else {"activation": case["hidden"]}
     )
     hidden |= {"dropout": 0.3} if case["noise"].startswith("dropout") else {}
-    hidden |= {"dropout_form": "rest"} if case["noise"] == "dropout to rest" else {}
+    kind = hidden["activation"]["kind"] if isinstance(hidden["activation"], dict) else hidden["activation"]
+    hidden |= {"dropout_form": "rest"} if case["noise"] == "dropout to rest" and kind in RESTING else {}
     delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
     output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
     output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
