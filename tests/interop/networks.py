@@ -10,26 +10,15 @@ from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
+from widenet.spec.activations import PlainActivation
+from widenet.spec.named import kinds
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
 
 ITEMS, TAGS, PROFILE = 23, 7, 5
 ROWS = [[0, 3, 5], [], [1], [2, 3, 7, 11, 22], [4, 9]]
-ACTIVATIONS = [
-    "sigmoid",
-    "tanh",
-    "relu",
-    "selu",
-    "softplus",
-    "softsign",
-    "linear",
-    "gelu",
-    "silu",
-    "softmax",
-    "relu_max",
-    "linear_max",
-]
+ACTIVATIONS = kinds(PlainActivation)
 ACTIVATIONS += [{"kind": "leaky_relu", "slope": slope} for slope in (0.2, 2.0)]
 ACTIVATIONS += [{"kind": "elu", "alpha": 0.7}, {"kind": "elu", "alpha": 0.7, "scale": 1.3}]
 WIDE = {"kind": "uniform", "limit": 0.7}

@@ -18,6 +18,8 @@ from widenet.plan.place import Place
 from widenet.plan.unfolding import blocks_of_examples, examples_at_once
 from widenet.plan.windows import windows_of
 from widenet.sparse import SparseBatch
+from widenet.spec.activations import PlainActivation
+from widenet.spec.named import kinds
 from widenet.spec.spatial import ConvolutionLayer
 
 CONVOLVE = (functional.conv1d, functional.conv2d, functional.conv3d)
@@ -231,20 +233,7 @@ SHAPES = {
         ]
     },
 }
-ACTIVATIONS = [
-    "sigmoid",
-    "tanh",
-    "relu",
-    "selu",
-    "softplus",
-    "softsign",
-    "linear",
-    "gelu",
-    "silu",
-    "softmax",
-    "relu_max",
-    "linear_max",
-]
+ACTIVATIONS = kinds(PlainActivation)
 
 
 @pytest.mark.parametrize("training", [{}, {"l2": 0.3}, {"gradient_norm_limit": 0.05, "shards": 8}], ids=str)

@@ -28,9 +28,10 @@ def _shortened(value: Any, handler: Any) -> Any:
     return full["kind"] if isinstance(full, dict) and list(full) == ["kind"] else full
 
 
-def kinds(union: Any) -> list[str]:
-    """Return the kinds of a union of specs, in its order."""
-    return [kind for spec in get_args(union) for kind in get_args(spec.model_fields["kind"].annotation)]
+def kinds(specs: Any) -> list[str]:
+    """Return the kinds of a spec, or of a union of specs in its order."""
+    members = get_args(specs) or (specs,)
+    return [kind for spec in members for kind in get_args(spec.model_fields["kind"].annotation)]
 
 
 def named(union: Any) -> Any:
