@@ -54,3 +54,16 @@ def test_a_cpu_runs_triton_through_its_interpreter_alone(monkeypatch):
 def test_numba_has_tiles_of_some_units_and_triton_of_all(activation, loss, expected):
     assert table.tile_runner(CPU, activation, loss) == expected
     assert table.tile_runner(CUDA, activation, loss) == "triton"
+
+
+@pytest.mark.parametrize(("activation", "loss"), [("mish", "l2"), ("tanh", "huber")])
+def test_torch_runs_tiles_that_triton_has_no_formula_of(activation, loss):
+    assert table.tile_runner(CUDA, activation, loss) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "device", "expected"),
+    [("adam", CPU, "numba"), ("adam", CUDA, "triton"), ("adamax", CPU, "numba"), ("adamax", CUDA, "torch")],
+)
+def test_torch_runs_optimizers_that_triton_has_no_formula_of(optimizer, device, expected):
+    assert table.step_runner(device, optimizer) == expected

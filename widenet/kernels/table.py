@@ -34,6 +34,35 @@ tile's logits. cut: entries by shard. stable_sort: also `grouped`.
 
 _NUMBA_TILE = ("sigmoid", "cross_entropy")
 
+TRITON_ACTIVATIONS = (
+    "closed softmax",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "linear",
+    "gelu",
+    "silu",
+    "leaky_relu",
+    "elu",
+)
+"""The activations of outputs that `triton/formulas.py` has."""
+TRITON_LOSSES = (
+    "cross_entropy",
+    "scaled_marginal_cross_entropy",
+    "data_scaled_marginal_cross_entropy",
+    "l1",
+    "l2",
+    "hinge",
+    "l2_hinge",
+    "cosine_contrastive",
+)
+"""The losses that `triton/formulas.py` has."""
+TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
+"""The optimizers that `triton/advance.py` has."""
+
 
 def runner(operation: Operation, device: torch.device) -> Runner:
     """Return what runs an operation on a device."""
@@ -43,12 +72,23 @@ def runner(operation: Operation, device: torch.device) -> Runner:
 def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
     """Return what runs "tile" for units of an activation, or of "closed softmax", and a loss, by their kinds.
 
-    Numba has code for two of them; Triton has all.
+    torch has all kinds, Triton those that it has formulas of, and Numba two.
     """
-    found = runner("tile", device)
-    if found == "numba" and activation != "closed softmax" and (activation, loss) != _NUMBA_TILE:
-        return "torch"
-    return found
+    match runner("tile", device):
+        case "triton" if activation in TRITON_ACTIVATIONS and loss in TRITON_LOSSES:
+            return "triton"
+        case "numba" if activation == "closed softmax" or (activation, loss) == _NUMBA_TILE:
+            return "numba"
+    return "torch"
+
+
+def step_runner(device: torch.device, optimizer: str) -> Runner:
+    """Return what runs "row_update" for an optimizer, by its kind.
+
+    torch and Numba have all kinds, Triton those that it has formulas of.
+    """
+    found = runner("row_update", device)
+    return "torch" if found == "triton" and optimizer not in TRITON_OPTIMIZERS else found
 
 
 @cache

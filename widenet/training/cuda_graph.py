@@ -5,7 +5,7 @@ is put there.
 import torch
 from torch import Tensor
 
-from widenet.kernels.table import has_triton
+from widenet.kernels.table import runner, step_runner, tile_runner
 from widenet.model.network import Network
 from widenet.model.packing import Packed, Packer
 from widenet.model.preparation import Prepared
@@ -21,8 +21,17 @@ from widenet.transfer import sent
 def check_recordable_here(job: Job) -> None:
     """Raise OptionError where the steps of a training cannot be recorded, or not by this Python."""
     check_recordable(job)
-    if not has_triton():
+    device, optimizer = torch.device("cuda"), job.training.optimizer.kind
+    if runner("row_update", device) != "triton":
         raise not_recorded("Triton cannot be imported")
+    if step_runner(device, optimizer) != "triton":
+        raise not_recorded(f'Triton has no steps of "{optimizer}"')
+    for output in job.network.outputs:
+        kind = "closed softmax" if output.activation.kind == "softmax" else output.activation.kind
+        if tile_runner(device, kind, output.loss.kind) != "triton":
+            raise not_recorded(
+                f'Triton has no formula of the activation or the loss of output "{output.name}"'
+            )
 
 
 class GraphSteps:

@@ -11,7 +11,7 @@ from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 
-KINDS = ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
+KINDS = table.TRITON_OPTIMIZERS
 PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "guarded": {"floor": 1e-9, "step_offset": 1}}
 """Penalties, and settings of those optimizers that have them."""
 RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
@@ -142,3 +142,17 @@ def test_a_row_numbered_below_zero_is_none(device, triton):
         rule.apply_to_rows(weight, touched, state, moved, step)
         found.append([weight, *state.values(), moved])
     assert all(torch.equal(plain, padded) for plain, padded in zip(*found, strict=True))
+
+
+def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, monkeypatch):
+    rule, step, found = rule_of("adam"), StepNumbers(3, RATES), []
+    for use in (lambda: None, triton):
+        use()
+        monkeypatch.setattr(table, "TRITON_OPTIMIZERS", ())
+        found.append(started(rule, numbers(31, 7).to(device)))
+        touched = row_gradient(
+            SparseBatch.from_lists([[3, 1], [1, 8]]).to(device), numbers(2, 7, seed=1).to(device)
+        )
+        rule.apply_to_rows(found[-1][0], touched, found[-1][1], None, rule.on_device(step, device))
+    assert torch.equal(found[0][0], found[1][0])
+    assert not torch.equal(found[0][0].cpu(), numbers(31, 7))

@@ -13,7 +13,7 @@ from torch import Tensor
 from widenet.kernels import RowGradient, roomy
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, compiled_steps
 from widenet.kernels.rows import copied
-from widenet.kernels.table import runner
+from widenet.kernels.table import runner, step_runner
 from widenet.model.rule import StepNumbers
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Rmsprop
@@ -102,7 +102,7 @@ class Optimizer:
 
     def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
         """See `model.rule.Rule.on_device`; `loaded` is `table`."""
-        if step.loaded is not None or runner("row_update", device) != "triton":
+        if step.loaded is not None or step_runner(device, self.kind) != "triton":
             return step
         return replace(step, loaded=sent(self.table(step), device))
 
@@ -196,7 +196,7 @@ class Optimizer:
 
     def _launched_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> "Steps | None":
         """Triton's steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32 or runner("row_update", weight.device) != "triton":
+        if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "triton":
             return None
         from widenet.kernels.triton.steps import Steps
 
@@ -206,7 +206,7 @@ class Optimizer:
 
     def _compiled_for(self, weight: Tensor) -> CompiledSteps | None:
         """The compiled steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32 or runner("row_update", weight.device) != "numba":
+        if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "numba":
             return None
         return compiled_steps(self.formula.element, len(self.state))
 
