@@ -293,8 +293,13 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_has_the_shape_of_the_weight_and_starts_at_zero(kind):
+    weight = torch.ones(3, 2, requires_grad=True)
+    weight.grad = torch.zeros(3, 2)
+    theirs = KINDS[kind][0]([weight], lr=0.0, **KINDS[kind][1])
+    theirs.step()
+    of_torch = [value for value in theirs.state[weight].values() if getattr(value, "shape", ()) == (3, 2)]
     state = rule_of(kind).state_for(torch.ones(3, 2))
-    assert len(state) == {"sgd": 0, "adadelta": 2, "adam": 2, "adamw": 2}.get(kind, 1)
+    assert len(state) == len(of_torch)
     assert all(torch.equal(tensor, torch.zeros(3, 2)) for tensor in state.values())
 
 
