@@ -112,6 +112,10 @@ ADDING = {
         ["widenet/spec/activations.py", "widenet/model/activations.py", REFERENCE],
         "",
     ),
+    "adding-an-optimizer.md": (
+        ["widenet/spec/optimizers.py", "widenet/training/optimizers/adamax.py"],
+        "definition or rows_of or bias or state",
+    ),
 }
 """The files of the package that each page changes, no more, and a choice of its tests."""
 

@@ -26,13 +26,8 @@ KINDS = {
 }
 """The optimizer of torch for each kind, with its settings."""
 
-OURS = {
-    "eps": "epsilon",
-    "alpha": "decay",
-    "rho": "decay",
-    "momentum": "momentum",
-    "weight_decay": "weight_decay",
-}
+OURS = {"eps": "epsilon", "alpha": "decay", "rho": "decay"}
+OURS |= {name: name for name in ("momentum", "weight_decay")}
 """What torch's settings are called in the training document."""
 
 
@@ -293,9 +288,9 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_has_the_shape_of_the_weight_and_starts_at_zero(kind):
-    weight = torch.ones(3, 2, requires_grad=True)
+    weight, (make, settings) = torch.ones(3, 2, requires_grad=True), KINDS[kind]
     weight.grad = torch.zeros(3, 2)
-    theirs = KINDS[kind][0]([weight], lr=0.0, **KINDS[kind][1])
+    theirs = make([weight], lr=0.0, **settings)
     theirs.step()
     of_torch = [value for value in theirs.state[weight].values() if getattr(value, "shape", ()) == (3, 2)]
     state = rule_of(kind).state_for(torch.ones(3, 2))
