@@ -4,15 +4,18 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, update_wrapper, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from widenet.errors import ArgumentError, OptionError, did_you_mean
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_Fields = TypeVar("_Fields")
+_Result = TypeVar("_Result")
 
 _KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
     str: ((str,), "a text", "texts"),
@@ -36,32 +39,85 @@ class Argument:
 
     The docstring of the function, the flag of the command line and its help come from it.
 
-    help: a sentence, with other arguments in backticks. form: what stands for the value in a list of flags.
+    Attributes:
+        help: A sentence, with other arguments in backticks.
+        form: Placeholder of the value in a list of flags.
+        at_least: Smallest value.
+        at_most: Largest value; needs `at_least`.
     """
 
     help: str
     form: str | None = None
     at_least: float | None = None
+    at_most: float | None = None
 
 
-def declared(owner: Any) -> dict[str, tuple[Any, Argument]]:
-    """The types and the `Argument` of those parameters of a function, or fields of a class, that have one."""
-    hints = get_type_hints(owner, include_extras=True)
+def declared(owner: type) -> dict[str, tuple[Any, Argument]]:
+    """The types and the `Argument` of those fields of a class that have one; resolves no quoted type."""
+    annotations = {
+        name: annotation
+        for kind in reversed(owner.__mro__)
+        for name, annotation in inspect.get_annotations(kind).items()
+    }
     return {
-        name: (hint.__origin__, each)
-        for name, hint in hints.items()
-        if get_origin(hint) is Annotated
-        for each in hint.__metadata__
-        if isinstance(each, Argument)
+        name: (annotation.__origin__, argument)
+        for name, annotation in annotations.items()
+        if get_origin(annotation) is Annotated
+        for argument in annotation.__metadata__
+        if isinstance(argument, Argument)
     }
 
 
 def check_bounds(arguments: Any) -> None:
-    """Raise OptionError where a field of an object is below the bound that its `Argument` has."""
+    """Raise OptionError if a field of an object is outside the bounds of its `Argument`."""
     for name, (_, argument) in declared(type(arguments)).items():
-        value = getattr(arguments, name)
-        if argument.at_least is not None and value is not None and value < argument.at_least:
-            raise OptionError(f"`{name}` must be at least {argument.at_least:g}; got {value}.")
+        value, low, high = getattr(arguments, name), argument.at_least, argument.at_most
+        if value is None or low is None or low <= value <= (value if high is None else high):
+            continue
+        if high is None:
+            raise OptionError(f"`{name}` must be at least {low:g}; got {value}.")
+        raise OptionError(f"`{name}` must be {low:,} to {high:,}; got {value:,}.")
+
+
+def with_fields_of(
+    make: Callable[_P, _Fields],
+) -> Callable[[Callable[[_Fields], _Result]], Callable[_P, _Result]]:
+    """Let a function take the fields of a dataclass as its arguments.
+
+    The signature, the type checks and the "Args" of the docstring come from the dataclass.
+    """
+
+    def of(function: Callable[[_Fields], _Result]) -> Callable[_P, _Result]:
+        def called(*args: _P.args, **kwargs: _P.kwargs) -> _Result:
+            return function(make(*args, **kwargs))
+
+        return declares(called, function, make, num_own=0)
+
+    return of
+
+
+def declares(called: _Function, function: Callable[..., Any], make: Any, num_own: int) -> _Function:
+    """Give a function that wraps another one the arguments that a dataclass declares, and check their types.
+
+    Args:
+        called: The function that is called.
+        function: The wrapped function, which takes the dataclass last.
+        make: The dataclass.
+        num_own: Number of arguments of `function` that come before those of the dataclass.
+    """
+    own = list(inspect.signature(function).parameters.values())[:num_own]
+    types = get_type_hints(make, localns=function.__globals__)
+    fields = [
+        parameter.replace(annotation=types[parameter.name])
+        for parameter in inspect.signature(make).parameters.values()
+    ]
+    update_wrapper(called, function)
+    result = function.__annotations__["return"]
+    called.__signature__ = inspect.Signature([*own, *fields], return_annotation=result)  # type: ignore[attr-defined]
+    lines = [f"    {name}: {argument.help}" for name, (_, argument) in declared(make).items()]
+    text, returns, rest = (inspect.getdoc(function) or "").partition("\n\nReturns:")
+    called.__doc__ = "\n".join([text, "", "Args:", *lines]) + returns + rest
+    return typed(called)
 
 
 def typed(function: _Function) -> _Function:

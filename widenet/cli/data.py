@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from widenet.cli.dataset import show, show_description
+from widenet.cli.declared import with_flags_of
 from widenet.cli.fetch import fetch
 from widenet.cli.ingest import ingest
+from widenet.data.split_arguments import SplitArguments
 from widenet.errors import OptionError, WidenetError
 
 app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
@@ -21,64 +23,30 @@ _HeldoutUsers = Annotated[
     ),
 ]
 
+_UsersOut = Annotated[Path | None, typer.Option(help="The dataset directory to make of these users.")]
+
 app.command("ingest")(ingest)
 app.command("fetch")(fetch)
 
 
 @app.command("split")
-def split(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to split.")],
-    out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
-    heldout: Annotated[
-        float, typer.Option(help="Share of each user's items set aside for the final evaluation.")
-    ] = 0.0,
-    validation: Annotated[float, typer.Option(help="Share set aside for choosing between trainings.")] = 0.0,
-    heldout_last: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|DURATION",
-            help="Set each user's last N items, or all of the last 7d, aside. See --keep-times.",
-        ),
-    ] = None,
-    validation_last: Annotated[
-        str | None,
-        typer.Option(metavar="N|DURATION", help="As --heldout-last, of what is left, for validation."),
-    ] = None,
-    heldout_since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Set aside what is from then on: a number, a date, or '7 days' before the newest.",
-        ),
-    ] = None,
-    validation_since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As --heldout-since, of what is left, for validation.")
-    ] = None,
-    heldout_users: _HeldoutUsers = 0.0,
-    users_out: Annotated[
-        Path | None, typer.Option(help="The dataset directory to make of these users.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Start of the random choice.")] = 0,
-    field: Annotated[str, typer.Option(help="The field to split.")] = "items",
-) -> None:
+@with_flags_of(SplitArguments)
+def split(heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, **words: Any) -> None:
     """Set aside a random share of each user's items, the last ones by time or in a sequence, or users."""
     from widenet.data.split import split as run
 
-    last = {"heldout_last": heldout_last, "validation_last": validation_last}
-    ends = {**last, "heldout_since": heldout_since, "validation_since": validation_since}
     if users_out is None and not heldout_users:
-        made = run(source, out, heldout=heldout, validation=validation, seed=seed, field=field, **ends)
-        show(out, made.manifest, made=False)
+        show(words["out"], run(**words).manifest, made=False)
         return
     if users_out is None or not heldout_users:
         raise OptionError(
             "--heldout-users and --users-out go together: the share, and the directory of these users. Give"
             " both."
         )
-    for option in (name for name, given in ends.items() if given is not None):
-        raise OptionError(f"--heldout-users must not stand beside `{option}`. Split twice.")
-    shares = {"users": heldout_users, "heldout": heldout, "validation": validation, "seed": seed}
-    _split_users(source, out, users_out, **shares, field=field)
+    for name in ("heldout_last", "validation_last", "heldout_since", "validation_since"):
+        if words.pop(name) is not None:
+            raise OptionError(f"--heldout-users must not stand beside `{name}`. Split twice.")
+    _split_users(words.pop("source"), words.pop("out"), users_out, users=heldout_users, **words)
 
 
 def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> None:

@@ -1,18 +1,27 @@
 """`widenet data ingest`: raw interactions, whatever they are written in."""
 
-from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from widenet.cli.dataset import show
-from widenet.cli.declared import flags_of, values_of
+from widenet.cli.declared import values_of, with_flags_of
 from widenet.cli.progress import IngestReport
 from widenet.data.ingest_arguments import IngestArguments
 
+_Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE",
+        help="Files of interactions, patterns of such, - for standard input, or NetCDF files of DSSTNE.",
+    ),
+]
+_Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
 
-def ingest(context: typer.Context, sources: list[str], out: Path, **words: Any) -> None:
+
+@with_flags_of(IngestArguments)
+def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
     from widenet.cli.dsstne.data import ingest as ingest_netcdf
     from widenet.data.ingest import ingest_with
@@ -28,21 +37,3 @@ def ingest(context: typer.Context, sources: list[str], out: Path, **words: Any) 
         options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
         manifest = ingest_with(sources, out, options)
     show(out, manifest)
-
-
-_SOURCES = typer.Argument(
-    metavar="SOURCE",
-    help="Files of interactions, patterns of such, - for standard input, or NetCDF files of DSSTNE.",
-)
-_PARAMETERS = [
-    Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
-    Parameter("sources", Parameter.KEYWORD_ONLY, annotation=Annotated[list[str], _SOURCES]),
-    Parameter(
-        "out",
-        Parameter.KEYWORD_ONLY,
-        annotation=Annotated[Path, typer.Option(help="The dataset directory to make.")],
-    ),
-    *flags_of(IngestArguments),
-]
-ingest.__annotations__ |= {each.name: each.annotation for each in _PARAMETERS}
-ingest.__signature__ = Signature(_PARAMETERS)  # type: ignore[attr-defined]

@@ -11,7 +11,8 @@ from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
-from widenet.data.split import LARGEST_SEED, check_divisible, check_moves, split
+from widenet.data.split import check_divisible, check_moves, split
+from widenet.data.split_arguments import LARGEST_SEED
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 

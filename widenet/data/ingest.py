@@ -1,12 +1,10 @@
 """From sources of interactions to a dataset directory: out of core, on DuckDB."""
 
 from collections.abc import Callable, Iterable
-from functools import update_wrapper
-from inspect import Signature, getdoc, signature
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Protocol
 
-from widenet.arguments import declared, typed
+from widenet.arguments import declares
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
@@ -40,17 +38,7 @@ def _by_keywords(
         def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Dataset:
             return function(sources, out, make(*args, **options))
 
-        sources, out, _ = signature(function).parameters.values()
-        said = declared(make)
-        keywords = [
-            each.replace(annotation=said[each.name][0]) if each.name in said else each
-            for each in signature(make).parameters.values()
-        ]
-        update_wrapper(called, function)
-        called.__signature__ = Signature([sources, out, *keywords], return_annotation="Dataset")  # type: ignore[attr-defined]
-        lines = [f"    {name}: {argument.help}" for name, (_, argument) in said.items()]
-        called.__doc__ = "\n".join([getdoc(function) or "", "", "Args:", *lines])
-        return typed(called)
+        return declares(called, function, make, num_own=2)
 
     return of
 

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
-from widenet.arguments import typed
+from widenet.arguments import with_fields_of
 from widenet.data.buckets import ascending, in_order
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Moment
 from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
 from widenet.data.selection import Selection, set_aside
+from widenet.data.split_arguments import SplitArguments
 from widenet.data.split_by_time import check_new, examples_of, owners_by_time, selection_by_time
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
@@ -24,7 +25,6 @@ from widenet.plan.machine import available_threads
 
 Divide = Callable[[int, pa.RecordBatch], np.ndarray]
 """Gives the part of each entry of a record batch, from the number of its first row and the batch."""
-LARGEST_SEED = 2**63 - 1
 
 _ROWS_AT_ONCE = 1024
 """Few enough for the CPU's caches."""
@@ -33,40 +33,20 @@ _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 
-@typed
-def split(
-    source: Dataset | Path | str,
-    out: Path | str,
-    *,
-    heldout: float = 0.0,
-    validation: float = 0.0,
-    heldout_last: int | str | None = None,
-    validation_last: int | str | None = None,
-    heldout_since: float | str | None = None,
-    validation_since: float | str | None = None,
-    seed: int = 0,
-    field: str = "items",
-) -> Dataset:
+@with_fields_of(SplitArguments)
+def split(arguments: SplitArguments) -> Dataset:
     """Publish a dataset in which some of each example's train entries have moved to other parts.
 
-    Either shares move, at random, or the last entries. At least one entry of every example stays in the train
-    part. The vocabulary then counts the entries that stay; the order of features does not change.
+    Either shares of the entries move, at random, or the last entries. At least one entry of every example
+    stays in the train part. The vocabulary then counts the entries that stay; the order of features does not
+    change.
 
-    Args:
-        source: A dataset, or its directory.
-        out: Directory of the new dataset.
-        heldout: Share for the heldout part, in [0, 1). Of n entries, round(share * n) move.
-        validation: Share for the validation part, of the entries before the split. Both shares together must
-            be below 1.
-        heldout_last: How many entries of each example move to the heldout part: the last ones of a sequence,
-            or by the times that `ingest(keep_times=True)` stored. A duration such as "7d" moves all entries
-            of the time before the newest entry.
-        validation_last: The same for the validation part, which comes before the heldout part.
-        heldout_since: Time from which all entries move to the heldout part: a number, an ISO date or time, or
-            a duration as above.
-        validation_since: The same for the validation part.
-        seed: 0 to 2^63 - 1. Seed, row of the example and index of the feature decide which entries move.
-        field: Name of the field to split.
+    Shares are in [0, 1), and together below 1. Of n entries, round(share * n) move. The seed, the row of the
+    example and the index of the feature decide which ones.
+
+    The last entries are those at the end of a sequence, or the newest by the times that
+    `ingest(keep_times=True)` stored. A duration such as "7d" counts back from the newest entry of all. The
+    validation part comes before the heldout part.
 
     Returns:
         The new dataset, opened.
@@ -75,13 +55,17 @@ def split(
         DataError: A part exists already or would be empty.
         OptionError: A share, number, time or seed is invalid.
     """
-    requested: dict[Part, float] = {"heldout": heldout, "validation": validation}
+    source, field = arguments.source, arguments.field
+    requested: dict[Part, float] = {"heldout": arguments.heldout, "validation": arguments.validation}
     shares = {part: share for part, share in requested.items() if share}
-    last, start = set_aside(heldout_last, validation_last, heldout_since, validation_since)
+    last, start = set_aside(
+        arguments.heldout_last,
+        arguments.validation_last,
+        arguments.heldout_since,
+        arguments.validation_since,
+    )
     by_time = bool(start or any(last.values()))
     _check_shares(requested, last, by_time)
-    if not 0 <= seed <= LARGEST_SEED:
-        raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
     if by_time:
@@ -90,18 +74,18 @@ def split(
         check_divisible(dataset.path, known, "sparse", shares)
         check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
         moved, facts = tuple(shares), {part: shares.get(part, 0) for part in requested}
-        divide = partial(_random_owners, field=known, shares=shares, seed=seed)
+        divide = partial(_random_owners, field=known, shares=shares, seed=arguments.seed)
     counts = np.zeros(known.width, dtype=np.int64)
     write_dataset(
-        Path(out),
+        Path(arguments.out),
         layouts=_layouts(dataset, known, moved),
         batches=_divided(dataset, known, moved, divide, counts),
         vocabularies=_vocabularies(dataset, field, counts),
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
-        source={**dataset.manifest.source, "split": {"field": field, "seed": seed, **facts}},
+        source={**dataset.manifest.source, "split": {"field": field, "seed": arguments.seed, **facts}},
     )
-    return Dataset.open(out)
+    return Dataset.open(arguments.out)
 
 
 def _layouts(dataset: Dataset, field: Field, moved: Sequence[Part]) -> list[FieldLayout]:

@@ -1,0 +1,112 @@
+"""Commands and functions whose arguments a dataclass declares once."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import widenet
+from tests.commands import resolved
+from widenet.arguments import Argument, check_bounds, declared, with_fields_of
+from widenet.cli.declared import values_of, with_flags_of
+from widenet.cli.wording import on_command_line
+from widenet.data.ingest_arguments import IngestArguments
+from widenet.data.split_arguments import SplitArguments
+from widenet.errors import OptionError
+
+FACES = [
+    pytest.param(["data", "ingest"], widenet.ingest, IngestArguments, id="ingest"),
+    pytest.param(["data", "split"], widenet.split, SplitArguments, id="split"),
+]
+
+
+@pytest.mark.parametrize(("words", "function", "owner"), FACES)
+def test_command_function_and_docstring_have_every_declared_argument(words, function, owner):
+    flags = {parameter.name: parameter for parameter in resolved(words)[0].params}
+    keywords = inspect.signature(function).parameters
+    lines = [line.strip() for line in inspect.getdoc(function).splitlines()]
+    for name, (_, argument) in declared(owner).items():
+        assert flags[name].help == on_command_line(argument.help)
+        assert flags[name].default in (keywords[name].default, None)
+        assert f"{name}: {argument.help}" in lines
+
+
+@dataclass
+class Lent:
+    book: Annotated["Any", Argument("The book.", form="BOOK")]
+    days: Annotated[int, Argument("How long. See `renew`.", at_least=1, at_most=30)] = 14
+    renew: Annotated[bool | None, Argument("Again.")] = None
+    notes: Annotated[dict[str, str] | None, Argument("Remarks.")] = None
+
+    def __post_init__(self):
+        check_bounds(self)
+
+
+def test_a_command_is_called_with_the_declared_arguments():
+    calls = []
+    app = typer.Typer()
+
+    @app.command()
+    @with_flags_of(Lent)
+    def lend(who: str, loud: bool = False, **words):
+        calls.append((who, loud, values_of(Lent, words)))
+
+    ran = CliRunner().invoke(app, ["ann", "dune", "--days", "3", "--no-renew", "--loud"])
+    assert ran.exit_code == 0, ran.output
+    [(who, loud, values)] = calls
+    assert (who, loud, str(values.pop("book"))) == ("ann", True, "dune")
+    assert values == {"days": 3, "renew": False, "notes": None}
+    assert "How long. See --renew." in CliRunner().invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize(("days", "message"), [(0, "1 to 30; got 0"), (1_000, "1 to 30; got 1,000")])
+def test_a_number_outside_its_bounds_is_refused(days, message):
+    @with_fields_of(Lent)
+    def lend(arguments: Lent) -> int:
+        return arguments.days
+
+    assert lend("dune", days=30) == 30
+    with pytest.raises(OptionError, match=f"`days` must be {message}"):
+        lend("dune", days=days)
+
+
+PACKAGE = Path(widenet.__file__).parent
+
+
+def declared_arguments(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The arguments that a module declares: the name of the class, and that of the argument."""
+    for owner in ast.walk(tree):
+        for field in owner.body if isinstance(owner, ast.ClassDef) else []:
+            if isinstance(field, ast.AnnAssign) and "Argument(" in ast.unparse(field.annotation):
+                yield owner.name, ast.unparse(field.target)
+
+
+def repeated_arguments(command_line: ast.AST, known: set[tuple[str, str]]) -> list[str]:
+    """The parameters of commands that the class of their command declares too: split, SplitArguments."""
+    return [
+        f"{command.name}: {parameter.arg}"
+        for command in ast.walk(command_line)
+        if isinstance(command, ast.FunctionDef)
+        for parameter in [*command.args.args, *command.args.kwonlyargs]
+        if (f"{command.name.title()}Arguments", parameter.arg) in known
+    ]
+
+
+def test_no_command_declares_an_argument_of_the_library_again():
+    modules = {path: ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    known = {argument for tree in modules.values() for argument in declared_arguments(tree)}
+    assert {owner for owner, _ in known} == {face.values[2].__name__ for face in FACES}
+    commands = {path.name: tree for path, tree in modules.items() if path.parent.name == "cli"}
+    assert [name for tree in commands.values() for name in repeated_arguments(tree, known)] == []
+
+
+def test_an_argument_that_is_declared_again_is_seen():
+    declaration = "class SplitArguments:\n    seed: Annotated[int, Argument('Start.')] = 0"
+    known = set(declared_arguments(ast.parse(declaration)))
+    assert repeated_arguments(ast.parse("def split(out, seed=0, **words): pass"), known) == ["split: seed"]
