@@ -283,6 +283,7 @@ def commands_page() -> str:
 
 def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """A command and all below it, each with the words that call it."""
+    command = getattr(command, "whole", command)
     yield path, command
     for name, inner in getattr(command, "commands", {}).items():
         yield from walk(inner, (*path, name))

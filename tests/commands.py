@@ -72,15 +72,21 @@ def every_command() -> list[tuple[str, Any]]:
     """All commands and groups of commands, with the words that call them."""
     found: list[tuple[str, Any]] = [("widenet", typer.main.get_command(app))]
     for name, command in found:
-        found += [(f"{name} {inner}", each) for inner, each in getattr(command, "commands", {}).items()]
+        inner = getattr(command, "commands", {}).items()
+        found += [(f"{name} {word}", whole(each)) for word, each in inner]
     return found
+
+
+def whole(command: Any) -> Any:
+    """A command, imported if it is one of an extension."""
+    return getattr(command, "whole", command)
 
 
 def resolved(words: list[str]) -> tuple[Any, list[str]]:
     """The command that some words call, and the words after its name."""
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands") and words and words[0] in command.commands:
-        command, words = command.commands[words[0]], words[1:]
+        command, words = whole(command.commands[words[0]]), words[1:]
     return command, words
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from tests.commands import whole
 from widenet.cli import app
 
 
 def commands(command=None, words=()):
     """The words of every command and group."""
-    command = command or typer.main.get_command(app)
+    command = whole(command or typer.main.get_command(app))
     yield list(words)
     for name, inner in getattr(command, "commands", {}).items():
         yield from commands(inner, (*words, name))
@@ -36,7 +37,7 @@ def test_every_option_and_argument_has_a_help_text():
     for words in commands():
         inner = command
         for word in words:
-            inner = inner.commands[word]
+            inner = whole(inner.commands[word])
         silent = [
             parameter.name
             for parameter in inner.params

@@ -245,7 +245,7 @@ def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch
 
 UNPRIVILEGED = """
 import os, sys
-import widenet.cli.progress, widenet.data.fetch, widenet.interop.dsstne.data
+import widenet.cli.progress, widenet.data.fetch, widenet.dsstne.data
 from widenet.cli import main
 if os.geteuid() == 0:
     os.setgid(65534)

@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 from tests.commands import blocks
-from tests.interop.dsstne.models import connected, fully, write_model
+from tests.dsstne.models import connected, fully, write_model
 from tests.interop.networks import dataset, model_of
 from widenet.runs import Model
 

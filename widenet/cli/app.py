@@ -6,16 +6,18 @@ import signal
 import sys
 import threading
 import traceback
+from functools import cached_property
+from importlib.metadata import EntryPoint
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
-from widenet.cli.dsstne import app as dsstne
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import on_command_line
 from widenet.errors import WidenetError, did_you_mean
+from widenet.extensions import COMMANDS, Command, extensions, load
 
 _SAID = {
     "new": "Make a project to begin with, with a little data",
@@ -32,17 +34,48 @@ _SAID = {
     "fingerprint": "Print a SHA-256 of a run's weights",
     "export": "Write a trained network for other programs",
     "import": "Make a run of another program's trained network",
-    "dsstne": "DSSTNE's commands, with its flags and files",
 }
 """What the list of commands says of each, in the order of work; the others come after them."""
 
 
 class _InOrder(typer.core.TyperGroup):
-    """Commands in the order of work."""
+    """Commands in the order of work, then those of extensions, which are imported when they are called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, point in extensions(COMMANDS).items():
+            self.commands.setdefault(name, _Extension(name, load(point)))
 
     def list_commands(self, ctx: Any) -> list[str]:
         known = super().list_commands(ctx)
         return [name for name in _SAID if name in known] + [name for name in known if name not in _SAID]
+
+
+class _Extension(typer.core.TyperCommand):
+    """A command of an extension, of which no more than the summary is known until it is called or asked for
+    its help.
+    """
+
+    def __init__(self, name: str, command: Command) -> None:
+        super().__init__(name, short_help=command.summary, add_help_option=False)
+        self.command = command
+
+    @cached_property
+    def whole(self) -> Any:
+        """The command itself."""
+        found = load(EntryPoint(self.name or "", self.command.app, COMMANDS))
+        if isinstance(found, typer.Typer):
+            whole: Any = typer.main.get_group(found)
+        else:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(self.name)(found)
+            whole = typer.main.get_command(app)
+        whole.name = self.name
+        return whole
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        """Hand the words of the command line to the command itself."""
+        return self.whole.make_context(info_name, args, parent, **extra)
 
 
 app = typer.Typer(
@@ -58,7 +91,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, commands in (("data", data.app), ("knn", knn.app), ("dsstne", dsstne.app)):
+for name, commands in (("data", data.app), ("knn", knn.app)):
     app.add_typer(commands, name=name, short_help=_SAID[name])
 for name, command in (
     ("new", new.new),

@@ -23,15 +23,15 @@ _Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
 @with_flags_of(IngestArguments)
 def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -> None:
     """Turn interactions into a dataset directory, whole or not at all."""
-    from widenet.cli.dsstne.data import ingest as ingest_netcdf
     from widenet.data.ingest import ingest_with
     from widenet.data.options import Options
     from widenet.data.sources import meant
-    from widenet.interop.dsstne.signature import is_netcdf
+    from widenet.extensions import dataset_formats
 
     paths = [path for source in sources for path in meant(Path(source))]
-    if any(is_netcdf(path) for path in paths):
-        show(out, ingest_netcdf(paths, out, words["name"], context))
+    form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
+    if form is not None:
+        show(out, form.ingest(paths, out, words["name"], context))
         return
     with IngestReport() as report:
         options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)

@@ -20,16 +20,9 @@ def export(
     ] = False,
 ) -> None:
     """Write a trained network for other programs. The names of its items are written beside it."""
-    from widenet.errors import OptionError
-    from widenet.optional import optional
+    from widenet.interop.formats import writer_of
 
-    if file_format not in (None, "onnx"):
-        raise OptionError(f'format must be "onnx"; got "{file_format}".')
-    with optional("onnx", "onnx"):
-        from widenet.interop.onnx_export import export_onnx
-    from widenet.runs import Model
-
-    for path in export_onnx(Model.load(run, "cpu"), out, top_k, not include_seen):
+    for path in writer_of(out, file_format).export_model(run, out, top_k, not include_seen):
         typer.echo(f"{path}: {path.stat().st_size:,} bytes")
 
 

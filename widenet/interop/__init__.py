@@ -1,1 +1,1 @@
-"""Other worlds: what their files hold, as ours, and the other way round."""
+"""Trained networks of other programs: which format a file has, and the run that it becomes."""

@@ -16,6 +16,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
+from widenet.interop.formats import ImportOptions
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.local import LocalExchange
@@ -117,6 +118,12 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
                 shutil.rmtree(out, ignore_errors=True)
                 raise
     return Model(run, network)
+
+
+def write_imported(imported: Imported, out: Path, options: ImportOptions) -> Model:
+    """Write the run of an imported network under the names, and of the dataset, that the options say."""
+    data = None if options.data is None else Dataset.open(options.data)
+    return write_run(imported.with_fields(options.fields), out, data)
 
 
 def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:

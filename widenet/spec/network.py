@@ -1,14 +1,12 @@
 """network.json: the layers of a network and how they are wired."""
 
-import json
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from widenet.extensions import document_forms
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
-from widenet.spec.dsstne.network import is_dsstne, translation, without_comments
-from widenet.spec.dsstne.neutral import has_dialect, without_dialect
 from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
 from widenet.spec.optimizers import Optimizer, OptimizerSettings
 from widenet.spec.rules import check_layers
@@ -37,19 +35,20 @@ class NetworkSpec(Document):
 
     @classmethod
     def values_of(cls, text: str, where: str) -> Any:
-        """The plain values in some JSON text, DSSTNE's too, which may have comments."""
-        return super().values_of(without_comments(text) if '"dataset"' in text.lower() else text, where)
+        """The plain values in some JSON text, in any form that is known."""
+        for form in document_forms():
+            text = form.plain(text)
+        return super().values_of(text, where)
 
     @classmethod
     def of(cls, values: Any, where: str = "document") -> Self:
-        """The document in plain values, DSSTNE's too."""
-        if has_dialect(values):
-            values = without_dialect(values, where)
-        if not is_dsstne(values):
+        """The document in plain values, in any form that is known."""
+        form = next((form for form in document_forms() if form.owns(values)), None)
+        if form is None:
             return super().of(values, where)
-        found = translation(values, where)
-        document = super().of(found.network, f"{where}, in widenet's words")
-        document._notes = (*found.notes, *_left_to_training(found.training))
+        translated = form.translated(values, where)
+        document = super().of(translated.values, f"{where}, in widenet's words")
+        document._notes = tuple(translated.notes)
         return document
 
     @classmethod
@@ -59,7 +58,7 @@ class NetworkSpec(Document):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of a document that was DSSTNE's; empty otherwise."""
+        """What a person should know of a document that was translated; empty otherwise."""
         return self._notes
 
     @model_validator(mode="after")
@@ -120,13 +119,3 @@ class NetworkSpec(Document):
     def _repr_html_(self) -> str:
         """The layers as boxes and arrows, for notebooks."""
         return drawn(self.name, self.layers)
-
-
-def _left_to_training(settings: dict[str, Any]) -> list[str]:
-    """What a DSSTNE network says of its training, and training.json has to say here."""
-    usual = {"shuffle": True}
-    return [
-        f"training.json decides on {key}; DSSTNE's document has {json.dumps({key: value})}."
-        for key, value in settings.items()
-        if value != usual.get(key)
-    ]

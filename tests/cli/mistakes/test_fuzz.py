@@ -13,11 +13,11 @@ from widenet.data.formats.source import Reading
 from widenet.data.formats.table import opened
 from widenet.data.ingest import ingest
 from widenet.data.sources import Roles
+from widenet.dsstne.spec.network import is_dsstne, translation
 from widenet.errors import WidenetError
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
-from widenet.spec.dsstne.network import is_dsstne, translation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

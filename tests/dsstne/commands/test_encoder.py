@@ -1,0 +1,222 @@
+"""`widenet dsstne encoder`."""
+
+import json
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+from widenet.dsstne.encoder import training_of
+from widenet.dsstne.spec.settings import Settings
+from widenet.runs import Model
+
+CONFIG = {
+    "Layers": [
+        {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
+        {"Name": "Hidden", "N": 8, "Activation": "Tanh"},
+        {"Name": "Output", "Kind": "Output", "DataSet": "output", "N": "auto", "Activation": "Sigmoid"},
+    ],
+}
+TRAINING = {"Epochs": 3, "Alpha": 0.5, "Lambda": 0, "Results": "found.nc"}
+ROWS = [[1, 4, 5], [0, 1], [], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], [9]]
+
+
+def write_data(path, attributes=3):
+    """Two Boolean data sets of the same rows in one file, written by the schema."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.datasets = np.uint32(2)
+        stops = np.cumsum([len(row) for row in ROWS])
+        for number, name in enumerate(["input", "output"]):
+            for key, value in {
+                "attributes": attributes,
+                "kind": 0,
+                "dataType": 0,
+                "dimensions": 1,
+                "width": 16,
+            }.items():
+                file.setncattr(f"{key}{number}", np.uint32(value))
+            file.setncattr(f"name{number}", name)
+            file.createDimension(f"examplesDim{number}", len(ROWS))
+            file.createDimension(f"sparseDataDim{number}", int(stops[-1]))
+            file.createVariable(f"sparseStart{number}", "u4", (f"examplesDim{number}",))[:] = np.r_[
+                0, stops[:-1]
+            ]
+            file.createVariable(f"sparseEnd{number}", "u4", (f"examplesDim{number}",))[:] = stops
+            file.createVariable(f"sparseIndex{number}", "u4", (f"sparseDataDim{number}",))[:] = (
+                np.concatenate([*ROWS]).astype(np.uint32)
+            )
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, widenet):
+    monkeypatch.chdir(tmp_path)
+    write_data("data.nc")
+    Path("config.json").write_text(json.dumps(CONFIG), "utf-8")
+
+    def run(**command):
+        Path("file.cdl").write_text("// a command file\n" + json.dumps(command), "utf-8")
+        return widenet("dsstne", "encoder", "file.cdl")
+
+    return run
+
+
+def test_it_trains_as_the_file_says_and_measures_what_it_trained(project):
+    parameters = {**TRAINING, "Optimizer": "Nesterov", "MU": 0.7, "AlphaInterval": 2, "AlphaMultiplier": 0.25}
+    ended = project(
+        version=0.7,
+        network="config.json",
+        data="data.nc",
+        command="train",
+        RandomSeed=5,
+        TrainingParameters=parameters,
+    )
+    assert (ended.status, len(ended.out.splitlines())) == (0, 4)
+    training = Model.load("found.nc.run").run.training
+    assert training.model_dump()["optimizer"] == {"kind": "nesterov", "learning_rate": 0.5, "momentum": 0.7}
+    assert training.model_dump()["schedule"] == {"kind": "step", "every_epochs": 2, "factor": 0.25}
+    assert (training.batch_size, training.epochs, training.seed, training.l2) == (1024, 4, 5, 0)
+    ended = project(Network="found.nc", Data="data.nc", Command="Predict")
+    assert ended.status == 0
+    found = [[float(number) for number in line.split(",")] for line in ended.out.splitlines()]
+    truth = expected(Model.load("found.nc.run"))
+    np.testing.assert_allclose(found, truth, atol=5.1e-5)
+    assert ended.out.splitlines()[0] == f"1,{found[0][1]:6.4f},{found[0][2]:6.4f},{found[0][3]:6.4f}"
+
+
+@pytest.mark.parametrize(
+    ("given", "epochs", "every"),
+    [
+        ({}, 20, None),
+        ({"AlphaInterval": 0}, 20, None),
+        ({"AlphaInterval": 3}, 12, 3),
+        ({"Epochs": 21}, 40, None),
+    ],
+)
+def test_a_training_lasts_for_whole_alpha_intervals(given, epochs, every):
+    found = training_of(Settings({"Epochs": 10, **given}, "file.cdl", ["Epochs", "AlphaInterval"]))
+    assert (found["epochs"], found.get("schedule", {}).get("every_epochs")) == (epochs, every)
+
+
+def expected(model):
+    """k, precision, recall and NDCG of every k, example by example, from what the run recommends."""
+    table = []
+    for k in range(1, 11):
+        sums = np.zeros(3)
+        for row in (row for row in ROWS if row):
+            best = [
+                int(found.item)
+                for found in model.recommend([str(index) for index in row], k, exclude_seen=False)
+            ]
+            hits = [unit in row for unit in best]
+            gain = sum(hit / np.log2(place + 2) for place, hit in enumerate(hits))
+            sums += [
+                sum(hits) / k,
+                sum(hits) / len(row),
+                gain / sum(1 / np.log2(place + 2) for place in range(len(row))),
+            ]
+        table.append([k, *(sums / len(ROWS))])
+    return table
+
+
+@pytest.mark.parametrize(("attributes", "others"), [(3, "use"), (3 | 32, "ignore")])
+def test_of_a_data_set_that_ignores_zeros_only_what_it_lists_counts(attributes, others, project):
+    write_data("data.nc", attributes)
+    assert (
+        project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=TRAINING).status
+        == 0
+    )
+    assert Model.load("found.nc.run").run.network.outputs[0].others == others
+
+
+def test_validate_holds_every_weight_to_differences(project):
+    ended = project(Network="config.json", Data="data.nc", Command="Validate", RandomSeed=3)
+    found = dict(line.split(": ") for line in ended.out.splitlines())
+    assert (ended.status, set(found)) == (0, {"Hidden/Input", "Hidden bias", "Output", "Output bias"})
+    assert found["Output"].startswith("128 checked, largest difference 0.00")
+    assert found["Hidden/Input"].startswith("128 checked, largest difference 0.00")
+
+
+HIDDEN = {"N": 16, "Activation": "Tanh", "Source": "Input"}
+SHARED = {"SharedWeights": {"SourceInputLayer": "Input", "SourceOutputLayer": "A", "InputLayer": "Input"}}
+SHAPES = {
+    "an output on the input": ([], {}, {"Output", "Output bias"}),
+    "shared weights": (
+        [{"Name": "A", **HIDDEN, "N": 8}, {"Name": "B", **HIDDEN, "N": 8, **SHARED}],
+        {"Source": ["A", "B"]},
+        {"A/Input", "A bias", "B bias", "Output", "Output bias"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("hidden", "output", "weights"), SHAPES.values(), ids=SHAPES)
+def test_validate_takes_networks_of_every_shape(hidden, output, weights, project):
+    layers = [CONFIG["Layers"][0], *hidden, {**CONFIG["Layers"][-1], **output}]
+    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
+    ended = project(Network="config.json", Data="data.nc", Command="Validate")
+    assert ended.err == ""
+    assert (ended.status, {line.split(": ")[0] for line in ended.out.splitlines()}) == (0, weights)
+
+
+def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
+    layers = [
+        {**layer, "DeltaNorm": 0.01} if layer["Name"] == "Output" else layer for layer in CONFIG["Layers"]
+    ]
+    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
+    ended = project(Network="config.json", Data="data.nc", Command="Validate")
+    rule = "config.json: gradients must be within 0.02 of the quotient of differences; number "
+    assert (ended.status, rule in ended.err, "more." in ended.err) == (2, True, True)
+
+
+def test_checkpoints_have_the_name_and_the_interval_of_the_file(project):
+    for number, more in enumerate(({}, {"CheckpointName": "kept", "CheckpointInterval": 2})):
+        parameters = {"Epochs": 3, "AlphaInterval": 1, "Results": f"{number}.nc", **more}
+        assert (
+            project(
+                Network="config.json", Data="data.nc", Command="Train", TrainingParameters=parameters
+            ).status
+            == 0
+        )
+    found = sorted(path.name for path in Path().glob("*[a-z][0-9].nc"))
+    assert found == ["check1.nc", "check2.nc", "check3.nc", "kept2.nc"]
+    parameters = {"Epochs": 3, "Results": "2.nc", "CheckpointName": "absent/kept"}
+    ended = project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=parameters)
+    assert (
+        ended.status,
+        ended.err.count("absent/kept: checkpoints must be in a folder that exists. Make absent first."),
+    ) == (2, 1)
+
+
+MISTAKES = [
+    ({"Network": "a", "Data": "b"}, 'file.cdl: Command is missing. Add "Command".'),
+    ({"Network": "a", "Data": "b", "Command": "Test"}, 'file.cdl: Command must be a known name; got "Test".'),
+    ({"Network": "data.nc", "Data": "data.nc", "Command": "Validate"}, "data.nc"),
+    (
+        {"Network": "a", "Data": "b", "Command": "Train"},
+        'file.cdl: TrainingParameters.Epochs is missing. Add "Epochs".',
+    ),
+    (
+        {"Network": "a", "Data": ["b"], "Command": "Train"},
+        "file.cdl: Data must be text in quotes; got ['b'].",
+    ),
+    ({"PredictionParameters": {}}, "file.cdl: PredictionParameters is not a known key of DSSTNE's here."),
+    (
+        {"Network": "a", "Data": "b", "Command": "Train", "TrainingParameters": {"MiniBatch": 5}},
+        "file.cdl: TrainingParameters.MiniBatch is not a known key",
+    ),
+    (
+        {
+            "Network": "config.json",
+            "Data": "data.nc",
+            "Command": "Train",
+            "TrainingParameters": {**TRAINING, "Optimizer": "adam"},
+        },
+        'file.cdl: TrainingParameters.Optimizer must be a known name; got "adam".',
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES, ids=[message[:60] for _, message in MISTAKES])
+def test_a_mistake_in_the_file_gives_one_sentence(command, message, project):
+    ended = project(**command)
+    assert (ended.status, message in ended.err) == (2, True)

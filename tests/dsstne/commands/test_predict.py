@@ -1,0 +1,118 @@
+"""`widenet dsstne train` and `predict` in several processes: the files and words of one."""
+
+import re
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+from tests.cli.test_processes import TORCHRUN, ended, started
+from tests.dsstne.commands.test_train import PREDICT, TRAIN, write_project
+from widenet.dsstne import predict
+from widenet.plan.tiles import SEARCHED_CELLS
+from widenet.predict import rows, top_k
+
+logits = top_k.Tiles.logits
+
+FLAGS = ["-b", "20", "-e", "10", "-lambda", "0.01"]
+LISTED = [*PREDICT, "-f", "text", "-k", "10", "-p", ".9f"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, widenet):
+    """A DSSTNE project, trained and asked by one process."""
+    monkeypatch.chdir(tmp_path)
+    write_project(widenet)
+    alone = widenet("dsstne", "train", *TRAIN, *FLAGS)
+    assert widenet("dsstne", "predict", *LISTED).status == 0
+    Path("none").write_text("u0\tm1,0.5\n", "utf-8")
+    assert widenet("dsstne", "predict", *LISTED, "-f", "none", "-s", "halved").status == 0
+    assert widenet("dsstne", "predict", *LISTED, "-l", "Output", "-s", "values").status == 0
+    Path("gl.nc").rename("alone.nc")
+    Path("initial_network.nc").rename("alone_initial.nc")
+    Path("gl.nc10.nc").rename("alone.nc10.nc")
+    Path("gl.nc.run").rename("alone.nc.run")
+    return tmp_path, alone
+
+
+def numbers(path):
+    with netCDF4.Dataset(path) as file:
+        return {name: np.asarray(variable[:]) for name, variable in file.variables.items()}
+
+
+def without_times(lines):
+    return re.sub(r"elapsed time [\d.]+s", "", lines)
+
+
+@pytest.mark.parametrize(
+    "how", [{"more": ["--processes", "2"]}, {"more": [], "before": TORCHRUN}], ids=["--processes", "torchrun"]
+)
+def test_two_processes_train_and_predict_what_one_does(how, place):
+    folder, alone = place
+    before = how.get("before", ())
+    status, out, err = ended(
+        started(folder, ["dsstne", "train", *TRAIN, *FLAGS, *how["more"]], before=before)
+    )
+    assert (status, without_times(out)) == (0, without_times(alone.out)), err
+    assert err.count("gl.nc: trained.") == 1
+    for found, expected in (
+        ("gl.nc", "alone.nc"),
+        ("initial_network.nc", "alone_initial.nc"),
+        ("gl.nc10.nc", "alone.nc10.nc"),
+    ):
+        ours, theirs = numbers(found), numbers(expected)
+        assert list(ours) == list(theirs)
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    for more, expected in (([], "recs"), (["-f", "none"], "halved"), (["-l", "Output"], "values")):
+        line = ["dsstne", "predict", *LISTED, *more, "-s", "two", *how["more"]]
+        status, out, err = ended(started(folder, line, before=before))
+        assert (status, out, err.count("two: 60 samples.")) == (0, "", 1), err
+        assert Path("two").read_bytes() == Path(expected).read_bytes()
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.usefixtures("place")
+def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
+    monkeypatch.setattr(predict, "_VALUES_A_BLOCK", 1)
+    monkeypatch.setitem(SEARCHED_CELLS, "cpu", 1)
+    monkeypatch.setattr(rows, "_RECOMMENDATIONS_A_BLOCK", 1)
+    met = []
+    monkeypatch.setattr(top_k.Tiles, "logits", lambda self, *tile: met.append(logits(self, *tile)) or met[-1])
+    for more, expected in ((["-l", "Output"], "values"), (["-f", "none"], "halved")):
+        assert widenet("dsstne", "predict", *LISTED, *more, "-n", "alone.nc", "-s", "small").status == 0
+        for ours, theirs in zip(table("small"), table(expected), strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-6)
+    assert {len(tile) for tile in met} == {1}
+    assert max(tile.shape[1] for tile in met) < 128
+
+
+def table(path):
+    return [
+        [float(number) for number in re.findall(r"0\.\d+", line)]
+        for line in Path(path).read_text("utf-8").splitlines()
+    ]
+
+
+def test_a_mistake_that_every_process_makes_is_said_once(place):
+    folder, _ = place
+    status, out, err = ended(
+        started(folder, ["dsstne", "train", *TRAIN[:-1], "alone.nc", "--processes", "2"])
+    )
+    assert (status, out, err) == (
+        2,
+        "",
+        "widenet: -n must be a new file; alone.nc exists. Name another, or move it away.\n",
+    )
+    status, out, err = ended(
+        started(folder, ["dsstne", "train", *TRAIN[:-1], "absent/gl.nc", "--processes", "2"])
+    )
+    assert (status, out, err) == (
+        2,
+        "",
+        "widenet: -n must be in a folder that exists; got absent/gl.nc. Make absent first.\n",
+    )
+    Path("in.nc").write_bytes(b"no data")
+    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, "--processes", "2"]))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith("widenet: in.nc: must be a NetCDF file;")

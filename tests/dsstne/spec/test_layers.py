@@ -1,0 +1,138 @@
+"""Layers of DSSTNE's documents: windows, sides and channels."""
+
+import pytest
+
+from widenet.dsstne.spec.network import translation
+from widenet.errors import DocumentError
+from widenet.spec.network import NetworkSpec
+
+INPUT = {"Kind": "Input", "Name": "In", "DataSet": "sound"}
+CONVOLUTION = {"Kind": "Hidden", "Name": "C", "Type": "Convolutional", "N": 4, "Activation": "Relu"}
+OUTPUT = {"Kind": "Output", "Name": "Out", "N": 11, "DataSet": "class"}
+
+
+def layers_of(*layers, **network):
+    found = translation({"Layers": list(layers), **network}, "config.json")
+    NetworkSpec.of(found.network)
+    return found.network["layers"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "kernel", "shape"),
+    [
+        ([12, 3], 5, [3, 12]),
+        ([12, 10], [5, 3], [1, 10, 12]),
+        ([12, 10, 3], [5, 3], [3, 10, 12]),
+        ([6, 5, 4], [3, 3, 3], [1, 4, 5, 6]),
+        ([6, 5, 4, 2], [3, 3, 3], [2, 4, 5, 6]),
+    ],
+)
+def test_channels_of_an_input_are_the_side_after_the_axes_of_the_kernel(sides, kernel, shape):
+    first = {**INPUT, "N": sides}
+    assert layers_of(first, {**CONVOLUTION, "Kernel": kernel}, OUTPUT)[0]["shape"] == shape
+    other = {"Kind": "Hidden", "Name": "H", "N": 2, "Source": "In"}
+    assert (
+        layers_of(
+            first, other, {**CONVOLUTION, "Kernel": kernel, "Source": "In"}, {**OUTPUT, "Source": ["H", "C"]}
+        )[0]["shape"]
+        == shape
+    )
+
+
+def test_an_output_that_convolves_has_the_sides_of_its_n_and_no_padding():
+    first, last = (
+        {**INPUT, "N": [12, 10, 3]},
+        {
+            **OUTPUT,
+            "Type": "Convolutional",
+            "Kernel": [3, 2],
+            "N": [10, 9, 2],
+        },
+    )
+    before, after = layers_of(first, last)[1:]
+    assert (before["filters"], before["kernel"], before["padding"], after["units"]) == (
+        2,
+        [2, 3],
+        "valid",
+        180,
+    )
+    before, after = layers_of(first, {**last, "N": 2})[1:]
+    assert (before["filters"], before["padding"], after["units"]) == (2, "valid", "auto")
+    with pytest.raises(
+        DocumentError, match=r"Layers\[1\].N must have one number for each axis of Kernel, 2, and"
+    ):
+        layers_of(first, {**last, "N": [10, 9]})
+
+
+def test_sizes_may_be_written_with_a_point():
+    sizes = {"N": 4.0, "Kernel": [5.0, 3.0]}
+    found = layers_of({**INPUT, "N": [12.0, 10.0, 3]}, {**CONVOLUTION, **sizes}, {**OUTPUT, "N": 11.0})
+    assert (found[0]["units"], found[1]["filters"], found[1]["kernel"], found[2]["units"]) == (
+        360,
+        4,
+        [3, 5],
+        11,
+    )
+    with pytest.raises(
+        DocumentError,
+        match=r"Layers\[0\].N must be a whole number of at least 1, or a list of up to 4; got 7.5",
+    ):
+        layers_of({**INPUT, "N": 7.5}, OUTPUT)
+
+
+def test_a_slope_may_be_negative():
+    found = layers_of({**INPUT, "N": 5}, {"Name": "H", "N": 2, "Activation": "LRelu", "Slope": -0.5}, OUTPUT)
+    assert found[1]["activation"] == {"kind": "leaky_relu", "slope": -0.5}
+    assert (
+        layers_of({**INPUT, "N": 5}, {"N": 2, "Activation": "LRelu"}, OUTPUT, RELUSlope=-2)[1]["activation"][
+            "slope"
+        ]
+        == -2
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "slope"), [(("RELUSlope", "Slope"), 2), (("reluslope", "Slope"), 1), (("reluslope", "slope"), 2)]
+)
+def test_of_two_spellings_of_a_slope_dsstne_reads_that_last_whose_bytes_are_later(keys, slope):
+    layer = {"N": 2, "Activation": "LRelu", **dict(zip(keys, (1, 2), strict=True))}
+    assert layers_of({**INPUT, "N": 5}, layer, OUTPUT)[1]["activation"]["slope"] == slope
+
+
+def test_a_convolution_has_the_penalty_of_a_sparse_layer():
+    own = {**CONVOLUTION, "Kernel": 3, "Sparse": True, "SparsenessPenalty": {"p": 0.2}}
+    found = layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT, SparsenessPenalty={"p": 0.5, "beta": 2})
+    penalty = found[1]["sparseness"]
+    assert (penalty["target"], penalty["weight"]) == (0.2, 2.0)
+    assert "sparseness" not in layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT)[1]
+
+
+@pytest.mark.parametrize(
+    "last", [{}, {"Type": "Convolutional", "Kernel": 3, "N": [10, 2]}, {"Skip": "H", "N": 7, "Source": "H"}]
+)
+def test_dropout_of_an_output_is_left_out_and_said(last):
+    layers = [
+        {**INPUT, "N": [12, 3]},
+        {"Kind": "Hidden", "Name": "H", "N": 7},
+        {"Source": "In", **OUTPUT, "pDropout": 0.5, **last},
+    ]
+    found = translation({"Layers": layers}, "config.json")
+    assert all("dropout" not in layer for layer in found.network["layers"])
+    assert [note for note in found.notes if "Layers[2].pDropout is of an output" in note]
+
+
+def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
+    shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
+    found = layers_of(
+        INPUT,
+        {"Name": "H", "N": 7},
+        {"Name": "G", "N": 7, "Source": "H"},
+        {"Name": "F", "N": 7, "Source": "G", "SharedWeights": [shared]},
+        {**OUTPUT, "Skip": "G", "N": 7, "Source": "F"},
+    )
+    assert found[3]["weights"] == {
+        "layer": "Out summed",
+        "layer_source": "F",
+        "source": "G",
+        "transposed": False,
+    }

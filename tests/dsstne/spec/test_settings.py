@@ -1,0 +1,229 @@
+"""Settings of DSSTNE's documents: activations, initial weights, losses, boosts and windows."""
+
+import pytest
+
+from tests.dsstne.test_spec import (
+    HALF_XAVIER,
+    IMAGE,
+    OUTPUT,
+    changed_case,
+    config,
+    hidden,
+    layers_of,
+    spoken,
+)
+from widenet.dsstne.spec.network import translation
+
+
+@pytest.mark.parametrize("change", [str.lower, str.upper])
+def test_keys_and_enumerated_values_are_taken_in_any_case(change):
+    document = config(hidden(Activation="Tanh", pDropout=0.5), ErrorFunction="CrossEntropy", Decay=0.1)
+    shouted = changed_case(document, change)
+    for layer in shouted[change("Layers")]:
+        for key in ("Kind", "Activation"):
+            if change(key) in layer:
+                layer[change(key)] = change(layer[change(key)])
+    assert translation(shouted) == translation(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Sigmoid", "sigmoid"),
+        ("Tanh", "tanh"),
+        ("Relu", "relu"),
+        ("RectifiedLinear", "relu"),
+        ("Linear", "linear"),
+        ("SoftPlus", "linear"),
+        ("SoftSign", "linear"),
+        ("RELUMax", "linear"),
+        ("LinearMax", "linear"),
+        ("SoftMax", "softmax"),
+        ("ELU", {"kind": "elu", "alpha": 1.0, "scale": 1.0}),
+        ("ExponentialLinear", {"kind": "elu", "alpha": 1.0, "scale": 1.0}),
+        ("LRelu", {"kind": "leaky_relu", "slope": 1.0}),
+        ("LeakyRectifiedLinear", {"kind": "leaky_relu", "slope": 1.0}),
+        ("SELU", {"kind": "elu", "alpha": 1.0, "scale": 1.050701}),
+        ("ScaledExponentialLinear", {"kind": "elu", "alpha": 1.0, "scale": 1.050701}),
+    ],
+)
+def test_activations_are_what_dsstnes_kernels_compute(name, expected):
+    assert layers_of(config(hidden(Activation=name)))[1]["activation"] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("SoftPlus", "softplus"), ("RELUMax", "relu_max"), ("LinearMax", "linear_max")]
+)
+def test_in_widenets_dialect_activations_are_what_their_names_say(name, expected):
+    assert layers_of(config(hidden(Activation=name)), "widenet")[1]["activation"] == expected
+    assert layers_of(config(hidden(Activation="LRelu")), "widenet")[1]["activation"]["slope"] == 0.01
+
+
+@pytest.mark.parametrize("alias", ["RELUSlope", "Slope"])
+def test_numbers_of_activations_stand_at_the_network_or_at_a_layer(alias):
+    network = {alias: 0.2, "ELUAlpha": 1.5, "SELULambda": 1.1}
+    found = [
+        layers_of(config(hidden(Activation=name), **network))[1]["activation"]
+        for name in ("LRelu", "ELU", "SELU")
+    ]
+    assert found == [
+        {"kind": "leaky_relu", "slope": 0.2},
+        {"kind": "elu", "alpha": 1.5, "scale": 1.0},
+        {"kind": "elu", "alpha": 1.5, "scale": 1.1},
+    ]
+    own = hidden(Activation="SELU", ELUAlpha=1.6, SELULambda=1.05)
+    assert layers_of(config(own, **network))[1]["activation"] == {"kind": "elu", "alpha": 1.6, "scale": 1.05}
+    assert (
+        layers_of(config(hidden(Activation="LRelu", **{alias: 0.3}), **network))[1]["activation"]["slope"]
+        == 0.3
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "dsstne", "widenet"),
+    [
+        ({}, HALF_XAVIER, {"kind": "xavier", "scale": 1.0}),
+        (
+            {"Scheme": "Xavier", "Scale": 3},
+            {"kind": "xavier", "scale": 1.5},
+            {"kind": "xavier", "scale": 3.0},
+        ),
+        (
+            {"Scheme": "CaffeXavier", "Scale": 2},
+            {"kind": "caffe_xavier", "scale": 2.0},
+            {"kind": "caffe_xavier", "scale": 2.0},
+        ),
+        (
+            {"Scheme": "Gaussian", "Scale": 0.01},
+            {"kind": "gaussian", "deviation": 0.01},
+            {"kind": "gaussian", "deviation": 0.01},
+        ),
+        (
+            {"Scheme": "Uniform", "Scale": 0.1},
+            {"kind": "uniform", "limit": 0.1},
+            {"kind": "uniform", "limit": 0.1},
+        ),
+        (
+            {"Scheme": "UnitBall", "Scale": 0.1},
+            {"kind": "uniform", "limit": 0.1, "low": 0.0},
+            {"kind": "unit_ball", "radius": 0.1},
+        ),
+        (
+            {"Scheme": "Constant", "Scale": 0.1},
+            {"kind": "constant", "value": -0.1},
+            {"kind": "constant", "value": 0.1},
+        ),
+        ({"Scheme": "SELU"}, {"kind": "reciprocal", "scale": 1.0}, {"kind": "selu", "scale": 1.0}),
+    ],
+)
+def test_weights_begin_as_dsstnes_code_draws_them_or_as_the_scheme_says(given, dsstne, widenet):
+    for dialect, expected in (("dsstne", dsstne), ("widenet", widenet)):
+        found = layers_of(config(hidden(WeightInit={**given, "Bias": -10.2})), dialect)[1]
+        assert (found["initializer"], found["bias_start"]) == (expected, -10.2)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "ignores"),
+    [
+        (None, "cross_entropy", True),
+        ("CrossEntropy", "cross_entropy", True),
+        ("cross entropy", "cross_entropy", True),
+        ("L1", "l1", True),
+        ("L2", "l2", False),
+        ("L2Hinge", "l2_hinge", False),
+        ("Hinge", "hinge", False),
+    ],
+)
+def test_every_output_has_the_networks_loss_with_values_where_dsstne_looks_at_them(
+    function, expected, ignores
+):
+    found = layers_of(config(**({} if function is None else {"ErrorFunction": function})))[-1]
+    assert (found["loss"], found.get("values") == "ignore") == (expected, ignores)
+
+
+@pytest.mark.parametrize("key", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
+@pytest.mark.parametrize("function", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
+def test_both_spellings_of_the_margins_serve_both_losses(key, function):
+    found = layers_of(config(ErrorFunction=function, **{key: {"oneTarget": 0.8, "zeroScale": 0.3}}))[-1]
+    kind = (
+        "data_scaled_marginal_cross_entropy"
+        if function.startswith("Data")
+        else "scaled_marginal_cross_entropy"
+    )
+    assert found["loss"] == {
+        "kind": kind,
+        "one_target": 0.8,
+        "zero_target": 0.1,
+        "one_scale": 1.0,
+        "zero_scale": 0.3,
+    }
+    assert ("values" in found) == (kind == "scaled_marginal_cross_entropy")
+
+
+@pytest.mark.parametrize(
+    ("function", "acts"),
+    [("L2", True), ("L1", True), ("CrossEntropy", True), ("L2Hinge", False), ("Hinge", False)],
+)
+def test_boosts_go_where_dsstne_applies_them(function, acts):
+    found = spoken(config(ErrorFunction=function, DeltaBoost={"one": 4, "zero": 0.5}))
+    expected = {"target": 4.0, "other": 0.5} if acts else None
+    assert found.network["layers"][-1].get("delta_boost") == expected
+    assert len(found.notes) == (0 if acts else 1)
+
+
+def test_convolutions_and_poolings_have_their_axes_turned_round():
+    layers = [
+        IMAGE,
+        {
+            "Name": "C",
+            "Type": "Convolutional",
+            "N": 8,
+            "Kernel": [5, 3],
+            "KernelStride": [2, 1],
+            "Activation": "Relu",
+            "BatchNormalization": True,
+        },
+        {"Name": "P", "Type": "Pooling", "Function": "Max", "Kernel": [2, 3], "KernelStride": [1, 2]},
+        {"Name": "L", "Type": "Pooling", "Function": "LRN"},
+        OUTPUT,
+    ]
+    found = layers_of({"Layers": layers, "LRN": {"k": 1, "n": 4}})
+    assert found[0]["shape"] == [3, 24, 28]
+    assert {
+        key: found[1][key]
+        for key in ("kind", "filters", "kernel", "stride", "padding", "batch_normalization")
+    } == {
+        "kind": "convolution",
+        "filters": 8,
+        "kernel": [3, 5],
+        "stride": [1, 2],
+        "padding": "dsstne",
+        "batch_normalization": {"momentum": 1.0},
+    }
+    assert found[2] == {
+        "name": "P",
+        "kind": "pooling",
+        "function": "max",
+        "kernel": [3, 2],
+        "stride": [2, 1],
+        "padding": "dsstne",
+    }
+    assert found[3] == {
+        "name": "L",
+        "kind": "pooling",
+        "function": {"kind": "lrn", "k": 1.0, "n": 4, "alpha": 1e-4, "beta": 0.75},
+    }
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"), [("Maxout", "maxout"), ("DotProduct", "dot_product"), ("Cosine", "cosine")]
+)
+def test_poolings_of_several_sources(function, expected):
+    towers = [hidden(Name=name, Source="In") for name in ("A", "B")]
+    pooled = {"Name": "P", "Type": "Pooling", "Function": function, "Source": ["A", "B"]}
+    assert layers_of(config(*towers, pooled))[3] == {
+        "name": "P",
+        "source": ["A", "B"],
+        "kind": "pooling",
+        "function": expected,
+    }

@@ -1,0 +1,116 @@
+"""DSSTNE's networks without outputs, with outputs that feed layers, and with layers that feed nothing."""
+
+import pytest
+
+from widenet.dsstne.spec.network import translation
+from widenet.errors import DocumentError
+from widenet.spec.network import NetworkSpec
+
+INPUT = {"Kind": "Input", "Name": "In", "N": 5, "DataSet": "a"}
+HIDDEN = {"Kind": "Hidden", "Name": "H", "N": 4}
+OUTPUT = {"Kind": "Output", "Name": "Out", "N": 3, "DataSet": "b"}
+
+
+def spoken(*layers, **network):
+    found = translation({"Layers": list(layers), **network}, "config.json")
+    return NetworkSpec.of(found.network), found.notes
+
+
+def wires(spec):
+    return {layer.name: (spec.sources(layer), getattr(layer, "skip", None) or ()) for layer in spec.layers}
+
+
+def test_layers_that_feed_no_output_are_left_out_and_said():
+    spare = [{**HIDDEN, "Name": name} for name in ("Spare", "Further")]
+    spec, notes = spoken(
+        INPUT, {**INPUT, "Name": "Other"}, *spare, {**HIDDEN, "Source": "In"}, {**OUTPUT, "Source": "H"}
+    )
+    assert [layer.name for layer in spec.layers] == ["In", "H", "Out"]
+    assert notes == tuple(
+        f'The layer "{name}" feeds no output: left out.' for name in ("Other", "Spare", "Further")
+    )
+
+
+def test_what_feeds_nothing_is_an_output_where_there_is_none():
+    spec, notes = spoken(INPUT, HIDDEN, {**HIDDEN, "Name": "Last", "Activation": "Tanh"})
+    output = spec.outputs[0]
+    assert (output.name, output.field, output.weightless, spec.sources(output)) == (
+        "Last units",
+        "Last",
+        True,
+        ("Last",),
+    )
+    assert "has no output" in notes[0]
+
+
+@pytest.mark.parametrize("activation", ["Tanh", "Linear"])
+def test_two_consecutive_outputs(activation):
+    last = {"Kind": "Output", "Name": "Second", "N": 2, "DataSet": "c"}
+    spec, notes = spoken(INPUT, {**OUTPUT, "Activation": activation}, last, ErrorFunction="L2")
+    is_linear = activation == "Linear"
+    assert wires(spec) == {
+        "In": ((), ()),
+        "Out summed": (("In",), ()),
+        **({} if is_linear else {"Out units": ((), ("Out summed",))}),
+        "Out": (("Out summed",), ()),
+        "Second": (("Out summed" if is_linear else "Out units",), ()),
+    }
+    assert len(notes) == 1
+    assert 'The output "Out" feeds other layers' in notes[0]
+
+
+def test_an_output_that_convolves_may_feed_layers_too():
+    convolved = {**OUTPUT, "Type": "Convolutional", "Kernel": 3, "N": [10, 2], "Activation": "Relu"}
+    spec, _ = spoken(
+        {**INPUT, "N": [12, 3]},
+        convolved,
+        {**HIDDEN, "Skip": []},
+        {**OUTPUT, "Name": "Second"},
+        ErrorFunction="L2",
+    )
+    assert wires(spec)["H"] == (("Out units",), ())
+    assert spec.layer("Out units").units == 20
+    assert spec.layer("Out convolved").kind == "convolution"
+
+
+def test_shares_follow_an_output_that_feeds_layers():
+    shared = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "Out"}
+    layers = [
+        {**INPUT, "N": 3},
+        OUTPUT,
+        {**HIDDEN, "N": 3},
+        {**OUTPUT, "Name": "Second", "SharedWeights": shared},
+    ]
+    found = translation({"Layers": layers}).network["layers"]
+    assert found[-1]["weights"]["layer"] == "Out summed"
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        (
+            [INPUT, {**HIDDEN, "Source": "Out"}, OUTPUT],
+            "layers must not feed themselves; got H -> Out summed",
+        ),
+        (
+            [INPUT, {**HIDDEN, "Name": "Out"}, OUTPUT, {**OUTPUT, "Name": "Second"}],
+            r'layers\[2\]\.name must be unique; "Out" is also layers\[1\]',
+        ),
+        ([HIDDEN, OUTPUT, {**OUTPUT, "Name": "Second"}], r'layers\[0\] \("H"\) has no layer before it'),
+        (
+            [INPUT, {**HIDDEN, "Skip": "Nope"}, OUTPUT],
+            r'layers\[1\]\.skip must name a layer; got "Nope". Known: In, H, Out\.',
+        ),
+        (
+            [INPUT, {**OUTPUT, "N": "auto"}, {**OUTPUT, "Name": "Second"}],
+            'Layers: the output "Out" feeds other layers, so that its N must say',
+        ),
+        (
+            [INPUT, {**HIDDEN, "N": 1e300}, OUTPUT],
+            r"Layers\[1\]\.N must be a whole number of at least 1, or a list of up to 4; got 1e\+300",
+        ),
+    ],
+)
+def test_a_mistake_is_named_as_it_is_written(layers, said):
+    with pytest.raises(DocumentError, match=said):
+        spoken(*layers)

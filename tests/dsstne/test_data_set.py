@@ -1,0 +1,175 @@
+"""Data sets that DSSTNE's own reader has read, and says what it found: read alike, and written back."""
+
+import netCDF4
+import numpy as np
+import pytest
+
+from tests.dsstne.files import dense_set, sparse_set
+from widenet.data.dataset import Dataset
+from widenet.dsstne.data import import_data
+from widenet.dsstne.export import export_data
+from widenet.errors import DataError
+
+SPARSE, BOOLEAN, INDEXED, WEIGHTED, UNSIGNED = 1, 2, 64, 128, 6
+LISTS = {
+    "start": int,
+    "end": int,
+    "idx": int,
+    "sdata": np.float32,
+    "data": np.float32,
+    "weight": np.float32,
+    "index": int,
+}
+
+
+def printed(path):
+    """What DSSTNE's reader printed of every data set: its facts and lists, by its name."""
+    found, name = {}, ""
+    for line in path.read_text().splitlines():
+        first, _, rest = line.partition(" ")
+        if first.endswith(":"):
+            found[name][first[:-1]] = [LISTS[first[:-1]](value) for value in rest.split()]
+        else:
+            name, facts = first, dict(fact.partition("=")[::2] for fact in rest.split())
+            found[name] = {
+                "type": int(facts["type"]),
+                "attributes": int(facts["attr"]),
+                "examples": int(facts["ex"]),
+            }
+            found[name]["sides"] = [int(side) for side in rest.split()[-1].split("x")][: int(facts["dim"])]
+    return found
+
+
+def rows_of(said):
+    """The examples that it has, dense float64 [E, width]; numbers of an index that an example repeats are
+    added up.
+    """
+    width, places = int(np.prod(said["sides"])), said["index"] or range(said["examples"])
+    if not said["attributes"] & SPARSE:
+        data = np.reshape(said["data"], (-1, width)).astype(np.float64)
+        return (data / 256 - 0.5 if said["type"] == UNSIGNED and not said["attributes"] & BOOLEAN else data)[
+            list(places)
+        ]
+    rows = np.zeros((said["examples"], width))
+    for row, place in zip(rows, places, strict=True):
+        for entry in range(said["start"][place], said["end"][place]):
+            index = said["idx"][entry]
+            row[index] = 1 if said["attributes"] & BOOLEAN else row[index] + said["sdata"][entry]
+    return rows
+
+
+def dense(dataset, name):
+    """The examples of a field, dense."""
+    field, positions = dataset.fields[name], np.arange(dataset.num_examples)
+    rows = dataset.rows(name, positions)
+    if field.kind == "dense":
+        return rows.numpy()
+    found = np.zeros((dataset.num_examples, field.width))
+    values = np.ones(len(rows.indices)) if rows.values is None else rows.values.numpy()
+    found[np.repeat(positions, np.diff(rows.indptr.numpy())), rows.indices.numpy()] = values
+    return found
+
+
+@pytest.fixture(scope="module", params=["bool", "t0", "t4", "t6"])
+def read(request, written, tmp_path_factory):
+    """A file, what DSSTNE says of it, and the dataset that it became."""
+    path, out = written / "datasets" / f"{request.param}.nc", tmp_path_factory.mktemp(request.param) / "data"
+    import_data([path], out)
+    return path, printed(path.with_suffix(".txt")), Dataset.open(out)
+
+
+def test_every_data_file_of_the_folder_is_here(written):
+    assert sorted(path.stem for path in (written / "datasets").glob("*.nc")) == [
+        "bool",
+        "char",
+        "t0",
+        "t4",
+        "t6",
+    ]
+
+
+def test_examples_are_those_that_dsstne_reads(read):
+    _, said, dataset = read
+    assert list(dataset.fields) == list(said)
+    for name, facts in said.items():
+        np.testing.assert_array_equal(dense(dataset, name), rows_of(facts).astype("f4"))
+        known = dataset.manifest.source["dsstne"][name]
+        assert (known["dimensions"], dataset.num_examples) == (facts["sides"], facts["examples"])
+    weights = next((facts["weight"] for facts in said.values() if facts["attributes"] & WEIGHTED), None)
+    if weights:
+        np.testing.assert_array_equal(
+            dataset.weights(np.arange(dataset.num_examples)).numpy(), np.array(weights, "f4")
+        )
+
+
+def test_what_is_written_back_has_the_names_types_and_numbers_of_dsstnes_reader(read, tmp_path):
+    path, said, dataset = read
+    export_data(dataset, tmp_path / "back.nc")
+    with netCDF4.Dataset(path) as before, netCDF4.Dataset(tmp_path / "back.nc") as after:
+        for name in before.ncattrs():
+            one, other = before.getncattr(name), after.getncattr(name)
+            assert (int(one) & ~INDEXED if name.startswith("attributes") else one) == other
+        for name, variable in before.variables.items():
+            if not name.startswith("index"):
+                assert after.variables[name].dtype == variable.dtype
+        assert {name.rstrip("0123456789") for name in after.dimensions} <= {
+            "examplesDim",
+            "uniqueExamplesDim",
+            "sparseDataDim",
+            "dataDim",
+        }
+    import_data([tmp_path / "back.nc"], tmp_path / "again")
+    again = Dataset.open(tmp_path / "again")
+    for name in said:
+        np.testing.assert_array_equal(dense(again, name), dense(dataset, name))
+
+
+def test_char_is_characters_both_ways(written, tmp_path):
+    import_data([written / "datasets" / "char.nc"], tmp_path / "data")
+    dataset = Dataset.open(tmp_path / "data")
+    np.testing.assert_array_equal(dense(dataset, "c"), np.arange(60, 72).reshape(3, 4) / 128)
+    export_data(dataset, tmp_path / "back.nc")
+    with netCDF4.Dataset(tmp_path / "back.nc") as file:
+        assert file.variables["data0"].dtype == "S1"
+        assert file.variables["data0"][:].tobytes() == bytes(range(60, 72))
+
+
+def test_sparse_char_keeps_its_sign_and_zero(netcdf, tmp_path):
+    rows, values = [[0, 3], [2], []], [[-128, 127], [0], []]
+    import_data([netcdf("x.nc", sparse_set(0, "items", rows, values, data_type="Char"))], tmp_path / "data")
+    export_data(tmp_path / "data", tmp_path / "back.nc")
+    with netCDF4.Dataset(tmp_path / "back.nc") as file:
+        assert file.variables["sparseData0"].dtype == "S1"
+    import_data([tmp_path / "back.nc"], tmp_path / "again")
+    np.testing.assert_array_equal(
+        dense(Dataset.open(tmp_path / "again"), "items")[:, :4],
+        [[-128, 0, 0, 127], [0, 0, 0, 0], [0, 0, 0, 0]],
+    )
+
+
+def test_char_as_bytes_which_widenet_wrote_before_is_read(netcdf, tmp_path):
+    described = sparse_set(0, "items", [[0], [1]], [[-3], [2]], data_type="Char")
+    described[2]["sparseData0"] = ("i1", "sparseDataDim0", [-3, 2])
+    import_data([netcdf("x.nc", described)], tmp_path / "data")
+    np.testing.assert_array_equal(dense(Dataset.open(tmp_path / "data"), "items")[:, :2], [[-3, 0], [0, 2]])
+
+
+def test_characters_are_numbers_of_char_alone(netcdf, tmp_path):
+    described = sparse_set(0, "items", [[0], [1]], [[1], [2]], data_type="Char")
+    described[2]["sparseIndex0"] = ("S1", "sparseDataDim0", [b"\1", b"\2"])
+    with pytest.raises(DataError, match=r"variable 'sparseIndex0' must hold numbers; it holds \|S1"):
+        import_data([netcdf("x.nc", described)], tmp_path / "data")
+
+
+def test_a_dense_set_may_be_as_wide_as_arrows_lists(netcdf, tmp_path):
+    path = netcdf(
+        "x.nc", dense_set(0, "sound", [[1, 2]], sides=(2,)), attributes={"width0": np.uint32(2**32 - 1)}
+    )
+    with pytest.raises(
+        DataError,
+        match=(
+            r"data set 'sound': must have at most 2,147,483,647 numbers an example; its sides are"
+            r" \[4294967295\]"
+        ),
+    ):
+        import_data([path], tmp_path / "data")

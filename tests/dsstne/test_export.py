@@ -1,0 +1,267 @@
+"""Datasets are written as DSSTNE's NetCDF data, and come back as they were."""
+
+import errno
+import os
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.dsstne.files import dense_set, sparse_set
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.dsstne.data import import_data
+from widenet.dsstne.export import export_data
+from widenet.dsstne.netcdf import writing
+from widenet.errors import DataError, OptionError
+
+ROWS = [[1, 3], [], [0, 2, 7]]
+VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
+
+
+def imported(path, out, **options):
+    import_data([path], out, **options)
+    return Dataset.open(out)
+
+
+def test_a_dataset_comes_back_to_the_bit(tmp_path):
+    before = dataset_from_lists(
+        tmp_path / "before",
+        ROWS,
+        values=[[0.5, -1.0], [], [1e-30, 2.0, 3.0]],
+        heldout=[[0], [1], []],
+        weights=[1.0, 0.25, 2.0],
+        width=9,
+        sparse={"country": [[1], [0], [1]]},
+        dense={"age": [[1.5, 2], [3, 4], [5, 6]]},
+    )
+    export_data(before, tmp_path / "x.nc")
+    after = imported(tmp_path / "x.nc", tmp_path / "after")
+    assert after.digest == before.digest
+    assert after.vocabulary("items").counts.tolist() == before.vocabulary("items").counts.tolist()
+
+
+def test_another_library_reads_what_is_written(tmp_path, hdf5):
+    dataset_from_lists(
+        tmp_path / "data",
+        ROWS,
+        values=VALUES,
+        width=8,
+        heldout=[[1], [], []],
+        dense={"age": [[1.5], [2], [3]]},
+    )
+    export_data(tmp_path / "data", tmp_path / "x.nc")
+    attributes, variables = hdf5(tmp_path / "x.nc")
+    wanted = {"name": "items", "attributes": 1, "kind": 0, "dataType": 4, "dimensions": 1, "width": 8}
+    assert {name: attributes[f"{name}0"] for name in wanted} == wanted
+    assert [attributes[f"name{n}"] for n in range(attributes["datasets"])] == [
+        "items",
+        "items.heldout",
+        "age",
+    ]
+    assert [attributes[f"attributes{n}"] for n in range(3)] == [1, 1, 0]
+    assert {
+        name: variables[f"{name}0"].tolist()
+        for name in ("sparseStart", "sparseEnd", "sparseIndex", "sparseData")
+    } == {
+        "sparseStart": [0, 2, 2],
+        "sparseEnd": [2, 2, 5],
+        "sparseIndex": [1, 3, 0, 2, 7],
+        "sparseData": [3.0, 1.0, 5.0, 2.0, 1.0],
+    }
+    assert variables["sparseStart0"].dtype == variables["sparseIndex0"].dtype == np.uint32
+    assert variables["data2"].tolist() == [1.5, 2, 3]
+    assert {
+        name: len(variables[name])
+        for name in ("examplesDim0", "uniqueExamplesDim0", "sparseDataDim0", "dataDim2")
+    } == {
+        "examplesDim0": 3,
+        "uniqueExamplesDim0": 3,
+        "sparseDataDim0": 5,
+        "dataDim2": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    "data_type", ["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"]
+)
+def test_a_set_keeps_its_type_and_its_numbers(netcdf, tmp_path, hdf5, data_type):
+    marks = [[100, 1], [5, 7], [0, 3]]
+    sets = (
+        sparse_set(
+            0,
+            "items",
+            ROWS,
+            VALUES,
+            data_type=data_type,
+            flags=["SparseIgnoreZero", "Compressed"],
+            sides=(4, 2),
+        ),
+        dense_set(1, "marks", marks, data_type=data_type, sides=(1, 1, 2), kind=1),
+        dense_set(2, "labels", marks, data_type=data_type, sides=(2,)),
+    )
+    before = netcdf("before.nc", *sets)
+    import_data([before], tmp_path / "data", targets=["labels"])
+    export_data(tmp_path / "data", tmp_path / "after.nc")
+    (attributes, variables), (attributes_after, variables_after) = hdf5(before), hdf5(tmp_path / "after.nc")
+    attributes.pop("_NCProperties")
+    assert {name: attributes_after[name] for name in attributes} == attributes
+    for name in ("sparseIndex0", "sparseData0", "data1", "data2"):
+        assert variables_after[name].dtype == variables[name].dtype
+        assert np.array_equal(variables_after[name], variables[name])
+
+
+def test_boolean_sets_stay_what_they_were(netcdf, tmp_path, hdf5):
+    hot = dense_set(0, "class", [2, 0, 9], data_type="Int", sides=(10,), flags=["Boolean"])
+    imported(netcdf("before.nc", hot, sparse_set(1, "items", ROWS)), tmp_path / "data")
+    export_data(tmp_path / "data", tmp_path / "after.nc")
+    attributes, variables = hdf5(tmp_path / "after.nc")
+    assert (
+        attributes["attributes0"],
+        attributes["attributes1"],
+        attributes["dataType0"],
+        attributes["dataType1"],
+    ) == (2, 3, 1, 0)
+    assert variables["data0"].tolist() == [2, 0, 9]
+    assert "sparseData1" not in variables
+
+
+def test_sums_that_a_type_cannot_hold_are_written_as_float(netcdf, tmp_path, hdf5):
+    imported(
+        netcdf("x.nc", sparse_set(0, "items", [[1, 1]], [[200, 200]], data_type="UChar")), tmp_path / "data"
+    )
+    export_data(tmp_path / "data", tmp_path / "after.nc")
+    attributes, variables = hdf5(tmp_path / "after.nc")
+    assert (attributes["dataType0"], variables["sparseData0"].tolist()) == (4, [400.0])
+
+
+def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
+    dataset_from_lists(tmp_path / "data", ROWS, weights=[1, 2, 3], sparse={"next": ROWS})
+    export_data(tmp_path / "data", tmp_path / "x.nc", targets=["next"])
+    attributes, variables = hdf5(tmp_path / "x.nc")
+    assert (attributes["attributes0"], attributes["attributes1"]) == (3, 131)
+    assert variables["dataWeight1"].tolist() == [1, 2, 3]
+    with pytest.raises(OptionError, match=r'`targets` must name fields; got \'nxt\'. Did you mean "next"\?'):
+        export_data(tmp_path / "data", tmp_path / "y.nc", targets=["nxt"])
+
+
+def named(path):
+    """A dataset of users a, b, c, whose items and countries have names."""
+    dataset_from_lists(
+        path / "plain", ROWS, width=8, sparse={"country": [[1], [0], [1]]}, dense={"age": [[1.5], [2], [3]]}
+    )
+    export_data(path / "plain", path / "plain.nc")
+    for name, texts in {
+        "items": ["ø", *"wxyz", "5", "6", "ü"],
+        "country": ["fr", "de"],
+        "users": ["c", "a", "b"],
+    }.items():
+        (path / name).write_text("".join(f"{text}\t{index}\n" for index, text in enumerate(texts)), "utf-8")
+    features = {"items": path / "items", "country": path / "country"}
+    import_data([path / "plain.nc"], path / "data", features=features, samples=path / "users")
+    return Dataset.open(path / "data")
+
+
+def test_names_go_out_as_index_files_and_within_the_file(tmp_path, hdf5):
+    before, out = (
+        named(tmp_path),
+        {name: tmp_path / f"{name}.index" for name in ("items", "country", "users")},
+    )
+    features = {"items": out["items"], "country": out["country"]}
+    export_data(before, tmp_path / "x.nc", features=features, samples=out["users"])
+    for name, path in out.items():
+        assert path.read_bytes() == (tmp_path / name).read_bytes()
+    _, variables = hdf5(tmp_path / "x.nc")
+    assert [name.decode() for name in variables["indToFeature1"]] == ["fr", "de"]
+    assert [name.decode() for name in variables["samples"]] == ["c", "a", "b"]
+    assert "indToFeature2" not in variables
+    assert imported(tmp_path / "x.nc", tmp_path / "after").digest == before.digest
+    assert imported(tmp_path / "plain.nc", tmp_path / "unnamed").digest != before.digest
+    assert "samples" not in hdf5(tmp_path / "plain.nc")[1]
+
+
+def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
+    same = dataset_from_lists(tmp_path / "same", ROWS, width=8, sparse={"next": [[7], [1], [0]]})
+    export_data(same, tmp_path / "x.nc", features=tmp_path / "index")
+    assert (tmp_path / "index").read_text() == "".join(f"{index}\t{index}\n" for index in range(8))
+    with pytest.raises(
+        OptionError,
+        match="must be FIELD=FILE for each sparse field, whose features differ; there are items, country",
+    ):
+        export_data(named(tmp_path), tmp_path / "y.nc", features=tmp_path / "z")
+    for features, message in (
+        ({"item": tmp_path / "z"}, 'Did you mean "items"'),
+        ({"age": tmp_path / "z"}, "must name sparse fields"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            export_data(tmp_path / "data", tmp_path / "y.nc", features=features)
+    with pytest.raises(OptionError, match="`samples` and FILE must be two files"):
+        export_data(tmp_path / "data", tmp_path / "y.nc", samples=tmp_path / "y.nc")
+    assert not (tmp_path / "y.nc").exists()
+
+
+def test_a_name_that_an_index_file_cannot_hold_is_refused_and_nothing_written(tmp_path, netcdf):
+    extra = {
+        "dimensions": {"samplesDim": 3},
+        "variables": {"samples": ("text", "samplesDim", ["a", "b\tc", "d"])},
+    }
+    imported(netcdf("x.nc", sparse_set(0, "items", ROWS), **extra), tmp_path / "data")
+    with pytest.raises(DataError, match=r"an index file cannot hold the name 'b\\tc'"):
+        export_data(
+            tmp_path / "data", tmp_path / "y.nc", features=tmp_path / "items", samples=tmp_path / "users"
+        )
+    assert {found.name for found in tmp_path.iterdir()} == {"x.nc", "data"}
+
+
+def test_a_field_without_entries_is_written_and_read(tmp_path):
+    before = dataset_from_lists(tmp_path / "before", [[], []], width=3)
+    export_data(before, tmp_path / "x.nc")
+    assert imported(tmp_path / "x.nc", tmp_path / "after").digest == before.digest
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
+    dataset_from_lists(tmp_path / "data", ROWS)
+    with pytest.raises(OptionError, match="FILE must be in a folder that exists"):
+        export_data(tmp_path / "data", tmp_path / "missing" / "x.nc")
+    for out, samples in (("data", "users"), ("x.nc", "data")):
+        with pytest.raises(OptionError, match="data is a directory"):
+            export_data(tmp_path / "data", tmp_path / out, samples=tmp_path / samples)
+    assert [found.name for found in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with (
+            pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"),
+            writing(tmp_path / "set.nc"),
+        ):
+            pytest.fail("there is no room")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
+def test_index_files_and_data_appear_together_and_the_data_last(tmp_path, monkeypatch):
+    dataset, paths = named(tmp_path), [tmp_path / name for name in ("items.index", "users.index", "x.nc")]
+    for path in paths:
+        path.write_text("before", "utf-8")
+    features = {"items": paths[0]}
+    events, fsync, replace = [], os.fsync, Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, to: events.append(to.name) or replace(path, to))
+
+    def full(file):
+        if Path(f"/proc/self/fd/{file}").readlink().name.startswith(".x.nc"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            export_data(dataset, paths[2], features=features, samples=paths[1])
+    assert ([path.read_text("utf-8") for path in paths], events) == (["before"] * 3, [])
+    assert not list(tmp_path.glob(".*"))
+    export_data(dataset, paths[2], features=features, samples=paths[1])
+    assert events == [path.name for path in paths]

@@ -1,0 +1,148 @@
+"""DSSTNE's outputs that pool, convolve or skip are two layers here: one that gives the units, and an
+output that takes them.
+"""
+
+import numpy as np
+import pytest
+
+from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
+from tests.dsstne.test_model import convolved, scores
+from widenet import train
+from widenet.data.lists import dataset_from_lists
+from widenet.dsstne.layer_attributes import attributes_of_both
+from widenet.dsstne.model import import_model
+from widenet.dsstne.model_export import export_model
+from widenet.errors import FitError
+from widenet.spec.network import NetworkSpec
+
+WINDOW = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
+POOL = {"type": 2, "kernelX": 2, "kernelY": 2, "kernelStrideX": 2, "kernelStrideY": 2, "kernelDimensions": 2}
+VOLUME = {"Ny": 6, "Nz": 4, "dimensions": 3}
+IMAGE = fully("Image", "Input", 8, data="image", more={"Ny": 6, "Nz": 2, "dimensions": 3})
+EDGES = fully("Edges", "Hidden", 8, ["Image"], activation="Tanh", more={"type": 1, **WINDOW, **VOLUME})
+
+
+def drawn(shapes):
+    rng = np.random.default_rng(11)
+    return {
+        key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4"))
+        for key, (shape, units) in shapes.items()
+    }
+
+
+def assert_same_and_written_back(tmp_path, layers, connections, inputs, truth, kinds):
+    """It gives the scores, and comes back from a file as it was; kinds: those of the layers that are made
+    of it.
+    """
+    before = import_model(
+        write_model(tmp_path / "x.nc", layers, connections, errorFunction=np.uint32(1)), tmp_path / "run"
+    )
+    assert [layer.kind for layer in before.run.network.layers] == kinds
+    np.testing.assert_allclose(scores(before, inputs), truth, rtol=2e-5, atol=2e-6)
+    export_model(before, tmp_path / "y.nc")
+    after = import_model(tmp_path / "y.nc", tmp_path / "again")
+    assert after.fingerprint() == before.fingerprint()
+    assert after.run.network.layers == before.run.network.layers
+
+
+@pytest.mark.parametrize(
+    ("function", "best"),
+    [(1, lambda x: x.max((2, 4))), (2, lambda x: x.mean((2, 4)))],
+    ids=["max", "average"],
+)
+def test_an_output_that_pools(function, best, tmp_path):
+    connections = drawn({("Image", "Edges"): ((4, 2, 3, 3), 4)})
+    last = fully("Output", "Output", 4, ["Edges"], activation="Linear", data="class")
+    last["more"] = {**POOL, "poolingfunction": function, "Ny": 3, "Nz": 4, "dimensions": 3}
+    images = np.random.default_rng(1).normal(size=(3, 96)).astype("f4")
+    edges = [
+        np.tanh(convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1))
+        for image in images.astype(float)
+    ]
+    truth = [best(each.reshape(4, 3, 2, 4, 2)).ravel() for each in edges]
+    kinds = ["input", "convolution", "pooling", "output"]
+    assert_same_and_written_back(tmp_path, [IMAGE, EDGES, last], connections, {"Image": images}, truth, kinds)
+
+
+@pytest.mark.parametrize("activation", ["Sigmoid", "SoftMax", "LeakyRectifiedLinear"])
+def test_an_output_that_convolves_and_skips(activation, tmp_path):
+    connections = drawn({("Image", "Edges"): ((4, 2, 3, 3), 4), ("Edges", "Output"): ((4, 4, 3, 3), 4)})
+    last = fully("Output", "Output", 8, ["Edges"], activation=activation, data="class", skip=["Edges"])
+    last["more"] = {"type": 1, **WINDOW, **VOLUME}
+    images = np.random.default_rng(1).normal(size=(3, 96)).astype("f4")
+    sums = []
+    for image in images.astype(float):
+        edges = np.tanh(convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1))
+        sums.append((convolved(edges, *connections["Edges", "Output"], 1) + edges).ravel())
+    truth = ACTIVATIONS[activation][1](np.stack(sums))
+    kinds = ["input", "convolution", "convolution", "output"]
+    assert_same_and_written_back(tmp_path, [IMAGE, EDGES, last], connections, {"Image": images}, truth, kinds)
+
+
+def skipping():
+    """An output that adds the units of a hidden layer, whose weights a second hidden layer shares."""
+    layers = [
+        fully("Age", "Input", 3, data="age"),
+        fully("First", "Hidden", 5, ["Age"], activation="Tanh"),
+        fully("Second", "Hidden", 5, ["First"], activation="Sigmoid"),
+        fully("Output", "Output", 5, ["Second", "First"], activation="Sigmoid", data="class", skip=["First"]),
+    ]
+    connections = connected(3, layers)
+    connections["First", "Second"] = ((("Second", "Output"), True), connections["First", "Second"][1])
+    return layers, connections
+
+
+def test_an_output_that_skips(tmp_path):
+    layers, connections = skipping()
+    ages = np.random.default_rng(5).normal(size=(4, 3)).astype("f4")
+    bare = forward([*layers[:3], {**layers[3], "activation": "Linear"}], connections, {"Age": ages})
+    truth = 1 / (1 + np.exp(-(bare["Output"] + bare["First"])))
+    kinds = ["input", "hidden", "hidden", "hidden", "output"]
+    assert_same_and_written_back(tmp_path, layers, connections, {"Age": ages}, truth, kinds)
+
+
+def test_what_others_take_too_or_what_is_not_bare_is_refused(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3]], width=4)
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "same", "units": 4, "activation": "tanh"},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "activation": "sigmoid",
+            "bias": False,
+            "weightless": True,
+        },
+    ]
+    bare = {**layers[1], "activation": "linear"}
+    other = {"name": "more", "kind": "output", "field": "items", "source": "same"}
+    for name, found in (("not bare", layers), ("taken twice", [layers[0], bare, layers[2], other])):
+        train({"layers": found}, {"epochs": 1}, dataset, tmp_path / name)
+        with pytest.raises(FitError, match='it has "weightless" of layer "out"'):
+            export_model(tmp_path / name, tmp_path / "x.nc")
+    train({"layers": [layers[0], bare, layers[2]]}, {"epochs": 1}, dataset, tmp_path / "bare")
+    export_model(tmp_path / "bare", tmp_path / "x.nc")
+    back = import_model(tmp_path / "x.nc", tmp_path / "back")
+    assert [layer.kind for layer in back.run.network.layers] == ["input", "output"]
+
+
+@pytest.mark.parametrize(
+    ("taken", "own", "written"),
+    [(0.5, 2.0, 0.5), (2.0, 0.5, 0.5), (None, 2.0, 2.0), (0.5, None, 0.5), (None, None, 0)],
+)
+def test_of_the_limits_of_both_the_smaller_is_written(taken, own, written):
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "same", "units": 4, "activation": "linear", "delta_norm": taken},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "bias": False,
+            "weightless": True,
+            "delta_norm": own,
+        },
+    ]
+    spec = NetworkSpec.of({"layers": layers})
+    assert attributes_of_both(spec, spec.outputs[0], spec.layer("same"), (4,))["deltaNorm"] == written

@@ -1,0 +1,276 @@
+"""Runs are written as networks that DSSTNE computes alike."""
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+from tests.dsstne.files import dense_set, sparse_set
+from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
+from widenet import train
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
+from widenet.dsstne import connections
+from widenet.dsstne.data import import_data
+from widenet.dsstne.model import import_model
+from widenet.dsstne.model_export import export_model
+from widenet.errors import FitError
+from widenet.parallel.local import LocalExchange
+
+SPARSE, DENSE = 1, 0
+NAMES = {code: name for name, (code, _) in ACTIVATIONS.items()}
+
+
+OF_NETWORK = (
+    "version name kind errorFunction maxout_k LRN_k LRN_n LRN_alpha LRN_beta bSparsenessPenalty"
+    " sparsenessPenalty_p sparsenessPenalty_beta bDenoising denoising_p deltaBoost_one deltaBoost_zero"
+    " SMCE_oneScale SMCE_zeroScale SMCE_oneTarget SMCE_zeroTarget ShuffleIndices layers weights"
+)
+OF_LAYER = (
+    "name kind type poolingfunction dataSet Nx Ny Nz Nw dimensions kernelX kernelY kernelZ kernelStrideX"
+    " kernelStrideY kernelStrideZ kernelPaddingX kernelPaddingY kernelPaddingZ kernelDimensions weightInit"
+    " weightInitScale biasInit weightNorm deltaNorm pDropout activation RELUSlope ELUAlpha SELULambda"
+    " attributes sources skips"
+)
+OF_WEIGHT = "inputLayer outputLayer norm bShared bLocked width height length depth breadth"
+OF_SHARED = "sourceInputLayer sourceOutputLayer bTransposed"
+OF_NORMALIZATION = "scaleBN biasBN runningMeanBN runningVarianceBN"
+"""Attributes and variables that DSSTNE's reader asks for, by its source; dimensions are biasDim, weightDim
+and bnDim.
+"""
+
+
+def assert_readable_by_dsstne(path):
+    """Every name that DSSTNE's reader asks for is there, of a kind that it can take."""
+    with netCDF4.Dataset(path) as file:
+        attributes = {name: file.getncattr(name) for name in file.ncattrs()}
+        wanted = set(OF_NETWORK.split())
+        lengths = {name: len(dimension) for name, dimension in file.dimensions.items()}
+        for number in range(attributes["layers"]):
+            at = f"layer{number}_"
+            wanted |= {at + name for name in OF_LAYER.split()}
+            wanted |= {
+                f"{at}{kind}{place}"
+                for kind in ("source", "skip")
+                for place in range(attributes[f"{at}{kind}s"])
+            }
+            if attributes[f"{at}attributes"] & 4:
+                parts = [file.variables[at + name] for name in OF_NORMALIZATION.split()]
+                assert all(part.dimensions == (f"{at}bnDim",) and part.dtype == np.float32 for part in parts)
+        for number in range(attributes["weights"]):
+            at = f"weight{number}_"
+            shared = attributes[f"{at}bShared"]
+            wanted |= {at + name for name in f"{OF_WEIGHT} {OF_SHARED if shared else ''}".split()}
+            for name, dimension in {
+                "bias": "biasDim",
+                **({} if shared else {"weights": "weightDim"}),
+            }.items():
+                assert file.variables[at + name].shape == (lengths[at + dimension],)
+                assert file.variables[at + name].dtype == np.float32
+        assert wanted <= attributes.keys()
+    with h5py.File(path) as file:
+        texts = [file.attrs.get_id(name).dtype for name in wanted if isinstance(attributes[name], str)]
+        assert all(dtype.kind == "S" for dtype in texts), "DSSTNE reads texts of characters alone"
+    return attributes
+
+
+def read(path):
+    """Layers and connections as another library finds them."""
+    with h5py.File(path) as file:
+        attributes = {
+            name: value.decode() if isinstance(value, bytes) else value for name, value in file.attrs.items()
+        }
+        variables = {name: file[name][()] for name in file}
+    value = {
+        name: found if isinstance(found, str) else np.ravel(found)[0] for name, found in attributes.items()
+    }
+    layers = []
+    for number in range(value["layers"]):
+        at = f"layer{number}_"
+        sources = [value[f"{at}source{place}"] for place in range(value[f"{at}sources"])]
+        kind, activation = ["Input", "Hidden", "Output"][value[f"{at}kind"]], NAMES[value[f"{at}activation"]]
+        more = {
+            "data": value[f"{at}dataSet"],
+            "attributes": value[f"{at}attributes"],
+            "dropout": value[f"{at}pDropout"],
+        }
+        layers.append(
+            fully(value[f"{at}name"], kind, int(value[f"{at}Nx"]), sources, activation=activation, **more)
+        )
+    units, connections = {layer["name"]: layer["units"] for layer in layers}, {}
+    for number in range(value["weights"]):
+        at = f"weight{number}_"
+        source, layer = value[f"{at}inputLayer"], value[f"{at}outputLayer"]
+        if value[f"{at}bShared"]:
+            weights = (
+                (value[f"{at}sourceInputLayer"], value[f"{at}sourceOutputLayer"]),
+                bool(value[f"{at}bTransposed"]),
+            )
+        else:
+            weights = variables[f"{at}weights"].reshape(units[source], units[layer])
+            assert (value[f"{at}width"], value[f"{at}height"]) == (units[layer], units[source])
+        connections[source, layer] = weights, variables[f"{at}bias"]
+    return value, layers, connections
+
+
+def network(tied=False):
+    layers = [
+        fully("Items", "Input", 12, data="items", attributes=SPARSE),
+        fully("Age", "Input", 2, data="age", attributes=DENSE),
+        fully("First", "Hidden", 5, ["Items"], activation="Tanh", dropout=0.25),
+        fully("Second", "Hidden", 5, ["First", "Age"], activation="LeakyRectifiedLinear"),
+        fully("Next", "Output", 12, ["Second"] if tied else ["Second", "First"], data="items"),
+    ]
+    connections = connected(3, layers)
+    if tied:
+        connections["Second", "Next"] = ((("Items", "First"), True), connections["Second", "Next"][1])
+    return layers, connections
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_network_comes_back_to_the_bit_and_another_library_computes_the_same(tmp_path, tied):
+    layers, between = network(tied)
+    before = import_model(
+        write_model(tmp_path / "x.nc", layers, between, errorFunction=np.uint32(3)), tmp_path / "run"
+    )
+    export_model(tmp_path / "run", tmp_path / "y.nc")
+    after = import_model(tmp_path / "y.nc", tmp_path / "again")
+    assert after.fingerprint() == before.fingerprint()
+    assert after.run.network.model_dump(exclude={"name"}) == before.run.network.model_dump(exclude={"name"})
+    value, found, weights = read(tmp_path / "y.nc")
+    assert [(layer["name"], layer["data"], layer["attributes"]) for layer in found] == [
+        ("Items", "items", 3), ("Age", "age", 0), ("First", "", 0), ("Second", "", 0), ("Next", "items", 0)
+    ]  # fmt: skip
+    assert (value["errorFunction"], value["bDenoising"], value["ShuffleIndices"]) == (3, 1, 0)
+    rng = np.random.default_rng(9)
+    inputs = {"Items": rng.integers(0, 2, (4, 12)), "Age": rng.normal(size=(4, 2))}
+    truth = forward(layers, between, inputs)["Next"]
+    np.testing.assert_allclose(forward(found, weights, inputs)["Next"], truth, rtol=1e-6)
+
+
+def test_a_trained_run_is_written_whatever_its_shards(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3], [4], [2, 5]], width=7)
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "taste", "units": 3, "activation": "selu", "weight_norm": 2.0},
+            {"name": "out", "kind": "output", "field": "items", "activation": "sigmoid", "bias_start": -1.0},
+        ]
+    }
+    model = train(document, {"epochs": 2, "shards": 3}, dataset, tmp_path / "run")
+    export_model(model, tmp_path / "x.nc")
+    with h5py.File(tmp_path / "x.nc") as file:
+        floats = [
+            float(np.ravel(file.attrs[name])[0])
+            for name in ("layer1_ELUAlpha", "layer1_SELULambda", "layer1_weightNorm", "layer2_biasInit")
+        ]
+        weights = [
+            file[f"weight{n}_weights"][()].reshape(shape).astype(float)
+            for n, shape in enumerate([(7, 3), (3, 7)])
+        ]
+        biases = [file[f"weight{n}_bias"][()].astype(float) for n in range(2)]
+    assert floats == pytest.approx([1.67326324, 1.05070098, 2.0, -1.0])
+    seen = {"u": [0, 2]}
+    block = next(model.predict(dataset, 7, exclude_seen=False))
+    x = np.zeros(7)
+    x[seen["u"]] = 1
+    hidden = x @ weights[0] + biases[0]
+    hidden = 1.0507009873554805 * np.where(hidden > 0, hidden, 1.6732632423543772 * np.expm1(hidden))
+    truth = np.sort(1 / (1 + np.exp(-(hidden @ weights[1] + biases[1]))))[::-1]
+    np.testing.assert_allclose(block.scores[:7], truth, rtol=1e-5)
+
+
+def test_all_names_are_there_that_dsstnes_reader_asks_for(tmp_path):
+    layers, between = network(tied=True)
+    import_model(write_model(tmp_path / "x.nc", layers, between), tmp_path / "tied")
+    export_model(tmp_path / "tied", tmp_path / "tied.nc")
+    found = assert_readable_by_dsstne(tmp_path / "tied.nc")
+    assert [found[f"layer{number}_attributes"] for number in range(5)] == [3, 0, 0, 0, 0]
+    assert [int(found[f"weight3_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [
+        12,
+        5,
+        1,
+        1,
+        1,
+    ]
+    assert found["weight3_bShared"] == 1
+
+
+def test_convolutions_have_their_sides_padding_and_norms(tmp_path, netcdf):
+    sound = np.arange(48).reshape(2, 24) % 7
+    import_data(
+        [netcdf("x.nc", dense_set(0, "sound", sound, sides=(24,)), sparse_set(1, "class", [[0], [1]]))],
+        tmp_path / "data",
+    )
+    dataset = Dataset.open(tmp_path / "data")
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "sound", "shape": [3, 8]},
+            {
+                "name": "édges",
+                "kind": "convolution",
+                "filters": 4,
+                "kernel": [5],
+                "padding": "same",
+                "batch_normalization": True,
+            },
+            {"name": "best", "kind": "pooling", "function": "max", "kernel": [2], "padding": "valid"},
+            {"name": "flat", "units": 3, "weight_norm": 1.5},
+            {"name": "out", "kind": "output", "field": "class", "activation": "sigmoid"},
+        ]
+    }
+    train(document, {"epochs": 1}, dataset, tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "x.nc")
+    found = assert_readable_by_dsstne(tmp_path / "x.nc")
+    sides = [
+        [int(found[f"layer{number}_{side}"]) for side in ("Nx", "Ny", "Nz", "dimensions", "type")]
+        for number in range(4)
+    ]
+    assert sides == [[8, 3, 1, 2, 1], [8, 4, 1, 2, 1], [4, 4, 1, 2, 2], [3, 1, 1, 1, 0]]
+    assert [int(found[f"layer{number}_kernelPaddingX"]) for number in range(4)] == [0, 2, 0, 0]
+    assert [int(found[f"weight0_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [
+        4,
+        3,
+        5,
+        1,
+        1,
+    ]
+    assert [float(found[f"weight{number}_norm"]) for number in range(3)] == [0.0, 1.5, 0.0]
+    assert found["layer1_name"] == "édges"
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch):
+    model = import_model(write_model(tmp_path / "x.nc", *network(tied)), tmp_path / "run")
+    export_model(model, tmp_path / "whole.nc")
+    fetched, fetch = [], LocalExchange.fetch
+    monkeypatch.setattr(
+        LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given)
+    )
+    monkeypatch.setattr(connections, "_NUMBERS_A_BLOCK", 5)
+    export_model(model, tmp_path / "small.nc")
+    with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
+        assert set(whole) == set(small)
+        assert all(np.array_equal(whole[name][()], small[name][()]) for name in whole)
+    assert max(fetched) <= 5
+
+
+def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3]], width=4)
+    document = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
+            {"name": "taste", "units": 3, "activation": "gelu"},
+            {"name": "out", "kind": "output", "field": "items", "cosine": {}},
+        ]
+    }
+    train(document, {"epochs": 1}, dataset, tmp_path / "run")
+    with pytest.raises(FitError) as caught:
+        export_model(tmp_path / "run", tmp_path / "x.nc")
+    for problem in (
+        '"scale" of layer "in"',
+        '"activation": "gelu" of layer "taste"',
+        '"cosine" of layer "out"',
+    ):
+        assert problem in str(caught.value)
+    assert not (tmp_path / "x.nc").exists()

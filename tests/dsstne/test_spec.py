@@ -1,0 +1,333 @@
+"""DSSTNE's network documents: every key of its reference, said in this project's words or refused as
+there.
+"""
+
+import json
+
+import pytest
+
+from tests.movielens import SAMPLE
+from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
+from widenet.errors import DocumentError
+from widenet.spec.network import NetworkSpec
+
+INPUT = {"Kind": "Input", "Name": "In", "N": "auto", "DataSet": "gl_input", "Sparse": True}
+OUTPUT = {"Kind": "Output", "Name": "Out", "N": "auto", "DataSet": "gl_output", "Activation": "Sigmoid"}
+HALF_XAVIER = {"kind": "xavier", "scale": 0.5}
+IMAGE = {"Kind": "Input", "Name": "In", "N": [28, 24, 3], "DataSet": "pixels"}
+
+
+def config(*hidden, first=None, last=None, **network):
+    layers = [{**INPUT, **(first or {})}, *hidden, {**OUTPUT, **(last or {})}]
+    return {"Version": 0.9, "Name": "AE", "Layers": layers, **network}
+
+
+def hidden(**keys):
+    return {"Kind": "Hidden", "Name": "H", "N": 128, **keys}
+
+
+def spoken(document, dialect="dsstne"):
+    """The translation's network, which must also be a document of this project."""
+    found = translation(document, "config.json", dialect)
+    NetworkSpec.of(found.network)
+    return found
+
+
+def layers_of(document, dialect="dsstne"):
+    return spoken(document, dialect).network["layers"]
+
+
+def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
+    found = spoken(SAMPLE)
+    margins = {"one_target": 1.0, "zero_target": 0.0, "one_scale": 1.0, "zero_scale": 1.0}
+    assert found.network == {
+        "name": "AE",
+        "optimizer": {"floor": 1e-9, "step_offset": 1},
+        "layers": [
+            {
+                "name": "Input",
+                "kind": "input",
+                "field": "gl_input",
+                "units": "auto",
+                "denoise": 0.2,
+                "denoise_rescale": True,
+            },
+            {
+                "name": "Hidden",
+                "units": 128,
+                "activation": "sigmoid",
+                "initializer": HALF_XAVIER,
+                "sparseness": {
+                    "after_dropout": True,
+                    "pull_outside": True,
+                    "target": 0.5,
+                    "weight": 2.0,
+                },
+            },
+            {
+                "name": "Output",
+                "kind": "output",
+                "field": "gl_output",
+                "units": "auto",
+                "activation": "sigmoid",
+                "loss": {"kind": "scaled_marginal_cross_entropy", **margins},
+                "values": "ignore",
+                "initializer": HALF_XAVIER,
+            },
+        ],
+    }
+    assert found.training == {"shuffle": False}
+    assert found.notes == ()
+
+
+def changed_case(values, change):
+    if isinstance(values, dict):
+        return {change(key): changed_case(value, change) for key, value in values.items()}
+    return [changed_case(value, change) for value in values] if isinstance(values, list) else values
+
+
+def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
+    towers = [hidden(Name=name, Source="In") for name in ("Query", "Item")]
+    last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"], "DeltaNorm": 2}
+    found = layers_of(config(*towers, last=last, ErrorFunction="L2Hinge"))
+    name = found[-1]["name"]
+    assert found[-2] == {
+        "name": f"{name} pooled",
+        "kind": "pooling",
+        "function": "cosine",
+        "source": ["Query", "Item"],
+    }
+    assert found[-1]["source"] == f"{name} pooled"
+    assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (
+        True,
+        "linear",
+        "l2_hinge",
+    )
+    assert found[-1]["delta_norm"] == 2
+
+
+def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightless_output():
+    window = {"Type": "Convolutional", "N": 4, "Kernel": [3, 2], "WeightNorm": 2, "Activation": "SoftMax"}
+    before, after = layers_of(config(first=IMAGE, last=window, DeltaBoost={"one": 3, "zero": 1}))[1:]
+    assert (before["name"], before["kind"], before["filters"], before["kernel"]) == (
+        "Out convolved",
+        "convolution",
+        4,
+        [2, 3],
+    )
+    assert (before["activation"], before["weight_norm"]) == ("linear", 2.0)
+    assert (after["source"], after["weightless"], after["bias"], after["activation"]) == (
+        "Out convolved",
+        True,
+        False,
+        "softmax",
+    )
+    assert (after["units"], "delta_boost" in after, "initializer" in after) == ("auto", False, False)
+    before, after = layers_of(
+        config(hidden(N=7), hidden(Name="G", N=5), last={"Skip": "H", "N": 7, "Source": "G"})
+    )[3:]
+    assert (before["name"], before["units"], before["source"], before["skip"]) == ("Out summed", 7, "G", "H")
+    assert (after["source"], after["units"], after["activation"]) == ("Out summed", 7, "sigmoid")
+
+
+def test_limits_shares_and_sources_are_taken_over():
+    tied = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}
+    document = config(
+        hidden(WeightNorm=2, DeltaNorm=3, pDropout=0.5),
+        last={"SharedWeights": [tied], "Source": "H", "DeltaNorm": 1},
+    )
+    found = layers_of(document)
+    assert (found[1]["weight_norm"], found[1]["delta_norm"], found[1]["dropout"]) == (2.0, 3.0, 0.5)
+    assert found[2]["weights"] == {"layer": "H", "layer_source": "In", "source": "H", "transposed": True}
+    assert (found[2]["source"], found[2]["delta_norm"]) == ("H", 1.0)
+    plain = {"SourceInputLayer": "In", "SourceOutputLayer": "H"}
+    found = layers_of(
+        config(
+            hidden(),
+            hidden(Name="G", SharedWeights=[tied, {**plain, "InputLayer": "In"}], Source=["H", "In"]),
+        )
+    )
+    assert [share["source"] for share in found[2]["weights"]] == ["H", "In"]
+    several = [hidden(Name=f"H{n}", N=4, Source="In") for n in range(6)]
+    wide = layers_of(config(*several, hidden(Name="All", Source=[f"H{n}" for n in range(6)])))
+    assert wide[-2]["source"] == [f"H{n}" for n in range(6)]
+
+
+def test_kind_type_and_name_have_dsstnes_defaults():
+    document = {"Layers": [{"DataSet": "a", "N": 5}, {"N": [4, 2]}, {"DataSet": "b", "N": 3}]}
+    found = layers_of(document)
+    assert [(layer["name"], layer.get("kind"), layer["units"]) for layer in found] == [
+        ("Input0", "input", 5),
+        ("Hidden1", None, 8),
+        ("Output2", "output", 3),
+    ]
+    assert found[1]["activation"] == found[2]["activation"] == "sigmoid"
+    assert spoken(document).training == {"shuffle": True}
+
+
+def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_them():
+    penalty = {"SparsenessPenalty": {"p": 0.2, "beta": 3}}
+    assert "sparseness" not in layers_of(config(hidden(), **penalty))[1]
+    form = {"after_dropout": True, "pull_outside": True}
+    found = layers_of(config(hidden(Sparse=True), **penalty))
+    assert found[1]["sparseness"] == {"target": 0.2, "weight": 3.0, **form}
+    own = hidden(Sparse=True, SparsenessPenalty={"p": 0.4})
+    assert layers_of(config(own, **penalty))[1]["sparseness"] == {"target": 0.4, "weight": 3.0, **form}
+    alone = spoken(config(own))
+    assert "sparseness" not in alone.network["layers"][1]
+    assert len(alone.notes) == 1
+    assert "denoise" not in layers_of(config(first={"Sparse": False}, Denoising={"p": 0.2}))[0]
+    assert layers_of(config(hidden(Sparse=True, Activation="Relu"), **penalty))[1]["activation"] == "relu"
+
+
+def test_dropout_of_an_input_is_for_dense_data():
+    assert layers_of(config(first={"Sparse": False, "pDropout": 0.2}))[0]["dropout"] == 0.2
+    found = spoken(config(first={"pDropout": 0.2}))
+    assert "dropout" not in found.network["layers"][0]
+    assert len(found.notes) == 1
+
+
+def test_skips_and_normalization_of_hidden_layers():
+    document = config(hidden(Name="A"), hidden(Name="B", Skip="A", BatchNormalization=True))
+    found = layers_of(document)[2]
+    assert (found["skip"], found["batch_normalization"]) == ("A", {"momentum": 1.0})
+
+
+def test_what_belongs_to_training_is_told():
+    found = spoken(config(ShuffleIndices=False, Decay=0.01))
+    assert found.training == {"shuffle": False, "schedule": {"kind": "inverse", "decay": 0.01}}
+    notes = NetworkSpec.of(config(ShuffleIndices=False, Decay=0.01)).notes
+    assert [note.split(";")[0] for note in notes] == [
+        "training.json decides on shuffle",
+        "training.json decides on schedule",
+    ]
+    assert NetworkSpec.of(config()).notes == ()
+
+
+MISTAKES = [
+    (
+        config(Versoin=0.8),
+        'config.json: Versoin is not a known key of DSSTNE\'s here. Did you mean "Version"?',
+    ),
+    (
+        config(WeightData="x"),
+        'config.json: WeightData is not a known key of DSSTNE\'s here. DSSTNE calls it "WeightsData"',
+    ),
+    (config(L1Penalty=1), "config.json: L1Penalty is not a known key"),
+    (config(Recurrent=1), "config.json: Recurrent is not a known key"),
+    (
+        config(CheckPointName="x"),
+        (
+            'config.json: CheckPointName is not a known key of DSSTNE\'s here. Write "checkpoints" in'
+            " training.json."
+        ),
+    ),
+    (config(Version=0.6), "config.json: Version must be at least 0.7; got 0.6."),
+    (config(Kind="Recurrent"), 'config.json: Kind must be a known name; got "Recurrent".'),
+    (config(ErrorFunction="SMCE"), 'config.json: ErrorFunction must be a known name; got "SMCE".'),
+    (config(Denoising={"q": 1}), "config.json: Denoising.q is not a known key"),
+    (config(Denoising={"p": 2}), "config.json: Denoising.p must be from 0 to 1; got 2."),
+    (config(Decay=-1), "config.json: Decay must be at least 0; got -1."),
+    (config(ShuffleIndices="yes"), "config.json: ShuffleIndices must be true or false; got 'yes'."),
+    (config(Layers=[]), "config.json: Layers must be a list of layers"),
+    (config(hidden(ErrorFunction="L2")), "config.json: Layers[1].ErrorFunction is not a known key"),
+    (config(hidden(N="auto")), "config.json: Layers[1].N of a hidden layer must be a number; got 'auto'."),
+    (
+        config(hidden(N=0)),
+        "config.json: Layers[1].N must be a whole number of at least 1, or a list of up to 4; got 0.",
+    ),
+    (config(hidden(Kind="Pooling")), 'config.json: Layers[1].Kind must be a known name; got "Pooling".'),
+    (config(hidden(Kind="Target")), "config.json: Layers[1].Kind must be Input, Hidden or Output"),
+    (
+        config(hidden(Type="Convolution")),
+        'config.json: Layers[1].Type must be a known name; got "Convolution". Did you mean "Convolutional"?',
+    ),
+    (config(hidden(Type="Pooling")), "config.json: Layers[1].Function must be one of Max"),
+    (
+        config(hidden(Activation="ParametricRectifiedLinear")),
+        "config.json: Layers[1].Activation must be a known name",
+    ),
+    (config(hidden(pDropout=1)), "config.json: Layers[1].pDropout must be less than 1; got 1."),
+    (config(hidden(DataSet="x")), "config.json: Layers[1].DataSet is not a known key"),
+    (
+        config(hidden(WeightInit={"Scheme": "He"})),
+        'config.json: Layers[1].WeightInit.Scheme must be a known name; got "He".',
+    ),
+    (config(hidden(WeightNorm="big")), "config.json: Layers[1].WeightNorm must be a number; got 'big'."),
+    (
+        config(hidden(SharedWeights=[{}, {"x": 1}])),
+        "config.json: Layers[1].SharedWeights[1].x is not a known key",
+    ),
+    (
+        config(last={"SharedWeights": {"Transpose": True}}),
+        "config.json: Layers[1].SharedWeights.Transpose is not a known key",
+    ),
+    (
+        config(last={"BatchNormalization": True}),
+        "config.json: Layers[1].BatchNormalization is not a known key",
+    ),
+    (
+        config(last={"Skip": "In"}),
+        "config.json: Layers[1].N of an output with Skip must be a number; got 'auto'.",
+    ),
+    (config(last={"Type": "Pooling"}), "config.json: Layers[1].Function must be one of Max"),
+    (
+        config(last={"Source": 3}),
+        "config.json: Layers[1].Source must be a layer's name, or a list of names; got 3.",
+    ),
+    (
+        {**config(), "version": 1},
+        'config.json: the key "version" stands twice, in another case. Keep one of them.',
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "message"), MISTAKES, ids=[message[:70] for _, message in MISTAKES])
+def test_a_mistake_gives_one_sentence_with_its_place(document, message):
+    with pytest.raises(DocumentError) as caught:
+        translation(document, "config.json")
+    assert str(caught.value).startswith(message)
+
+
+def test_what_this_project_cannot_do_is_told_in_its_words():
+    with pytest.raises(
+        DocumentError,
+        match=r"^config.json, in widenet's words: layers\[1\].loss \"cross_entropy\" needs the activation",
+    ):
+        NetworkSpec.of(config(last={"Activation": "Tanh"}), "config.json")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (config(), True),
+        (changed_case(config(), str.upper), True),
+        ({"Layers": {"dataset": "a"}}, True),
+        ({"layers": [{"name": "in", "kind": "input", "field": "a"}]}, False),
+        ({"layers": [{"name": "in", "kind": "input", "field": "a", "dataset": "b"}]}, False),
+        ({"Layers": [{"Kind": "Hidden"}]}, False),
+        ({"layers": 3}, False),
+        ({}, False),
+        ([], False),
+    ],
+)
+def test_a_document_is_dsstnes_where_a_layer_has_a_data_set_and_none_a_field(values, expected):
+    assert is_dsstne(values) is expected
+
+
+def test_comments_go_and_what_looks_like_one_in_text_stays():
+    text = '{"Name": "a // b /* c */ \\" // d", // e\n /* f\n g */ "Layers": []}'
+    assert json.loads(without_comments(text)) == {"Name": 'a // b /* c */ " // d', "Layers": []}
+    assert without_comments(text).count("\n") == text.count("\n")
+
+
+def test_a_file_with_comments_is_read_as_it_is(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("// DSSTNE\n" + json.dumps(config(hidden())), "utf-8")
+    network = NetworkSpec.read(path)
+    assert network == NetworkSpec.of(config(hidden()))
+    assert network.where == str(path)
+    assert NetworkSpec.parse(network.to_json()) == network
+    path.write_text("// DSSTNE\n" + json.dumps(config())[:-3], "utf-8")
+    with pytest.raises(DocumentError, match=r"config.json: line 2, column"):
+        NetworkSpec.read(path)

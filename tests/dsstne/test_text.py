@@ -1,0 +1,202 @@
+"""DSSTNE's text becomes the NetCDF file and the index files that its generator makes."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widenet.data.dataset import Dataset
+from widenet.dsstne import text as module
+from widenet.dsstne.data import import_data
+from widenet.dsstne.text import generate
+from widenet.errors import DataError, OptionError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def made(lines, **options):
+    Path("in.txt").write_text("".join(f"{line}\n" for line in lines))
+    said = []
+    generate(
+        "input",
+        Path("in.txt"),
+        Path("out.nc"),
+        Path("features"),
+        Path("samples"),
+        **{"new_features": "create", "say": said.append} | options,
+    )
+    return said
+
+
+def test_indicators_are_listed_in_the_order_of_samples(place, hdf5):
+    said = made(["u1\tc:a", "", "u2\tb", "u1\tb:a:a"])
+    attributes, variables = hdf5(place / "out.nc")
+    wanted = {
+        "datasets": 1,
+        "name0": "input",
+        "attributes0": 3,
+        "kind0": 0,
+        "dataType0": 0,
+        "dimensions0": 1,
+        "width0": 128,
+    }
+    assert {name: attributes[name] for name in wanted} == wanted
+    columns = {name: variables[name].tolist() for name in ("sparseStart0", "sparseEnd0", "sparseIndex0")}
+    assert columns == {"sparseStart0": [0, 3], "sparseEnd0": [3, 4], "sparseIndex0": [2, 1, 1, 2]}
+    assert {variables[name].dtype for name in columns} == {np.dtype("u4")}
+    assert "sparseData0" not in variables
+    assert Path("features").read_text() == "c\t0\na\t1\nb\t2\n"
+    assert Path("samples").read_text() == "u1\t0\nu2\t1\n"
+    assert said == ["out.nc: data set 'input': 2 examples, 3 features in a width of 128, 4 entries."]
+
+
+def test_analog_entries_have_values_and_those_without_one_zero(place, hdf5):
+    said = made(["u1\ta,1.5:b,2,7:c", "u2\tb,-3"], analog=True)
+    attributes, variables = hdf5(place / "out.nc")
+    assert (attributes["attributes0"], attributes["dataType0"]) == (1, 4)
+    assert variables["sparseData0"].tolist() == [1.5, 2.0, 0.0, -3.0]
+    assert variables["sparseData0"].dtype == np.float32
+    assert said[:2] == [
+        "in.txt: line 1: 1 entries had more than one value, of which the first was taken; this is the first.",
+        "in.txt: line 1: 1 entries without a value have the value 0; this is the first.",
+    ]
+
+
+@pytest.mark.parametrize(("count", "width"), [(1, 128), (128, 128), (129, 256)])
+def test_widths_are_rounded_up_to_128(place, hdf5, count, width):
+    made(["u\t" + ":".join(map(str, range(count)))])
+    assert hdf5(place / "out.nc")[0]["width0"] == width
+
+
+def test_what_is_no_entry_is_skipped_and_told(place, hdf5):
+    said = made(["u1 a", "u2\t:a::", "u3", "u4\t"])
+    assert hdf5(place / "out.nc")[1]["sparseEnd0"].tolist() == [1, 1]
+    assert said[0] == "in.txt: line 1: 2 lines without a tab were skipped; this is the first."
+
+
+def test_unknown_features_are_dropped_or_added(place, hdf5):
+    Path("features").write_text("b\t1\na\t0\n")
+    said = made(["u\tz:a:y:b"], new_features="drop")
+    assert hdf5(place / "out.nc")[1]["sparseIndex0"].tolist() == [0, 1]
+    assert (
+        said[0]
+        == "in.txt: line 1: 2 entries of features that the index file lacks were dropped; this is the first."
+    )
+    assert Path("features").read_text() == "b\t1\na\t0\n"
+    made(["u\tz:a:y:b"], new_features="merge")
+    assert hdf5(place / "out.nc")[1]["sparseIndex0"].tolist() == [2, 0, 3, 1]
+    assert Path("features").read_text() == "a\t0\nb\t1\nz\t2\ny\t3\n"
+
+
+@pytest.mark.usefixtures("place")
+def test_files_of_one_index_of_samples_go_together():
+    made(["u1\ta", "u2\tb", "u3\tc"])
+    Path("out.txt").write_text("u4\tp\nu3\tq\n")
+    generate("output", "out.txt", "output.nc", "labels", "samples", new_features="create")
+    assert Path("samples").read_text() == "u1\t0\nu2\t1\nu3\t2\nu4\t3\n"
+    made(["u1\ta", "u2\tb", "u3\tc"])
+    import_data(
+        ["out.nc", "output.nc"], "data", features={"input": "features", "output": "labels"}, samples="samples"
+    )
+    dataset = Dataset.open("data")
+    assert dataset.ids(slice(0, None)) == ["u1", "u2", "u3", "u4"]
+    assert dataset.sparse("output", slice(0, None)).to_dense(2).tolist() == [[0, 0], [0, 0], [0, 1], [1, 0]]
+    assert dataset.sparse("input", slice(0, None)).to_dense(3).tolist() == [
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
+
+
+def test_a_folder_is_read_file_by_file(place, hdf5, monkeypatch):
+    monkeypatch.setattr(module, "_ENTRIES_PER_WRITE", 2)
+    (place / "parts").mkdir()
+    for name, text in {"b": "u2\ta\nu1\tc:d\n", "a": "u1\ta:b\nu3\ta:b:c\n"}.items():
+        (place / "parts" / name).write_text(text)
+    generate("input", "parts", "out.nc", "features", "samples", new_features="create")
+    variables = hdf5(place / "out.nc")[1]
+    assert variables["sparseIndex0"].tolist() == [2, 3, 0, 1, 2, 0]
+    assert variables["sparseStart0"].tolist() == [0, 2, 5]
+    assert Path("samples").read_text() == "u1\t0\nu3\t1\nu2\t2\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["no samples here"], "in.txt: must hold at least one sample"),
+        (
+            ["u\ta,x"],
+            "in.txt: line 1: a value must be a finite number of float32; got 'x'. Correct the line.",
+        ),
+        (["u\ta,1", "u\ta,1e39"], "in.txt: line 2: a value must be a finite number of float32; got '1e39'."),
+        (["u\ta,nan"], "got 'nan'."),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(place, lines, message):
+    with pytest.raises(DataError) as caught:
+        made(lines, analog=True)
+    assert message in str(caught.value)
+    assert os.listdir(place) == ["in.txt"]  # noqa: PTH208
+
+
+def test_what_is_missing_is_named(place):
+    with pytest.raises(
+        OptionError, match=r"features: the index file of the features does not exist. Give -c to begin one"
+    ):
+        made(["u\ta"], new_features="merge")
+    with pytest.raises(DataError, match=r"must be a file or a folder of text; it does not exist"):
+        generate("input", "absent", "out.nc", "features", "samples", new_features="create")
+    (place / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty: must hold files of text"):
+        generate("input", "empty", "out.nc", "features", "samples", new_features="create")
+    Path("bytes.txt").write_bytes(b"u\ta\nv\t\xff\n")
+    with pytest.raises(DataError, match=r"bytes.txt: line 2: must be UTF-8 text; invalid start byte"):
+        generate("input", "bytes.txt", "out.nc", "features", "samples", new_features="create")
+    Path("samples").write_text("u 0\n")
+    with pytest.raises(DataError, match=r"samples: line 1: must be a name, a tab and a whole number"):
+        made(["u\ta"])
+
+
+@pytest.mark.usefixtures("place")
+def test_the_movielens_file_of_dsstne_comes_through_whole():
+    folder = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "dsstne-movielens"
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set WIDENET_DATA")
+    generate("input", folder / "movielens_input_1024.txt", "out.nc", folder / "index.txt", "samples")
+    import_data(["out.nc"], "data", features=folder / "index.txt", samples="samples")
+    dataset = Dataset.open("data")
+    assert (dataset.num_examples, dataset.field("input").width, dataset.field("input").num_entries) == (
+        1024,
+        26_744,
+        {"train": 153_511},
+    )
+    first = dataset.sparse("input", slice(0, 1)).indices.tolist()
+    assert dataset.vocabulary("input").index_of(["2"])[0] in first
+    assert dataset.ids(slice(1023, 1024)) == ["1024"]
+
+
+def test_nothing_is_written_unless_all_three_files_can_be(place):
+    made(["u\ta"], new_features="create")
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    with pytest.raises(
+        OptionError, match=r"-s must be in a folder that exists; got absent/samples\. Make absent first\."
+    ):
+        generate("input", "in.txt", "out.nc", "features", "absent/samples", new_features="create")
+    with pytest.raises(
+        OptionError, match=r"-f and -s must be two files; got features twice\. Name another\."
+    ):
+        generate("input", "in.txt", "out.nc", "features", "features", new_features="create")
+    with pytest.raises(
+        DataError, match=r"in\.txt: line 1: a sample must have a name before the tab; it is empty\."
+    ):
+        made(["\ta"], new_features="create")
+    assert before.keys() == {path.name for path in place.iterdir()}
+    assert all(path.read_bytes() == before[path.name] for path in place.iterdir() if path.name != "in.txt")

@@ -1,0 +1,270 @@
+"""ONNX: onnxruntime computes what the network computes, and a user can go from item ids to recommendations
+with it alone.
+"""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from tests import sequences
+from tests.interop.networks import (
+    ITEMS,
+    SPATIAL,
+    dataset,
+    feed,
+    model_of,
+    random_fields,
+    random_layers,
+    scores,
+)
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import OptionError
+from widenet.frameworks import onnx_export
+from widenet.frameworks.onnx_export import export_onnx
+from widenet.interop.import_network import import_network
+from widenet.predict.top_k import Filter, top_k
+from widenet.sparse import SparseBatch
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return dataset(tmp_path_factory.mktemp("data") / "data")
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_onnxruntime_gives_the_scores_and_the_best_units_of_random_networks(seed, data, tmp_path):
+    model, fields = model_of(random_layers(seed), data, tmp_path / "run", seed), random_fields(seed)
+    export_onnx(model, tmp_path / "all.onnx")
+    export_onnx(model, tmp_path / "best.onnx", top_k=20)
+    for name, given in (("all", fields), ("one", {field: _first(batch) for field, batch in fields.items()})):
+        whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
+        found = dict(
+            zip(
+                [output.name for output in whole.get_outputs()],
+                whole.run(None, feed(whole, given)),
+                strict=True,
+            )
+        )
+        chosen = dict(
+            zip(
+                [output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True
+            )
+        )
+        for output in model.network.outputs.values():
+            place = output.spec.name
+            wanted = scores(model, given, place)
+            assert np.abs(found[place] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max()), (name, place)
+            seen = (
+                given[output.spec.field]
+                if output.spec.field in {layer.field for layer in model.run.network.inputs}
+                else None
+            )
+            allowed = Filter().within(model.run.fields[output.spec.field].width, output)
+            expected, units = top_k(model.network, given, place, 20, seen, allowed)
+            known = units.numpy() >= 0
+            assert (known == (chosen[f"{place}.units"] >= 0)).all()
+            assert (np.isneginf(chosen[f"{place}.scores"]) == ~known).all()
+            assert np.allclose(
+                chosen[f"{place}.scores"][known], expected.numpy()[known], rtol=1e-4, atol=1e-5
+            )
+            lines = np.nonzero(known)
+            assert np.allclose(
+                wanted[lines[0], chosen[f"{place}.units"][known]],
+                expected.numpy()[known],
+                rtol=1e-4,
+                atol=1e-5,
+            )
+
+
+def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
+    random = np.random.default_rng(0)
+    images = dataset_from_lists(
+        tmp_path / "data", [[0], [1]], width=9, dense={"profile": random.normal(size=(2, 40)).tolist()}
+    )
+    model = model_of(SPATIAL, images, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    given = {"profile": torch.from_numpy(random.normal(size=(7, 40)).astype(np.float32))}
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", sequences.SETTINGS)
+def test_onnxruntime_goes_along_sequences(name, tmp_path):
+    data = sequences.write(tmp_path / "data")
+    model = model_of(sequences.documents(name)[0]["layers"], data, tmp_path / "run")
+    export_onnx(model, tmp_path / "all.onnx")
+    export_onnx(model, tmp_path / "best.onnx", top_k=5)
+    whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
+    for rows in ([[0, 3, 5, 3], [], [1], [2, 3, 7, 11, 12, 0, 0], [4, 9]], [[], []], [[6]]):
+        given = {"items": SparseBatch.from_lists(rows), "label": SparseBatch.from_lists([[] for _ in rows])}
+        found = dict(
+            zip(
+                [output.name for output in whole.get_outputs()],
+                whole.run(None, feed(whole, given)),
+                strict=True,
+            )
+        )
+        chosen = dict(
+            zip(
+                [output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True
+            )
+        )
+        for output in model.network.outputs:
+            wanted = scores(model, given, output)
+            assert np.abs(found[output] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
+            seen = given["items"] if model.network.outputs[output].spec.field == "items" else None
+            expected, _ = top_k(
+                model.network,
+                given,
+                output,
+                5,
+                seen,
+                Filter().within(wanted.shape[1], model.network.outputs[output]),
+            )
+            assert np.allclose(chosen[f"{output}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert import_network(tmp_path / "all.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
+    images = dataset_from_lists(
+        tmp_path / "data", [[0], [1]], width=9, dense={"profile": np.zeros((2, 40)).tolist()}
+    )
+    response = {
+        "name": "bright",
+        "kind": "pooling",
+        "function": {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6},
+    }
+    model = model_of(
+        [{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}],
+        images,
+        tmp_path / "run",
+    )
+    export_onnx(model, tmp_path / "model.onnx")
+    given = {"profile": torch.from_numpy(np.random.default_rng(n).normal(size=(7, 40)).astype(np.float32))}
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_onnxruntime_takes_a_layer_that_only_adds(data, tmp_path):
+    sums = {"name": "sums", "units": 6, "activation": "linear", "source": "in"}
+    bare = {"name": "bare", "units": 6, "activation": "tanh", "source": [], "skip": "sums", "bias": False}
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        sums,
+        bare,
+        {"name": "next", "kind": "output", "field": "tags"},
+    ]
+    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
+    export_onnx(model, tmp_path / "model.onnx")
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
+    )
+
+
+def _first(batch):
+    """The last example of a batch alone."""
+    if isinstance(batch, torch.Tensor):
+        return batch[-1:]
+    start = batch.indptr[-2]
+    values = None if batch.values is None else batch.values[start:]
+    return SparseBatch(batch.indptr[-2:] - start, batch.indices[start:], values)
+
+
+@pytest.mark.parametrize("entry", [{}, {"scale": "unit"}, {"values": "ignore", "scale": "rsqrt"}], ids=str)
+def test_onnxruntime_gives_the_scores_of_an_output_on_a_sparse_input(entry, data, tmp_path):
+    layers = [
+        {"name": "in", "kind": "input", "field": "items", **entry},
+        {"name": "next", "kind": "output", "field": "tags"},
+    ]
+    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
+    export_onnx(model, tmp_path / "model.onnx")
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_same_call_gives_the_same_bits(data, tmp_path):
+    model, fields = model_of(random_layers(3), data, tmp_path / "run"), random_fields(0, 200)
+    export_onnx(model, tmp_path / "model.onnx")
+    export_onnx(model, tmp_path / "again.onnx")
+    assert (tmp_path / "model.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
+    runtime = session(tmp_path / "model.onnx")
+    first, *others = [runtime.run(None, feed(runtime, fields))[0].tobytes() for _ in range(5)]
+    assert set(others) == {first}
+
+
+def test_seen_items_are_kept_where_they_are_asked_for(data, tmp_path):
+    model = model_of(random_layers(1), data, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx", top_k=ITEMS, exclude_seen=False)
+    runtime, fields = session(tmp_path / "model.onnx"), random_fields(1)
+    units = dict(
+        zip(
+            [output.name for output in runtime.get_outputs()],
+            runtime.run(None, feed(runtime, fields)),
+            strict=True,
+        )
+    )["next.units"]
+    assert (np.sort(units, axis=1) == np.arange(ITEMS)).all()
+
+
+def test_large_weights_lie_beside_the_model(data, tmp_path, monkeypatch):
+    model, fields = model_of(random_layers(5), data, tmp_path / "run"), random_fields(5)
+    monkeypatch.setattr(onnx_export, "LARGEST_INSIDE", 100)
+    files = export_onnx(model, tmp_path / "model.onnx")
+    assert [path.name for path in files] == ["model.onnx.data", "model.onnx.json", "model.onnx"]
+    assert (tmp_path / "model.onnx").stat().st_size < 20_000
+    runtime = session(tmp_path / "model.onnx")
+    assert np.allclose(
+        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_the_names_of_items_lie_beside_the_model(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_export, "_NAMES_A_BLOCK", 4)
+    export_onnx(model_of(random_layers(1), data, tmp_path / "run"), tmp_path / "model.onnx")
+    names = json.loads((tmp_path / "model.onnx.json").read_text("utf-8"))
+    vocabulary = data.vocabulary("items")
+    assert names["items"] == {"ids": vocabulary.ids(range(ITEMS)), "titles": vocabulary.titles(range(ITEMS))}
+
+
+def test_a_failure_leaves_nothing(data, tmp_path, monkeypatch):
+    model = model_of(random_layers(1), data, tmp_path / "run")
+    (tmp_path / "out").mkdir()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(onnx.checker, "check_model", full)
+    with pytest.raises(OptionError, match=r"model\.onnx cannot be written: No space left"):
+        export_onnx(model, tmp_path / "out" / "model.onnx")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("model.pb", {}, "must be a path that ends in .onnx"),
+        ("no/model.onnx", {}, "the directory .*no must exist"),
+        ("there.onnx", {}, "there.onnx exists already"),
+        ("model.onnx", {"top_k": 0}, "k must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_a_mistake_is_one_sentence(name, more, message, data, tmp_path):
+    (tmp_path / "there.onnx").touch()
+    with pytest.raises(OptionError, match=message):
+        export_onnx(model_of(random_layers(1), data, tmp_path / "run"), tmp_path / name, **more)

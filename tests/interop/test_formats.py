@@ -1,0 +1,112 @@
+"""Files of networks are known by what they hold, whatever they are called."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from tests.dsstne.files import sparse_set, write_netcdf
+from tests.dsstne.models import connected, fully, write_model
+from tests.frameworks.test_caffe_import import trained
+from tests.frameworks.test_keras_import import dense, layer, numbers, save, save_h5
+from tests.interop.networks import dataset, model_of, random_layers
+from widenet.errors import DataError, OptionError
+from widenet.frameworks.onnx_export import export_onnx
+from widenet.interop.formats import format_of
+from widenet.interop.import_network import import_network
+
+LAYERS = [layer("InputLayer", "x", batch_shape=[None, 5]), dense("end")]
+END = {"dense": ("end", [numbers(5, 2), numbers(2)])}
+
+
+def written(folder):
+    """A file of every kind, called by nothing that says so."""
+    dsstne = [
+        fully("Input", "Input", 4, data="in", attributes=1),
+        fully("Output", "Output", 4, ["Input"], data="out"),
+    ]
+    write_model(folder / "netcdf", dsstne, connected(0, dsstne))
+    export_onnx(model_of(random_layers(1), dataset(folder / "data"), folder / "run"), folder / "model.onnx")
+    (folder / "model.onnx").rename(folder / "onnx")
+    save(folder / "keras", "Sequential", {"layers": LAYERS}, END)
+    save_h5(folder / "keras_h5", "Sequential", {"layers": LAYERS}, {"end": END["dense"][1]})
+    (folder / "prototxt").write_text("# a net\nname: 'n'\nlayer { name: 'x' type: 'Input' top: 'x' }")
+    trained(folder / "caffemodel")
+
+
+def test_every_kind_is_known_by_its_content(tmp_path):
+    written(tmp_path)
+    names = {
+        path.name: format_of(path).NAME for path in tmp_path.iterdir() if path.is_file() and not path.suffix
+    }
+    assert names == {
+        "onnx": "an ONNX model",
+        "keras": "a Keras 3 model",
+        "keras_h5": "a Keras model in HDF5",
+        "caffemodel": "a Caffe network with its weights",
+        "prototxt": "a Caffe network without weights",
+        "netcdf": "NetCDF, as DSSTNE writes networks",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "config.json",
+            json.dumps({"Layers": []}),
+            "a JSON document has no weights. Train it as it is: `widenet train` reads",
+        ),
+        ("config", '  {"Layers": []}', "a JSON document has no weights"),
+        (
+            "model.pt",
+            "pickled",
+            (
+                "must be no pickle, which would run whatever it holds. Write the network as ONNX, by"
+                " torch.onnx.export"
+            ),
+        ),
+        (
+            "model.txt",
+            "hello",
+            r"must be one of .caffemodel, .prototxt, .nc, .keras, .h5, .hdf5, .onnx; neither",
+        ),
+    ],
+)
+def test_other_files_are_told_what_to_do_with_them(name, content, message, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(OptionError, match=message):
+        format_of(tmp_path / name)
+
+
+def test_what_a_file_is_is_said_and_data_are_no_network(tmp_path):
+    said = []
+    import_network(
+        save(tmp_path / "x.bin", "Sequential", {"layers": LAYERS}, END), tmp_path / "run", say=said.append
+    )
+    assert said == [f"{tmp_path}/x.bin: a Keras 3 model."]
+    attributes, dimensions, variables = sparse_set(0, "items", [[1]])
+    write_netcdf(tmp_path / "data.nc", {"datasets": 1, **attributes}, dimensions, variables)
+    with pytest.raises(
+        DataError,
+        match=r"must hold a trained network; attribute 'layers' is missing. Import data with `data ingest`.",
+    ):
+        import_network(tmp_path / "data.nc", tmp_path / "other")
+    with pytest.raises(OptionError, match=r"`features` are index files, .*; .*x.bin is a Keras 3 model."):
+        import_network(tmp_path / "x.bin", tmp_path / "other", features=tmp_path / "names")
+
+
+def test_a_damaged_archive_is_one_sentence(tmp_path):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("config.json", "{}")
+    path = tmp_path / "model.keras"
+    path.write_bytes(packed.getvalue().replace(b"PK\x01\x02", b"XXXX"))
+    with pytest.raises(
+        DataError,
+        match=(
+            r"model.keras is no whole Keras 3 model: Bad magic number for central directory. Save it again."
+        ),
+    ):
+        import_network(path, tmp_path / "run")

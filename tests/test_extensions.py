@@ -1,0 +1,203 @@
+"""A stranger's distribution, installed offline, adds a form of documents, commands and a network format."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import OptionError
+from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, load
+
+ROOT = Path(__file__).parent.parent
+PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "stranger"
+version = "1"
+
+[project.entry-points."widenet.commands"]
+greet = "stranger.extension:GREET"
+many = "stranger.extension:MANY"
+
+[project.entry-points."widenet.documents"]
+stranger = "stranger.documents"
+
+[project.entry-points."widenet.networks"]
+stranger = "stranger.networks"
+
+[tool.setuptools]
+packages = ["stranger"]
+"""
+EXTENSION = """
+from widenet.extensions import Command
+
+GREET = Command("Greet somebody", "stranger.commands:greet")
+MANY = Command("Several commands", "stranger.commands:app")
+"""
+COMMANDS_FILE = '''
+import typer
+from widenet.errors import DataError
+
+app = typer.Typer(help="Several commands.")
+
+
+def greet(name: str, loud: bool = False) -> None:
+    """Greet somebody by name."""
+    typer.echo(name.upper() if loud else name)
+
+
+@app.command()
+def fail() -> None:
+    """Fail."""
+    raise DataError("stranger.txt: no such file. Check the path.")
+
+
+@app.command()
+def other() -> None:
+    """Do nothing."""
+'''
+DOCUMENTS_FILE = """
+from widenet.extensions import Translated
+
+
+def plain(text):
+    return text.removeprefix("# stranger")
+
+
+def owns(values):
+    return isinstance(values, dict) and "units of the stranger" in values
+
+
+def translated(values, where):
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": values["units of the stranger"]},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    return Translated({"layers": layers}, [f"{where} is a stranger."])
+"""
+NETWORKS_FILE = """
+import json
+
+import numpy as np
+
+from widenet.interop.formats import Likeness
+
+NAME = "a network of the stranger"
+SUFFIXES = (".strange",)
+TAKES = ()
+
+
+def likeness(path, head):
+    return Likeness.CONTENT if head.startswith(b"STRANGE") else Likeness.NONE
+
+
+def import_model(path, out, options):
+    from widenet.interop.imported import Imported, write_imported
+    from widenet.plan.layout import Width
+
+    bias = json.loads(path.read_text().removeprefix("STRANGE"))
+    layers = [
+        {"name": "in", "kind": "input", "field": "in"},
+        {"name": "out", "kind": "output", "field": "out", "activation": "linear", "loss": "l2"},
+    ]
+    fields = {"in": Width(2, "dense"), "out": Width(len(bias), "sparse")}
+    weights = {
+        "out": np.zeros((len(bias), 2), np.float32),
+        "out bias": np.array(bias, np.float32),
+    }
+    return write_imported(Imported(str(path), layers, fields, weights), out, options)
+
+
+def export_model(run, out, top_k, exclude_seen):
+    out.write_text(f"STRANGE of {run}")
+    return [out]
+"""
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    """A folder into which the distribution is installed."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("target")
+    (source / "stranger").mkdir()
+    (source / "pyproject.toml").write_text(PROJECT)
+    files = {"__init__": "", "extension": EXTENSION, "commands": COMMANDS_FILE, "documents": DOCUMENTS_FILE}
+    for name, text in {**files, "networks": NETWORKS_FILE}.items():
+        (source / "stranger" / f"{name}.py").write_text(text)
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(target)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
+    return target
+
+
+@pytest.fixture
+def run(stranger, tmp_path):
+    """Runs a command line where the stranger is installed."""
+
+    def command(*words):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(stranger), str(ROOT)])}
+        return subprocess.run(
+            [sys.executable, "-m", "widenet", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return command
+
+
+def test_its_commands_are_listed_explained_and_called(run):
+    listed = run("--help").stdout
+    assert "greet        Greet somebody" in listed
+    assert "many         Several commands" in listed
+    assert "Greet somebody by name." in run("greet", "--help").stdout
+    assert run("greet", "ann", "--loud").stdout == "ANN\n"
+    failed = run("many", "fail")
+    assert (failed.returncode, failed.stderr) == (2, "widenet: stranger.txt: no such file. Check the path.\n")
+    assert "No such command 'foo'" in run("many", "foo").stderr
+
+
+def test_its_documents_are_read_wherever_a_network_is(run, tmp_path):
+    dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3)
+    (tmp_path / "network.json").write_text('# stranger\n{"units of the stranger": 2}')
+    (tmp_path / "training.json").write_text('{"epochs": 1, "shards": 1}')
+    ended = run("train", "network.json", "training.json", "--data", "data", "--out", "run", "--device", "cpu")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads((tmp_path / "run" / "network.json").read_text())
+    assert [layer["name"] for layer in document["layers"]] == ["in", "h", "out"]
+
+
+def test_its_networks_are_imported_and_written(run, tmp_path):
+    (tmp_path / "model.bin").write_text("STRANGE[1, 2, 3]")
+    ended = run("import", "model.bin", "--out", "run")
+    assert ended.returncode == 0, ended.stderr
+    assert "model.bin: a network of the stranger." in ended.stderr
+    assert run("export", "run", "--out", "copy.strange").returncode == 0
+    assert (tmp_path / "copy.strange").read_text() == "STRANGE of run"
+    assert run("export", "run", "--out", "copy.x", "--format", "stranger").returncode == 0
+    refused = run("export", "run", "--out", "copy.y", "--format", "keras").stderr
+    assert 'format must be "onnx" or "stranger"; got "keras".' in refused
+
+
+def test_an_extension_that_cannot_be_loaded_is_one_sentence():
+    with pytest.raises(
+        OptionError, match=r'the extension "x" of widenet.documents cannot be loaded: .*nowhere'
+    ):
+        load(EntryPoint("x", "nowhere.at_all", "widenet.documents"))
+
+
+@pytest.mark.parametrize("group", [DOCUMENTS, COMMANDS, NETWORKS, DATASETS])
+def test_a_checkout_that_is_not_installed_has_its_own_extensions(group, monkeypatch):
+    expected = {name: point.value for name, point in extensions.__wrapped__(group).items()}
+    monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [])
+    assert {name: point.value for name, point in extensions.__wrapped__(group).items()} == expected
+    assert expected

@@ -1,0 +1,1 @@
+"""Amazon DSSTNE: its documents, data, trained networks and commands."""

@@ -1,0 +1,94 @@
+"""`widenet dsstne import-data` and `export-data`: DSSTNE's NetCDF data to a dataset directory and back."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from widenet.cli.options import IndexFiles, index_files
+from widenet.errors import OptionError
+
+if TYPE_CHECKING:
+    from widenet.data.manifest import Manifest
+
+
+def import_data(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="NetCDF files; each data set in them becomes a field."),
+    ],
+    out: Annotated[Path, typer.Option(help="The dataset directory to make.")],
+    features: IndexFiles = None,
+    samples: Annotated[Path | None, typer.Option(help="Index file that names the examples.")] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Data set that an output is asked for; its dense numbers of 8 bits are v/256 or v/128."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the dataset; that of the first file if not given.")
+    ] = None,
+) -> None:
+    """Turn DSSTNE's NetCDF data into a dataset directory, whole or not at all."""
+    from widenet.cli.dataset import show
+    from widenet.dsstne.data import import_data as run
+
+    named = index_files(features or [])
+    show(
+        out,
+        run(
+            sources, out, features=named, samples=samples, targets=targets or [], name=name, on_progress=_tell
+        ),
+    )
+
+
+def export_data(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")
+    ],
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Field that an output is asked for; example weights are written beside these alone."
+        ),
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[FIELD=]FILE",
+            help="Index file of features to write: of all sparse fields, or FIELD=FILE of one.",
+        ),
+    ] = None,
+    samples: Annotated[Path | None, typer.Option(help="Index file of the examples to write.")] = None,
+) -> None:
+    """Write a dataset as DSSTNE's NetCDF data, a data set for each field and part; and its index files."""
+    from widenet.dsstne.export import export_data as run
+
+    named = index_files(features or [])
+    run(source, out, targets=targets or [], features=named, samples=samples)
+    typer.echo(f"{out}: written.")
+
+
+def ingest(sources: Sequence[Path], out: Path, name: str | None, context: typer.Context) -> "Manifest":
+    """The dataset of `widenet data ingest FILE.nc`; raises OptionError for an option that says something
+    of interactions.
+    """
+    from widenet.dsstne.data import import_data as run
+
+    given = [
+        parameter
+        for parameter in context.command.params
+        if str(context.get_parameter_source(str(parameter.name))).endswith("COMMANDLINE")
+    ]
+    others = [parameter.opts[0] for parameter in given if parameter.name not in ("sources", "out", "name")]
+    if others:
+        rule = "is for files of interactions; a NetCDF file says by itself what it holds"
+        raise OptionError(f"{others[0]} {rule}. Leave it out, or see `widenet dsstne import-data --help`.")
+    return run(sources, out, name=name, on_progress=_tell)
+
+
+def _tell(phase: str) -> None:
+    typer.echo(f"{phase} ...", err=True)

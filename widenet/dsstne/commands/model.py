@@ -1,0 +1,21 @@
+"""`widenet dsstne export-model`: runs to DSSTNE's trained networks."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from widenet.cli.options import Run
+
+
+def export_model(
+    source: Run,
+    out: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")
+    ],
+) -> None:
+    """Write a run as a network that DSSTNE predicts with; `widenet import` reads such networks."""
+    from widenet.dsstne.model_export import export_model as run
+
+    run(source, out)
+    typer.echo(f"{out}: written.")

@@ -1,0 +1,314 @@
+"""DSSTNE's NetCDF data, read into a dataset directory."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from widenet.data.manifest import PARTS, Facts, Manifest, Part, column, value_column
+from widenet.data.rules import FieldLayout
+from widenet.data.silence import in_silence
+from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
+from widenet.dsstne.data_set import Attribute, DataSet
+from widenet.dsstne.index_file import read_names
+from widenet.dsstne.netcdf import reading
+from widenet.errors import CapacityError, DataError, OptionError, did_you_mean
+from widenet.plan.machine import available_memory
+from widenet.plan.numbers import amount
+
+FACTS = "dsstne"
+"""Under this name `source` of a dataset's manifest keeps what each DSSTNE data set was, by field."""
+NUMBERS_PER_BATCH = 2**24
+_MOST_DENSE = 2**31 - 1
+"""Numbers of an example of a dense field, a list of fixed size in Arrow."""
+_COUNT_BYTES, _NAME_BYTES = 8, 32
+"""What a feature takes of memory, and at least of the disk."""
+
+
+def import_data(
+    sources: Sequence[Path | str],
+    out: Path | str,
+    *,
+    features: Mapping[str, Path | str] | Path | str | None = None,
+    samples: Path | str | None = None,
+    targets: Sequence[str] = (),
+    name: str | None = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Publish the dataset of all data sets in some NetCDF files; each becomes a field of its own name.
+
+    A sparse set becomes a sparse field, and so does a dense Boolean one, whose examples have one feature
+    each; another dense set becomes a dense field. A set FIELD.validation or FIELD.heldout beside FIELD
+    becomes its part. Numbers become float32; indices of an example ascend, and of an index that repeats the
+    values are added up. Padding of the width goes where an index file names the features.
+    features: the index file of every sparse field, or those of some by name. samples: the index file of the
+    examples.
+    targets: names of sets that outputs are asked for. Dense numbers v of 8 bits are v / 256 or v / 128 there
+    (RGB16: v / 65536); other sets are inputs, to which unsigned ones are v / 256 - 0.5. Memory holds some
+    2^24 numbers of each set, and the names. Raises DataError and CapacityError, naming file, data set, rule
+    and value.
+    """
+    if not sources:
+        raise OptionError("SOURCE must be at least one NetCDF file; got none.")
+    paths = [Path(source) for source in sources]
+    say = on_progress or in_silence
+    with publication(Path(out)) as folder, ExitStack() as stack:
+        files = [stack.enter_context(reading(path)) for path in paths]
+        say(f"reading {', '.join(path.name for path in paths)} as netcdf")
+        sets = [
+            DataSet.of(file, number) for file in files for number in range(file.whole("datasets", least=1))
+        ]
+        _check_together(sets)
+        fields = _fields(sets, features, targets)
+        _check_room(fields, folder)
+        facts: Facts = {
+            "sources": [path.name for path in paths],
+            FACTS: {each.layout.name: each.facts() for each in fields},
+        }
+        names = _example_names(sets[0], None if samples is None else Path(samples))
+        say("writing")
+        dense = sum(each.layout.width for each in fields if each.layout.kind == "dense")
+        return write_contents(
+            folder,
+            name=name or paths[0].name.split(".")[0],
+            layouts=[each.layout for each in fields],
+            batches=_batches(fields, sets, names, facts),
+            vocabularies={
+                each.layout.name: each.vocabulary() for each in fields if each.layout.kind == "sparse"
+            },
+            has_weights=any(each.attributes & Attribute.WEIGHTED for each in sets),
+            source=facts,
+            rows_per_batch=max(1, min(ROWS_PER_BATCH, NUMBERS_PER_BATCH // max(1, dense))),
+        )
+
+
+def is_listed_only(manifest: Manifest, name: str) -> bool:
+    """Whether a field was a set with the attribute SparseIgnoreZero: in DSSTNE only the features that are
+    listed count in its loss.
+    """
+    facts = manifest.source.get(FACTS)
+    known = facts.get(name) if isinstance(facts, dict) else None
+    attributes = known.get("attributes") if isinstance(known, dict) else None
+    return isinstance(attributes, list) and Attribute.SPARSE_IGNORE_ZERO.name in attributes
+
+
+@dataclass
+class _Field:
+    """A field to be, and the set of each of its parts. names: of its features, where an index file or the
+    file itself says them.
+    """
+
+    layout: FieldLayout
+    sets: Mapping[Part, DataSet]
+    names: Sequence[str] | None
+    is_target: bool
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Examples that have each feature, of those that were read."""
+        return np.zeros(self.layout.width, dtype=np.int64)
+
+    def facts(self) -> Facts:
+        """What the data set was, as far as a dataset does not hold it."""
+        train = self.sets["train"]
+        return {
+            "kind": train.kind,
+            "data_type": train.data_type,
+            "attributes": [each.name for each in Attribute if each & train.attributes],
+            "dimensions": list(train.dimensions),
+            "is_target": self.is_target,
+        }
+
+    def columns(self, start: int, stop: int, facts: Facts) -> Iterator[tuple[str, pa.Array]]:
+        """Its columns of some examples; repeated indices are counted in the facts."""
+        if self.layout.kind == "dense":
+            numbers = self.sets["train"].dense_rows(start, stop, self.is_target)
+            yield self.layout.name, pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.layout.width)
+            return
+        for part, data_set in self.sets.items():
+            rows = data_set.rows(start, stop, self.layout.width)
+            offsets = pa.array(np.r_[0, np.cumsum(rows.counts)].astype(np.int32))
+            yield column(self.layout.name, part), pa.ListArray.from_arrays(offsets, pa.array(rows.indices))
+            if rows.values is not None:
+                yield (
+                    value_column(self.layout.name, part),
+                    pa.ListArray.from_arrays(offsets, pa.array(rows.values)),
+                )
+            if part == "train":
+                np.add.at(self.counts, rows.indices, 1)
+            merged = facts.get("repeated_indices_merged", 0)
+            assert isinstance(merged, int)
+            facts["repeated_indices_merged"] = merged + rows.merged
+
+    def vocabulary(self) -> Iterator[pa.RecordBatch]:
+        """The names of its features; a feature without one is called by its index.
+
+        To be read after all examples.
+        """
+        return vocabulary_rows(self.layout.width, self.names, counts=self.counts)
+
+
+def _check_together(sets: Sequence[DataSet]) -> None:
+    """Raise DataError unless the sets have different names and equally many examples."""
+    first, names = sets[0], [each.name for each in sets]
+    for each in sets:
+        if names.count(each.name) > 1:
+            raise DataError(
+                f"{each.place}: the names of data sets must differ; {each.name!r} stands twice. Leave one"
+                " out."
+            )
+        if each.num_examples != first.num_examples:
+            rule = f"must have as many examples as {first.name!r}, {first.num_examples:,}"
+            raise DataError(
+                f"{each.place}: {rule}; got {each.num_examples:,}. Make both from the same samples."
+            )
+
+
+def _fields(
+    sets: Sequence[DataSet], features: Mapping[str, Path | str] | Path | str | None, targets: Sequence[str]
+) -> list[_Field]:
+    """The sets as fields, those of further parts beside that of the train part."""
+    by_name = {each.name: each for each in sets}
+    parts_of: dict[str, dict[Part, DataSet]] = {}
+    for each in sets:
+        base, part = _base(each.name, by_name)
+        parts_of.setdefault(base, {})[part] = each
+    named = features if isinstance(features, Mapping) else dict.fromkeys(parts_of, features)
+    for wanted, option in [
+        *((name, "`targets`") for name in targets),
+        *((name, "`features`") for name in named),
+    ]:
+        if wanted not in parts_of:
+            raise OptionError(
+                f"{option} must name data sets; got {wanted!r}.{did_you_mean(wanted, parts_of)}"
+            )
+    return [
+        _field(name, _checked_parts(parts), named.get(name), name in targets)
+        for name, parts in parts_of.items()
+    ]
+
+
+def _check_room(fields: Sequence[_Field], folder: Path) -> None:
+    """Raise CapacityError where the features of a field, of which a file claims any number, are too many
+    for memory or disk.
+    """
+    memory, disk = available_memory(), shutil.disk_usage(folder).free
+    for each in (each for each in fields if each.layout.kind == "sparse"):
+        width = each.layout.width
+        for kind, needed, free in (
+            ("memory", _COUNT_BYTES * width, memory),
+            ("disk", _NAME_BYTES * width, disk),
+        ):
+            if free is not None and needed > free:
+                rule = f"a width of {width:,} takes {amount(needed)} of {kind}, where {amount(free)} are free"
+                raise CapacityError(
+                    f"{each.sets['train'].place}: {rule}. Give `features`, an index file that names fewer."
+                )
+
+
+def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:
+    """The field that a set belongs to, and the part of it that it is."""
+    for part in PARTS[1:]:
+        base = name.removesuffix(f".{part}")
+        if base != name and base in by_name:
+            return base, part
+    return name, "train"
+
+
+def _checked_parts(parts: dict[Part, DataSet]) -> dict[Part, DataSet]:
+    """The parts in their order; raises DataError unless all have the form of the first."""
+    train = parts["train"]
+    for each in parts.values():
+        form = [(found.is_sparse, found.has_values, found.dimensions) for found in (train, each)]
+        if form[0] != form[1] or (len(parts) > 1 and not train.is_sparse):
+            raise DataError(
+                f"{each.place}: as a part of {train.name!r} it must be sparse, with the same dimensions and"
+                " values or none. Rename it."
+            )
+    return {part: parts[part] for part in PARTS if part in parts}
+
+
+def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_target: bool) -> _Field:
+    train = parts["train"]
+    if not train.is_sparse and train.width > _MOST_DENSE:
+        raise DataError(
+            f"{train.place}: must have at most {_MOST_DENSE:,} numbers an example; its sides are"
+            f" {list(train.dimensions)}."
+        )
+    if not train.is_sparse:
+        return _Field(FieldLayout(name, train.width, kind="dense"), parts, None, is_target)
+    names = _feature_names(train, index)
+    width = train.width if names is None else len(names)
+    if width > train.width:
+        raise DataError(
+            f"{index}: must name at most the {train.width:,} features of {train.place}; got {width:,}. Use"
+            " the index file it was made with."
+        )
+    return _Field(
+        FieldLayout(name, width, parts=tuple(parts), has_values=train.has_values), parts, names, is_target
+    )
+
+
+def _feature_names(data_set: DataSet, index: Path | str | None) -> list[str] | None:
+    """The names of features, by the index file or by the variable indToFeature of the file."""
+    if index is not None:
+        return read_names(Path(index))
+    within = f"indToFeature{data_set.number}"
+    return data_set.file.column(within).texts() if data_set.file.has_column(within) else None
+
+
+def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
+    """The names of examples, by the index file or by the variable samples of the file."""
+    names, place = None, index
+    if index is not None:
+        names = read_names(index)
+    elif data_set.file.has_column("samples"):
+        names, place = data_set.file.column("samples").texts(), data_set.file.path
+    if names is not None and len(names) != data_set.num_examples:
+        rule = f"must name the {data_set.num_examples:,} examples of {data_set.place}"
+        raise DataError(
+            f"{place}: {rule}; got {len(names):,} names. Use the index file it was made with, or none."
+        )
+    return names
+
+
+def _batches(
+    fields: Sequence[_Field], sets: Sequence[DataSet], names: Sequence[str] | None, facts: Facts
+) -> Iterator[pa.RecordBatch]:
+    """The example columns, as many examples at a time as fit in memory."""
+    start, num_examples = 0, sets[0].num_examples
+    while start < num_examples:
+        stop = min(start + ROWS_PER_BATCH, num_examples)
+        stop = min(each.fitting(start, stop) for each in sets)
+        ids = [str(row) for row in range(start, stop)] if names is None else names[start:stop]
+        columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.string())}
+        weights = _weights(sets, start, stop)
+        if weights is not None:
+            columns["weight"] = pa.array(weights)
+        for each in fields:
+            columns |= each.columns(start, stop, facts)
+        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        start = stop
+
+
+def _weights(sets: Sequence[DataSet], start: int, stop: int) -> NDArray[np.float32] | None:
+    """What each example counts, as all sets say that have weights."""
+    found = [(each, each.weights(start, stop)) for each in sets if each.attributes & Attribute.WEIGHTED]
+    if not found:
+        return None
+    first, weights = found[0]
+    for each, others in found[1:]:
+        if not np.array_equal(weights, others):  # type: ignore[arg-type]
+            row = int(np.argmax(weights != others))
+            rule = f"must weigh every example as {first.name!r} does, since a dataset has one weight for each"
+            raise DataError(
+                f"{each.place}: {rule}; example {start + row:,} differs. Import it alone, or write it without"
+                " weights."
+            )
+    return weights

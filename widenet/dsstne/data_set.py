@@ -1,0 +1,342 @@
+"""A DSSTNE data set within a NetCDF file: what its attributes say, and its rows block by block."""
+
+from dataclasses import dataclass
+from enum import IntFlag
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widenet.data.manifest import MAX_WIDTH
+from widenet.dsstne.netcdf import AGAIN, Column, NetcdfFile, as_floats
+from widenet.errors import DataError
+
+NUMBERS_PER_BLOCK = 2**24
+"""Of one data set, as many numbers are in memory at a time, unless a single row has more."""
+_NARROW_GAP = 512
+"""Ranges of a variable that lie so near one another are read at once."""
+
+
+class Attribute(IntFlag):
+    """What a data set is; the codes of the files."""
+
+    SPARSE = 1
+    BOOLEAN = 2
+    COMPRESSED = 4
+    RECURRENT = 8
+    MUTABLE = 16
+    SPARSE_IGNORE_ZERO = 32
+    INDEXED = 64
+    WEIGHTED = 128
+
+
+KINDS = ("Numeric", "Image", "Audio")
+NUMPY_TYPES = {
+    "UInt": "u4",
+    "Int": "i4",
+    "LLInt": "i8",
+    "ULLInt": "u8",
+    "Float": "f4",
+    "Double": "f8",
+    "RGB8": "u1",
+    "RGB16": "u2",
+    "UChar": "u1",
+    "Char": "i1",
+}
+"""The types of data by name, in the order of their codes, and the numbers that they are."""
+TYPES = tuple(NUMPY_TYPES)
+_SCALES = {"RGB8": (256, 0.5), "RGB16": (65_536, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
+"""What a dense number of 8 or 16 bits is divided by, and what an input then subtracts."""
+_SIDES = ("width", "height", "length")
+
+
+def stored_as(data_type: str) -> str:
+    """How files hold a type of data: as its numbers, but for Char, which DSSTNE reads as characters."""
+    return "S1" if data_type == "Char" else NUMPY_TYPES[data_type]
+
+
+def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
+    """A stored number v of a dense set means v / divisor - shift: divisor and shift."""
+    divisor, shift = _SCALES.get(data_type, (1, 0.0))
+    return divisor, 0.0 if is_target else shift
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some examples of a sparse set: entries of each, int64 [E]; indices uint32 [Z], ascending without
+    repeats; values float32 [Z] or None.
+
+    merged: how many repeated indices were made one.
+    """
+
+    counts: NDArray[np.int64]
+    indices: NDArray[np.uint32]
+    values: NDArray[np.float32] | None
+    merged: int = 0
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Data set number `number` of a file. width: of the sparse form; at most the product of the
+    dimensions.
+    """
+
+    file: NetcdfFile
+    number: int
+    name: str
+    kind: str
+    data_type: str
+    attributes: Attribute
+    dimensions: tuple[int, ...]
+    num_examples: int
+
+    @classmethod
+    def of(cls, file: NetcdfFile, number: int) -> "DataSet":
+        """What the attributes of a file say; raises DataError for the first that is missing or wrong."""
+        name, dimensions = file.text(f"name{number}"), file.whole(f"dimensions{number}", least=1)
+        data_type, kind = file.whole(f"dataType{number}"), file.whole(f"kind{number}", default=0)
+        attributes, place = file.whole(f"attributes{number}"), f"{file.path}: data set {name!r}"
+        if dimensions > len(_SIDES):
+            raise DataError(f"{place}: dimensions{number} must be 1 to 3; got {dimensions}. {AGAIN}")
+        if data_type >= len(TYPES):
+            known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
+            raise DataError(f"{place}: dataType{number} must be one of {known}; got {data_type}. {AGAIN}")
+        if kind >= len(KINDS) or attributes >= 2 * max(Attribute):
+            what = (
+                f"kind{number} must be 0 to 2"
+                if kind >= len(KINDS)
+                else f"attributes{number} must be below 256"
+            )
+            raise DataError(f"{place}: {what}; got {kind if kind >= len(KINDS) else attributes}. {AGAIN}")
+        sides = tuple(file.whole(f"{side}{number}", least=1) for side in _SIDES[:dimensions])
+        if prod(sides) > MAX_WIDTH:
+            raise DataError(
+                f"{place}: must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}. Divide it."
+            )
+        num_examples = file.length(f"examplesDim{number}")
+        if not num_examples:
+            raise DataError(
+                f"{place}: examplesDim{number} must be at least 1;"
+                f" {'it is missing' if num_examples is None else 'got 0'}. {AGAIN}"
+            )
+        return cls(
+            file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples
+        )
+
+    @property
+    def place(self) -> str:
+        """What a message about it begins with."""
+        return f"{self.file.path}: data set {self.name!r}"
+
+    @property
+    def width(self) -> int:
+        """The product of the dimensions."""
+        return prod(self.dimensions)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an example is a list of features: as it is stored, or since the file names the one that
+        is on.
+        """
+        return bool(self.attributes & (Attribute.SPARSE | Attribute.BOOLEAN))
+
+    @property
+    def has_values(self) -> bool:
+        """Whether a sparse set has a number beside each index."""
+        return not self.attributes & Attribute.BOOLEAN
+
+    @cached_property
+    def _num_rows(self) -> int:
+        """Rows as they are stored; several examples of an indexed set may share one."""
+        unique = self.file.length(f"uniqueExamplesDim{self.number}")
+        return self.num_examples if unique is None or not self.attributes & Attribute.INDEXED else unique
+
+    def _column(self, name: str, length: int | None = None) -> Column:
+        takes_characters = self.data_type == "Char" and name in ("data", "sparseData")
+        return self.file.column(f"{name}{self.number}", length, takes_characters=takes_characters)
+
+    def _stored_rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The stored row of each example."""
+        if not self.attributes & Attribute.INDEXED:
+            return np.arange(start, stop, dtype=np.int64)
+        rows = whole(self._column("index", self.num_examples), np.array([start]), np.array([stop]))
+        self._check(
+            rows,
+            (rows >= 0) & (rows < self._num_rows),
+            start,
+            f"index{self.number} must lie in [0, {self._num_rows:,})",
+        )
+        return rows
+
+    def _extents(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the entries of each example of a sparse set begin and end."""
+        rows = self._stored_rows(start, stop)
+        starts, ends = (
+            whole(self._column(name, self._num_rows), rows, rows + 1) for name in ("sparseStart", "sparseEnd")
+        )
+        total = len(self._column("sparseIndex"))
+        rule = f"sparseStart{self.number} must be at most sparseEnd{self.number}, and that at most {total:,}"
+        right = (starts >= 0) & (starts <= ends) & (ends <= total)
+        if not right.all():
+            at = int(np.argmin(right))
+            raise DataError(
+                f"{self.place}: {rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}. {AGAIN}"
+            )
+        return starts, ends
+
+    def fitting(self, start: int, stop: int) -> int:
+        """The last example up to which a block from `start` fits in memory; at least one example."""
+        if self.attributes & Attribute.SPARSE:
+            starts, ends = self._extents(start, stop)
+            fitting = int(np.searchsorted(np.cumsum(ends - starts), NUMBERS_PER_BLOCK, side="right"))
+        else:
+            fitting = NUMBERS_PER_BLOCK // (1 if self.is_sparse else self.width)
+        return min(stop, start + max(1, fitting))
+
+    def rows(self, start: int, stop: int, width: int) -> Rows:
+        """Examples of a sparse set, or of a dense Boolean one as its one feature each; every index must be
+        below `width`.
+        """
+        if not self.attributes & Attribute.SPARSE:
+            hot = self._dense(start, stop, 1)
+            whole = hot.astype(np.int64)
+            self._check(
+                hot,
+                (whole == hot) & (hot >= 0) & (whole < width),
+                start,
+                f"data{self.number} must lie in [0, {width:,})",
+            )
+            return Rows(np.ones(stop - start, dtype=np.int64), whole.astype(np.uint32), None)
+        starts, ends = self._extents(start, stop)
+        counts = ends - starts
+        indices = gathered(self._column("sparseIndex"), starts, ends)
+        last = np.cumsum(counts)
+        self._check(
+            indices,
+            (indices >= 0) & (indices < width),
+            start,
+            f"sparseIndex{self.number} must lie in [0, {width:,})",
+            last,
+        )
+        values = None
+        if self.has_values:
+            stored = gathered(self._column("sparseData", len(self._column("sparseIndex"))), starts, ends)
+            values = as_floats(stored)
+            self._check(
+                stored,
+                np.isfinite(values),
+                start,
+                f"sparseData{self.number} must hold finite numbers of float32",
+                last,
+            )
+        found = _in_order(counts, indices.astype(np.uint32), values)
+        if found.values is not None and found.merged:
+            rule = f"sparseData{self.number} must hold numbers whose sum is finite where an index repeats"
+            self._check(found.values, np.isfinite(found.values), start, rule, np.cumsum(found.counts))
+        return found
+
+    def dense_rows(self, start: int, stop: int, is_target: bool) -> NDArray[np.float32]:
+        """Examples of a dense set, float32 [E * width], numbers of 8 or 16 bits as inputs or targets mean
+        them.
+        """
+        stored = self._dense(start, stop, self.width)
+        divisor, shift = scale_of(self.data_type, is_target)
+        numbers = as_floats(stored) / np.float32(divisor) - np.float32(shift)
+        last = np.arange(1, stop - start + 1) * self.width
+        self._check(
+            stored,
+            np.isfinite(numbers),
+            start,
+            f"data{self.number} must hold finite numbers of float32",
+            last,
+        )
+        return numbers
+
+    def weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        """How much each example counts, float32 [E]; None where the set has no weights."""
+        if not self.attributes & Attribute.WEIGHTED:
+            return None
+        found = self._column("dataWeight", self.num_examples).numbers(start, stop)
+        weights = as_floats(found)
+        right = np.isfinite(weights) & (weights >= 0)
+        self._check(found, right, start, f"dataWeight{self.number} must hold finite numbers of at least 0")
+        return weights
+
+    def _dense(self, start: int, stop: int, size: int) -> NDArray[Any]:
+        column, rows = self._column("data", self._num_rows * size), self._stored_rows(start, stop)
+        return gathered(column, rows * size, (rows + 1) * size)
+
+    def _check(
+        self,
+        found: NDArray[Any],
+        right: NDArray[np.bool_],
+        start: int,
+        rule: str,
+        ends: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Raise DataError for the first number that breaks a rule.
+
+        start: the first example. ends: where the numbers of each example end; None where all have equally
+        many.
+        """
+        if not right.all():
+            at = int(np.argmin(right))
+            owner = start + int(np.searchsorted(ends, at, side="right")) if ends is not None else start + at
+            raise DataError(f"{self.place}: {rule}; example {owner:,} has {found[at]}. {AGAIN}")
+
+
+def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
+    """The numbers of some ranges, one range after the other; ranges that lie near one another are read at
+    once.
+    """
+    counts = ends - starts
+    filled = np.flatnonzero(counts)
+    if not len(filled):
+        return column.numbers(0, 0)
+    order = filled[np.argsort(starts[filled], kind="stable")]
+    reach = np.maximum.accumulate(ends[order])
+    begins = np.flatnonzero(np.r_[True, starts[order][1:] > reach[:-1] + _NARROW_GAP])
+    stops = np.r_[begins[1:], len(order)]
+    low, high = starts[order][begins], reach[stops - 1]
+    read = np.concatenate(
+        [column.numbers(int(first), int(last)) for first, last in zip(low, high, strict=True)]
+    )
+    shift = np.zeros(len(counts), dtype=np.int64)
+    shift[order] = np.repeat(np.r_[0, np.cumsum(high - low)[:-1]] - low, stops - begins)
+    positions = np.repeat(starts + shift - np.r_[0, np.cumsum(counts)[:-1]], counts)
+    positions += np.arange(len(positions))
+    found: NDArray[Any] = read[positions]
+    return found
+
+
+def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As `gathered`; raises DataError unless the numbers are whole and below 2^63."""
+    found = gathered(column, starts, ends)
+    numbers = found.astype(np.int64)
+    if not np.array_equal(numbers, found) or (
+        found.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0
+    ):
+        raise DataError(
+            f"{column.path}: variable {column.name!r} must hold whole numbers below 2^63; it holds others."
+            f" {AGAIN}"
+        )
+    return numbers
+
+
+def _in_order(
+    counts: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[np.float32] | None
+) -> Rows:
+    """The rows with ascending indices; of those that repeat, the values are added up."""
+    owners = np.repeat(np.arange(len(counts), dtype=np.uint64), counts)
+    keys = (owners << np.uint64(32)) | indices
+    if len(keys) < 2 or bool((keys[1:] > keys[:-1]).all()):
+        return Rows(counts, indices, values)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    firsts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+    if values is not None:
+        values = as_floats(np.add.reduceat(values[order].astype(np.float64), firsts))
+    counts = np.bincount((keys[firsts] >> np.uint64(32)).astype(np.int64), minlength=len(counts))
+    return Rows(counts, keys[firsts].astype(np.uint32), values, len(keys) - len(firsts))

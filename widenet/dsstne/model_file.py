@@ -1,0 +1,340 @@
+"""A trained network in DSSTNE's NetCDF form: read as what its JSON would say, and the weights."""
+
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widenet.dsstne.netcdf import AGAIN, NetcdfFile, reading
+from widenet.errors import DataError
+from widenet.plan.windows import axis_of
+
+NETWORK_KINDS = ("FeedForward", "AutoEncoder")
+LAYER_KINDS = ("Input", "Hidden", "Output", "Target")
+TYPES = ("FullyConnected", "Convolutional", "Pooling")
+FUNCTIONS = (
+    "None",
+    "Max",
+    "Average",
+    "LRN",
+    "Maxout",
+    "DotProduct",
+    "Cosine",
+    "Stochastic",
+    "LCN",
+    "GlobalTemporal",
+)
+_WINDOWED = ("Max", "Average")
+SCHEMES = ("Xavier", "CaffeXavier", "Gaussian", "Uniform", "UnitBall", "Constant", "SELU")
+ACTIVATIONS = (
+    "Sigmoid",
+    "Tanh",
+    "RectifiedLinear",
+    "Linear",
+    "ParametricRectifiedLinear",
+    "SoftPlus",
+    "SoftSign",
+    "SoftMax",
+    "RELUMax",
+    "LinearMax",
+    "ExponentialLinear",
+    "LeakyRectifiedLinear",
+    "ScaledExponentialLinear",
+)
+_NAMELESS = "ParametricRectifiedLinear"
+"""The activation that no document of DSSTNE can name; its engine computes nothing for it, so that units
+are their sums.
+"""
+ERRORS = (
+    "L1",
+    "L2",
+    "CrossEntropy",
+    "ScaledMarginalCrossEntropy",
+    "DataScaledMarginalCrossEntropy",
+    "Hinge",
+    "L2Hinge",
+)
+SPARSE, DENOISING, BATCH_NORMALIZATION = 1, 2, 4
+"""Attributes of a layer."""
+SIDES = ("Nx", "Ny", "Nz", "Nw")
+NORMALIZATION = {
+    "scale": "scaleBN",
+    "shift": "biasBN",
+    "mean": "runningMeanBN",
+    "variance": "runningVarianceBN",
+}
+"""What a batch normalization holds, and the variables of the file."""
+
+Numbers = NDArray[np.float32]
+
+
+@dataclass
+class Connection:
+    """What lies between a source and a layer. weights: flat, None where they are those of `shared`."""
+
+    weights: Numbers | None
+    bias: Numbers
+    shared: tuple[str, str] | None = None
+    transposed: bool = False
+
+
+@dataclass
+class ModelFile:
+    """A network and its weights.
+
+    network: as DSSTNE's JSON says it. sides: the dimensions of each layer, x first. connections: by source
+    and layer.
+    normalizations: by layer and the names of NORMALIZATION. paddings: of the layers whose windows the file
+    pads in its own way, x first.
+    """
+
+    path: Path
+    network: dict[str, Any]
+    sides: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    connections: dict[tuple[str, str], Connection] = field(default_factory=dict)
+    normalizations: dict[str, dict[str, Numbers]] = field(default_factory=dict)
+    paddings: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def units(self, layer: str) -> int:
+        """How many units a layer has."""
+        return prod(self.sides[layer])
+
+    def layer(self, name: str) -> dict[str, Any]:
+        """What the JSON says of a layer."""
+        return next(found for found in self.network["Layers"] if found["Name"] == name)
+
+    def matrix(self, source: str, layer: str) -> Numbers:
+        """The weights [units of the layer, units of the source] of a full connection, its own or shared
+        ones.
+        """
+        connection = self.connections[source, layer]
+        if connection.weights is not None:
+            return connection.weights.reshape(self.units(source), self.units(layer)).T
+        assert connection.shared is not None
+        owner = self.matrix(*connection.shared)
+        return owner.T if connection.transposed else owner
+
+    def filters(self, source: str, layer: str, count: int) -> Numbers:
+        """The weights [filters, channels and places of the kernel] of a convolution, its own or shared
+        ones.
+        """
+        connection = self.connections[source, layer]
+        if connection.weights is None:
+            assert connection.shared is not None
+            return self.filters(*connection.shared, count)
+        if len(connection.weights) % count:
+            found = f"{len(connection.weights):,} for {count:,}"
+            raise DataError(
+                f"{self.path}: the weights of {source!r} to {layer!r} must be equally many for each filter;"
+                f" got {found}. {AGAIN}"
+            )
+        return connection.weights.reshape(count, -1)
+
+
+def read_model(path: Path) -> ModelFile:
+    """The network in a file; settings that older versions did not write have their defaults.
+
+    Raises DataError naming the file, the attribute or variable, and the rule.
+    """
+    with reading(path) as file:
+        windowed: dict[str, str] = {}
+        if not file.has("layers"):
+            raise DataError(
+                f"{path}: must hold a trained network; attribute 'layers' is missing. Import data with `data"
+                " ingest`."
+            )
+        model = ModelFile(path, _network(file))
+        for number in range(file.whole("layers", least=1)):
+            layer, sides = _layer(file, f"layer{number}_")
+            if layer["Name"] in model.sides:
+                raise DataError(
+                    f"{path}: the names of layers must differ; {layer['Name']!r} stands twice. {AGAIN}"
+                )
+            model.network["Layers"].append(layer)
+            model.sides[layer["Name"]] = sides
+            if layer.get("BatchNormalization"):
+                model.normalizations[layer["Name"]] = _normalization(file, f"layer{number}_")
+            if "Kernel" in layer and layer.get("Function", "Max") in _WINDOWED:
+                windowed[layer["Name"]] = f"layer{number}_"
+        for number in range(file.whole("weights")):
+            _add_connection(file, f"weight{number}_", model)
+        for name, prefix in windowed.items():
+            _read_padding(file, prefix, model, name)
+    _check_connections(model)
+    return model
+
+
+def _network(file: NetcdfFile) -> dict[str, Any]:
+    """The settings of the whole network."""
+    network: dict[str, Any] = {
+        "Version": file.number("version", 0.9),
+        "Name": file.text("name", ""),
+        "Kind": file.choice("kind", NETWORK_KINDS, "FeedForward"),
+        "ErrorFunction": file.choice("errorFunction", ERRORS, "CrossEntropy"),
+        "ShuffleIndices": bool(file.whole("ShuffleIndices", default=1)),
+        "Maxout": {"k": file.whole("maxout_k", default=2)},
+        "LocalResponseNormalization": {
+            "k": file.number("LRN_k", 2.0),
+            "n": file.whole("LRN_n", default=5),
+            "alpha": file.number("LRN_alpha", 1e-4),
+            "beta": file.number("LRN_beta", 0.75),
+        },
+        "DeltaBoost": {name: file.number(f"deltaBoost_{name}", 1.0) for name in ("one", "zero")},
+        "ScaledMarginalCrossEntropy": {
+            "oneTarget": file.number("SMCE_oneTarget", 0.9),
+            "zeroTarget": file.number("SMCE_zeroTarget", 0.1),
+            "oneScale": file.number("SMCE_oneScale", 1.0),
+            "zeroScale": file.number("SMCE_zeroScale", 1.0),
+        },
+        "Layers": [],
+    }
+    if file.has("decay"):
+        network["Decay"] = file.number("decay")
+    if file.whole("bSparsenessPenalty", default=0):
+        network["SparsenessPenalty"] = {
+            name: file.number(f"sparsenessPenalty_{name}") for name in ("p", "beta")
+        }
+    if file.whole("bDenoising", default=0):
+        network["Denoising"] = {"p": file.number("denoising_p")}
+    return network
+
+
+def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """What a layer says, and its sides."""
+    kind, form = (
+        file.choice(f"{prefix}kind", LAYER_KINDS),
+        file.choice(f"{prefix}type", TYPES, "FullyConnected"),
+    )
+    attributes = file.whole(f"{prefix}attributes", default=0)
+    sides = tuple(file.whole(f"{prefix}{side}", least=1, default=1) for side in SIDES)
+    told = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
+    sides = sides[: file.whole(f"{prefix}dimensions", least=1, default=told, most=len(SIDES))]
+    layer: dict[str, Any] = {
+        "Name": file.text(f"{prefix}name"),
+        "Kind": kind,
+        "Type": form,
+        "Sparse": bool(attributes & SPARSE),
+    }
+    if kind in ("Input", "Output"):
+        layer["DataSet"] = file.text(f"{prefix}dataSet", "") or layer["Name"]
+    layer["pDropout"] = file.number(f"{prefix}pDropout", 0.0)
+    if kind == "Input":
+        return layer | {"N": [prod(sides)] if layer["Sparse"] else list(sides)}, sides
+    for key, name in (("Source", "source"), ("Skip", "skip")):
+        layer[key] = [
+            file.text(f"{prefix}{name}{number}")
+            for number in range(file.whole(f"{prefix}{name}s", default=0))
+        ]
+    if form != "FullyConnected":
+        axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1, most=3)
+        layer["Kernel"] = [file.whole(f"{prefix}kernel{axis}", least=1) for axis in "XYZ"[:axes]]
+        layer["KernelStride"] = [file.whole(f"{prefix}kernelStride{axis}", least=1) for axis in "XYZ"[:axes]]
+    if form == "Pooling":
+        return layer | {"Function": file.choice(f"{prefix}poolingfunction", FUNCTIONS)}, sides
+    layer["N"] = list(sides) if form == "FullyConnected" else sides[-1]
+    if kind == "Hidden":
+        layer["BatchNormalization"] = bool(attributes & BATCH_NORMALIZATION)
+    layer["WeightInit"] = {
+        "Scheme": file.choice(f"{prefix}weightInit", SCHEMES, "Xavier"),
+        "Scale": file.number(f"{prefix}weightInitScale", 1.0),
+        "Bias": file.number(f"{prefix}biasInit", 0.0),
+    }
+    layer["WeightNorm"], layer["DeltaNorm"] = (
+        file.number(f"{prefix}weightNorm", 0.0),
+        file.number(f"{prefix}deltaNorm", 0.0),
+    )
+    activation = file.choice(f"{prefix}activation", ACTIVATIONS, "Sigmoid")
+    layer["Activation"] = "Linear" if activation == _NAMELESS else activation
+    for key, default in (("RELUSlope", 1.0), ("ELUAlpha", 1.0), ("SELULambda", 1.050701)):
+        layer[key] = file.number(f"{prefix}{key}", default)
+    return layer, sides
+
+
+def _normalization(file: NetcdfFile, prefix: str) -> dict[str, Numbers]:
+    length = file.length(f"{prefix}bnDim")
+    return {name: _numbers(file, f"{prefix}{variable}", length) for name, variable in NORMALIZATION.items()}
+
+
+def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) -> None:
+    """Note the padding of a layer's windows if it is not DSSTNE's usual one; raises DataError if they do
+    not give the layer's sides.
+    """
+    layer, axes = model.layer(name), len(model.layer(name)["Kernel"])
+    source = model.sides.get(layer["Source"][0], ()) if layer["Source"] else ()
+    told = [f"{prefix}kernelPadding{axis}" for axis in "XYZ"[:axes]]
+    if not all(file.has(key) for key in told) or len(source) < axes:
+        return
+    padding, sides = tuple(file.whole(key) for key in told), model.sides[name][:axes]
+    moves = list(zip(source, layer["Kernel"], layer["KernelStride"], strict=False))
+    usual = [axis_of(*move, "dsstne") for move in moves]
+    if tuple(axis.before for axis in usual) == padding and tuple(axis.positions for axis in usual) == sides:
+        return
+    positions = tuple(axis_of(*move, room).positions for move, room in zip(moves, padding, strict=True))
+    if positions != sides:
+        rule = f"must have as many places as its kernel has positions, {list(positions)}"
+        raise DataError(f"{model.path}: layer {name!r} {rule}; got {list(sides)}. {AGAIN}")
+    model.paddings[name] = padding
+
+
+def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
+    """Read a connection; raises DataError where its ends do not exist, or its weights have another number."""
+    source, name = file.text(f"{prefix}inputLayer"), file.text(f"{prefix}outputLayer")
+    for end in (source, name):
+        if end not in model.sides:
+            raise DataError(
+                f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}."
+                f" {AGAIN}"
+            )
+    if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
+        what = "stand twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
+        raise DataError(
+            f"{file.path}: weights must lie between a layer and each of its sources, once; those of"
+            f" {source!r} to {name!r} {what}. {AGAIN}"
+        )
+    is_full = model.layer(name)["Type"] == "FullyConnected"
+    bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
+    if file.whole(f"{prefix}bShared", default=0):
+        owner = file.text(f"{prefix}sourceInputLayer"), file.text(f"{prefix}sourceOutputLayer")
+        model.connections[source, name] = Connection(
+            None, bias, owner, bool(file.whole(f"{prefix}bTransposed", default=0))
+        )
+        return
+    weights = _numbers(file, f"{prefix}weights", model.units(source) * model.units(name) if is_full else None)
+    model.connections[source, name] = Connection(weights, bias)
+
+
+def _numbers(file: NetcdfFile, name: str, length: int | None) -> Numbers:
+    column = file.column(name, length)
+    return column.floats(0, len(column))
+
+
+def _check_connections(model: ModelFile) -> None:
+    """Raise DataError unless every source has its connection, and whoever shares weights finds some of the
+    same shape.
+    """
+    for layer in model.network["Layers"]:
+        for source in layer.get("Source", []):
+            if layer["Type"] != "Pooling" and (source, layer["Name"]) not in model.connections:
+                raise DataError(
+                    f"{model.path}: layer {layer['Name']!r} must have weights from its source {source!r};"
+                    f" they are missing. {AGAIN}"
+                )
+    for (source, name), connection in model.connections.items():
+        if connection.shared is None:
+            continue
+        owner = model.connections.get(connection.shared)
+        if owner is None or owner.weights is None:
+            what = f"must be those of a connection that has its own; got {' to '.join(connection.shared)}"
+            raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {what}. {AGAIN}")
+        if model.layer(name)["Type"] == "FullyConnected":
+            shape = (model.units(name), model.units(source))
+            found = model.matrix(source, name).shape
+            if found != shape:
+                what = (
+                    f"must have the shape {list(shape)}; those of {' to '.join(connection.shared)} have"
+                    f" {list(found)}"
+                )
+                raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {what}. {AGAIN}")

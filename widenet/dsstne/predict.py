@@ -1,0 +1,226 @@
+"""DSSTNE's command `predict`: samples as text in, the best features of each out."""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from widenet.dsstne.index_file import read_names
+from widenet.dsstne.model import import_model
+from widenet.dsstne.shared_folder import joined, shared_folder
+from widenet.durable import appearing
+from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.parallel.group import by_leader
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.predict.rows import rows_a_block
+from widenet.predict.top_k import Filter, top_k
+from widenet.predict.values import layer_values
+from widenet.regular_files import bounded_lines, check_regular
+from widenet.runs import Model
+from widenet.sparse import SparseBatch
+
+Entries = dict[str, float]
+_VALUES_A_BLOCK = 2**21
+"""Values of a layer's units that are in memory at a time, unless those of a hidden layer for one sample
+are more.
+"""
+
+
+def predict(
+    model: Path,
+    data_set: str,
+    features: tuple[Path, Path],
+    rows: Path,
+    filters: Path,
+    out: Path,
+    *,
+    k: int = 100,
+    batch_size: int = 1024,
+    score_format: str = "4.3f",
+    layer: str | None = None,
+    say: Callable[[str], None] | None = None,
+) -> int:
+    """Write a line a sample, `name<TAB>feature,score:feature,score:`, best first; gives the number of
+    samples.
+
+    data_set: begins the name of the input layer's data set, which goes on with "_input". features: the index
+    files of input and output.
+    rows: samples, `name<TAB>feature:feature`; values and unknown features are passed over. filters: features
+    of a sample that are left out, or with a value between 0 and 1 whose scores are multiplied by it. layer:
+    write the values of all its units instead, as text. Every process that a launcher has started must call
+    it; one of them writes. Raises DataError, OptionError, FitError; the file appears whole, or not at all.
+    """
+    exchange, named = joined(), {f"{data_set}_input": features[0]}
+    with shared_folder(exchange, out, "-s") as folder, one_thread_an_operation():
+        by_leader(exchange, lambda: import_model(model, folder / "run"), "network")
+        found = Model.load(folder / "run")
+        inputs, outputs = found.run.network.inputs, found.run.network.outputs
+        output = next((each for each in outputs if each.name == "Output"), outputs[0])
+        if [each.field for each in inputs] != list(named):
+            names = ", ".join(each.field for each in inputs)
+            raise OptionError(
+                f"-d must begin the name of the data set of the only input, NAME_input; got {data_set!r} for"
+                f" {names}."
+            )
+        index_of, items = (
+            {name: index for index, name in enumerate(read_names(features[0]))},
+            read_names(features[1]),
+        )
+        room = found.network.layout.units[output.name]
+        if len(items) > room:
+            raise DataError(
+                f"{features[1]}: must name at most the {room:,} units of {output.name!r}; got {len(items):,}."
+                " Use its own file."
+            )
+        if (layer is not None and layer not in found.network.layout.units) or layer in [
+            each.name for each in inputs
+        ]:
+            known = [each.name for each in found.run.network.layers if each not in inputs]
+            raise OptionError(
+                f"-l must name a hidden layer or an output; got {layer!r}.{did_you_mean(str(layer), known)}"
+            )
+        samples = _rows(rows, index_of)
+        wanted = (
+            {} if layer is not None else _filters(filters, {name: index for index, name in enumerate(items)})
+        )
+        task = _Task(found, inputs[0].field, output.name, items, k, f"%{score_format}")
+        if say is not None and exchange.leads:
+            say(f"{len(samples):,} samples over {len(items):,} features.")
+        lines = (
+            task.best(samples, batch_size, wanted)
+            if layer is None
+            else task.values(samples, batch_size, layer)
+        )
+        if exchange.leads:
+            with appearing(out) as file:
+                file.writelines(line.encode() for line in lines)
+        else:
+            for _ in lines:
+                pass
+        return len(samples)
+
+
+class _Task:
+    """What every batch is asked for."""
+
+    def __init__(
+        self, model: Model, field: str, output: str, items: Sequence[str], k: int, score_format: str
+    ) -> None:
+        self.network, self.field, self.output, self.items = model.network, field, output, items
+        self.k, self.score_format = min(k, len(items)), score_format
+        self.allowed = Filter().within(len(items), self.network.outputs[output])
+
+    def best(
+        self, samples: Mapping[str, "array[int]"], batch_size: int, wanted: Mapping[str, dict[int, float]]
+    ) -> Iterator[str]:
+        """A line of the best features of each sample."""
+        has_factors = any(factor > 0 for row in wanted.values() for factor in row.values())
+        for names, batch in self._batches(samples, min(batch_size, rows_a_block(self.k))):
+            rows = [sorted(wanted.get(name, {}).items()) for name in names]
+            hidden = SparseBatch.from_lists(
+                [[unit for unit, factor in row if not factor] for row in rows]
+            ).to(self.network.device)
+            factors = _factors(rows).to(self.network.device) if has_factors else None
+            fields = {self.field: batch}
+            scores_EK, units_EK = top_k(
+                self.network, fields, self.output, self.k, hidden, self.allowed, factors=factors
+            )
+            for name, scores, units in zip(names, scores_EK.tolist(), units_EK.tolist(), strict=True):
+                shown = (
+                    f"{self.items[unit]},{self.score_format % score}:"
+                    for score, unit in zip(scores, units, strict=True)
+                    if unit >= 0
+                )
+                yield f"{name}\t{''.join(shown)}\n"
+
+    def values(self, samples: Mapping[str, "array[int]"], batch_size: int, layer: str) -> Iterator[str]:
+        """The values of a layer's units for each sample, a line in pieces."""
+        together = max(1, min(batch_size, _VALUES_A_BLOCK // self.network.layout.units[layer]))
+        for names, batch in self._batches(samples, together):
+            pieces: Iterable[Tensor] = layer_values(self.network, {self.field: batch}, layer)
+            if len(names) > 1:
+                pieces = [torch.cat(list(pieces), dim=1)]
+            for place, name in enumerate(names):
+                for number, piece in enumerate(pieces):
+                    yield "," if number else f"{name}\t"
+                    yield ",".join(self.score_format % value for value in piece[place].tolist())
+                yield "\n"
+
+    def _batches(
+        self, samples: Mapping[str, "array[int]"], size: int
+    ) -> Iterator[tuple[list[str], SparseBatch]]:
+        pending = iter(samples.items())
+        while some := list(islice(pending, size)):
+            batch = SparseBatch.from_lists([sorted(set(row)) for _, row in some])
+            yield [name for name, _ in some], batch.to(self.network.device)
+
+
+def _factors(rows: Sequence[Sequence[tuple[int, float]]]) -> SparseBatch:
+    """By what the scores of units are multiplied, example by example."""
+    kept = [[(unit, factor) for unit, factor in row if factor] for row in rows]
+    return SparseBatch.from_lists(
+        [[unit for unit, _ in row] for row in kept], [[factor for _, factor in row] for row in kept]
+    )
+
+
+def _rows(path: Path, index_of: Mapping[str, int]) -> dict[str, "array[int]"]:
+    """The known features of every sample, in the order of the text; of a repeated sample those of its last
+    line.
+    """
+    found = {
+        sample: array("I", (index_of[name] for name in entries if name in index_of))
+        for sample, entries in _lines(path)
+    }
+    if not found:
+        raise DataError(
+            f"{path}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check -r."
+        )
+    return found
+
+
+def _filters(path: Path, index_of: Mapping[str, int]) -> dict[str, dict[int, float]]:
+    """Of every sample the factors of its listed features; 0: left out."""
+    return {
+        sample: {index_of[name]: factor for name, factor in entries.items() if name in index_of}
+        for sample, entries in _lines(path)
+    }
+
+
+def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
+    """Sample, and by feature the factor that its value stands for, of every line of a file or of all files
+    in a folder.
+    """
+    check_regular(source)
+    if not source.exists():
+        raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check the path.")
+    paths = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
+    for path in paths:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            try:
+                for line in bounded_lines(file, path):
+                    sample, tab, rest = line.rstrip("\r\n").partition("\t")
+                    if tab:
+                        yield (
+                            sample,
+                            {
+                                name: _factor(value)
+                                for name, _, value in (each.partition(",") for each in rest.split(":"))
+                                if name
+                            },
+                        )
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}: must be UTF-8 text; {error.reason}. Convert the file.") from error
+
+
+def _factor(text: str) -> float:
+    """What a filter's value multiplies a score by; 0 of what can be no such factor but a rating, a count
+    or a time.
+    """
+    try:
+        factor = float(text.partition(",")[0] or 0)
+    except ValueError:
+        return 0.0
+    return factor if 0 < factor < 1 else 0.0

@@ -1,0 +1,238 @@
+"""DSSTNE's text, a sample a line, `name<TAB>feature,value:feature,value`, made into NetCDF data with index
+files.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widenet.data.silence import in_silence
+from widenet.dsstne.data_set import Attribute
+from widenet.dsstne.index_file import read_names
+from widenet.dsstne.netcdf import as_characters, writing
+from widenet.dsstne.places import check_places
+from widenet.errors import DataError, OptionError
+from widenet.regular_files import bounded_lines
+
+WIDTH_STEP = 128
+"""Widths are rounded up to a multiple of this, as DSSTNE's layers were."""
+_LARGEST = float(np.finfo(np.float32).max)
+_ENTRIES_PER_WRITE = 2**22
+_UINT32_ENTRIES = 2**32
+_LONGEST_SHOWN = 60
+
+
+def generate(
+    name: str,
+    source: Path | str,
+    out: Path | str,
+    features: Path | str,
+    samples: Path | str,
+    *,
+    new_features: Literal["drop", "create", "merge"] = "drop",
+    analog: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> None:
+    """Write the NetCDF file of one sparse data set from text, and the index files of its features and
+    samples.
+
+    source: a file, or a folder of which every file is read, by name. out: the NetCDF file; an earlier one is
+    replaced.
+    features: their index file. Features that it lacks are dropped, or added with "merge"; "create" begins a
+    new one.
+    samples: their index file, begun where there is none, and extended by new samples. Its order is that of
+    the examples; a sample that the text lacks has an empty row, so that files of one index file go together.
+    A sample that the text repeats has its last row.
+    analog: keep values; an entry without one has 0. say: told of lines that were skipped, and what was
+    written. Memory holds the names, and 4 bytes an entry (8 with `analog`). Raises DataError, OptionError;
+    nothing is then written.
+    """
+    out, features, samples = Path(out), Path(features), Path(samples)
+    tell = say or in_silence
+    check_places({"-f": features, "-o": out, "-s": samples})
+    if new_features != "create" and not features.is_file():
+        raise OptionError(
+            f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f."
+        )
+    text = _Text(
+        index_of={} if new_features == "create" else _numbered(read_names(features)),
+        row_of=_numbered(read_names(samples)) if samples.exists() else {},
+        may_add=new_features != "drop",
+        analog=analog,
+    )
+    for path in _files(Path(source)):
+        text.read(path)
+    if not text.extents:
+        raise DataError(
+            f"{source}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check the"
+            " file."
+        )
+    indexes = (
+        {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
+    )
+    with writing(out, indexes) as file:
+        width = -(-max(1, len(text.index_of)) // WIDTH_STEP) * WIDTH_STEP
+        num_entries = _write(file, name, width, text)
+    for warning in text.warnings():
+        tell(warning)
+    counts = (
+        f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,},"
+        f" {num_entries:,} entries"
+    )
+    tell(f"{out}: data set {name!r}: {counts}.")
+
+
+@dataclass
+class _Text:
+    """What was read so far. extents: where the entries of each row begin and end; index_of and row_of
+    grow.
+    """
+
+    index_of: dict[str, int]
+    row_of: dict[str, int]
+    may_add: bool
+    analog: bool
+    indices: "array[int]" = field(default_factory=lambda: array("I"))
+    values: "array[float]" = field(default_factory=lambda: array("f"))
+    extents: dict[int, tuple[int, int]] = field(default_factory=dict)
+    skipped: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def read(self, path: Path) -> None:
+        """Add the samples of a file."""
+        with path.open("rb") as file:
+            for number, line in enumerate(bounded_lines(file, path), start=1):
+                place = f"{path}: line {number}"
+                try:
+                    self._add(line.decode().rstrip("\r\n"), place)
+                except UnicodeDecodeError as error:
+                    raise DataError(
+                        f"{place}: must be UTF-8 text; {error.reason}. Convert the file."
+                    ) from error
+
+    def _add(self, line: str, place: str) -> None:
+        if not line:
+            return
+        sample, tab, rest = line.partition("\t")
+        if not tab:
+            self._skip("lines without a tab were skipped", place)
+            return
+        if not sample:
+            raise DataError(
+                f"{place}: a sample must have a name before the tab; it is empty. Name it, or remove the"
+                " line."
+            )
+        start = len(self.indices)
+        for element in rest.split(":"):
+            feature, *values = element.split(",")
+            if not feature:
+                continue
+            index = self.index_of.get(feature)
+            if index is None:
+                if not self.may_add:
+                    self._skip("entries of features that the index file lacks were dropped", place)
+                    continue
+                index = self.index_of[feature] = len(self.index_of)
+            if len(values) > 1:
+                self._skip("entries had more than one value, of which the first was taken", place)
+            self.indices.append(index)
+            if self.analog:
+                self.values.append(self._value(values[0] if values else "", place))
+        self.extents[self.row_of.setdefault(sample, len(self.row_of))] = start, len(self.indices)
+
+    def _value(self, text: str, place: str) -> float:
+        if not text:
+            self._skip("entries without a value have the value 0", place)
+            return 0.0
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not isfinite(value) or abs(value) > _LARGEST:
+            raise DataError(
+                f"{place}: a value must be a finite number of float32; got {text[:_LONGEST_SHOWN]!r}. Correct"
+                " the line."
+            )
+        return value
+
+    def _skip(self, what: str, place: str) -> None:
+        count, first = self.skipped.get(what, (0, place))
+        self.skipped[what] = count + 1, first
+
+    def warnings(self) -> Iterator[str]:
+        """A sentence for each thing that was passed over."""
+        for what, (count, first) in self.skipped.items():
+            yield f"{first}: {count:,} {what}; this is the first."
+
+    def positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the entries of every row begin and end; those of an absent sample are none."""
+        extents = np.zeros((len(self.row_of), 2), dtype=np.int64)
+        extents[list(self.extents)] = list(self.extents.values())
+        return extents[:, 0], extents[:, 1]
+
+
+def _write(file: Any, name: str, width: int, text: _Text) -> int:
+    """The one data set, its rows one after the other; gives the number of entries."""
+    attributes = Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN
+    numbers = {
+        "attributes0": attributes,
+        "kind0": 0,
+        "dataType0": 4 if text.analog else 0,
+        "dimensions0": 1,
+        "width0": width,
+    }
+    for key, number in {"datasets": 1, **numbers}.items():
+        file.setncattr(key, np.uint32(number))
+    file.setncattr("name0", as_characters(name))
+    starts, ends = text.positions()
+    stops = np.cumsum(ends - starts)
+    num_entries = int(stops[-1])
+    file.createDimension("examplesDim0", len(starts))
+    file.createDimension("sparseDataDim0", max(1, num_entries))
+    kind = "u4" if num_entries < _UINT32_ENTRIES else "u8"
+    file.createVariable("sparseStart0", kind, ("examplesDim0",))[:] = stops - (ends - starts)
+    file.createVariable("sparseEnd0", kind, ("examplesDim0",))[:] = stops
+    columns: dict[str, tuple[str, NDArray[Any]]] = {
+        "sparseIndex0": ("u4", np.frombuffer(text.indices, np.uint32))
+    }
+    if text.analog:
+        columns["sparseData0"] = ("f4", np.frombuffer(text.values, np.float32))
+    for variable, (letter, flat) in columns.items():
+        target = file.createVariable(variable, letter, ("sparseDataDim0",))
+        if not num_entries:
+            target[:] = 0
+        for first, last in _pieces(stops):
+            at = np.repeat((ends - stops)[first:last], (ends - starts)[first:last])
+            begin, stop = int(stops[first] - (ends - starts)[first]), int(stops[last - 1])
+            target[begin:stop] = flat[at + np.arange(begin, stop)]
+    return num_entries
+
+
+def _pieces(stops: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of about equally many entries."""
+    first, written = 0, 0
+    while first < len(stops):
+        last = max(first + 1, int(np.searchsorted(stops, written + _ENTRIES_PER_WRITE, side="right")))
+        yield first, last
+        first, written = last, int(stops[last - 1])
+
+
+def _files(source: Path) -> list[Path]:
+    """The file, or every file of a folder in the order of names."""
+    if source.is_dir():
+        found = sorted(path for path in source.iterdir() if path.is_file())
+        if not found:
+            raise DataError(f"{source}: must hold files of text; it is empty. Check -i.")
+        return found
+    if not source.is_file():
+        raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check -i.")
+    return [source]
+
+
+def _numbered(names: list[str]) -> dict[str, int]:
+    return {name: index for index, name in enumerate(names)}

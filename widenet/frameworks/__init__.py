@@ -1,0 +1,1 @@
+"""Networks of deep-learning frameworks: ONNX, read and written, Keras and Caffe, read."""

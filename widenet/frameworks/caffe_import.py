@@ -1,0 +1,242 @@
+"""Caffe networks read: layers from a .prototxt or from the .caffemodel itself, weights from the
+.caffemodel.
+"""
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from widenet.errors import DataError, OptionError
+from widenet.frameworks.caffe_messages import message
+from widenet.frameworks.caffe_upgrade import upgraded
+from widenet.frameworks.caffe_windows import convolution, normalization, pooling
+from widenet.frameworks.folding import folded
+from widenet.frameworks.operations import (
+    Activate,
+    Add,
+    Affine,
+    Dense,
+    Drop,
+    Input,
+    Join,
+    Operation,
+    Operations,
+    Same,
+    Unknown,
+    leaky,
+)
+from widenet.interop.imported import Imported
+from widenet.interop.reading import reading
+
+_LOSSES = {"SoftmaxWithLoss": "softmax", "SigmoidCrossEntropyLoss": "sigmoid", "EuclideanLoss": "linear"}
+_SOURCES = ("Input", "Data", "MemoryData", "HDF5Data", "ImageData", "DummyData")
+_TEST = 1
+
+
+def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
+    """The network of a .caffemodel, or of a .prototxt (text) with its weights beside it, as it predicts
+    (phase TEST).
+
+    Raises DataError for a file that is damaged, or that holds what has no counterpart; OptionError where the
+    weights are missing.
+    """
+    if not is_text:
+        net = trained = _binary(path)
+    elif weights is None:
+        raise OptionError(f"{path} holds no weights. Name the .caffemodel with `weights`.")
+    else:
+        net, trained = _text(path), _binary(weights)
+    if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
+        tools = "upgrade_net_proto_binary and upgrade_net_proto_text"
+        raise DataError(
+            f"{path} is of the form that Caffe had before its first release. Convert it by Caffe's {tools}."
+        )
+    net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
+    with reading(path, "Caffe network"):
+        return folded(str(path), _Reader(path, net, trained).run())
+
+
+def _binary(path: Path) -> Any:
+    try:
+        return message("NetParameter").FromString(path.read_bytes())
+    except (DecodeError, OSError) as error:
+        reason = getattr(error, "strerror", None) or "it ends too soon, or is something else"
+        raise DataError(f"{path} is no whole .caffemodel: {reason}. Save the network again.") from None
+
+
+def _text(path: Path) -> Any:
+    try:
+        return text_format.Parse(path.read_text("utf-8"), message("NetParameter")(), allow_unknown_field=True)
+    except (text_format.ParseError, UnicodeDecodeError, OSError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path} is no .prototxt of a network: {reason}. Correct the file.") from None
+
+
+class _Reader:
+    def __init__(self, path: Path, net: Any, trained: Any) -> None:
+        self.path, self.net = path, net
+        self.blobs = {
+            layer.name: [_array(path, layer.name, blob) for blob in layer.blobs] for layer in trained.layer
+        }
+        self.steps: dict[str, Operation] = {}
+        self.step_of: dict[str, str] = {}
+
+    def run(self) -> Operations:
+        self._inputs()
+        used: set[str] = set()
+        given: dict[str, str] = {}
+        for layer in self.net.layer:
+            if not _is_tested(layer) or layer.type in ("Accuracy", "Silence"):
+                continue
+            name = next(
+                each
+                for each in (layer.name, *(f"{layer.name} {n}" for n in range(2, 10_000)))
+                if each not in self.steps
+            )
+            if layer.type in _SOURCES:
+                self._source(layer)
+                continue
+            sources = [self.step_of[bottom] for bottom in layer.bottom if bottom in self.step_of]
+            step = self._operation(name, layer, sources[:1] if layer.type in _LOSSES else sources)
+            self.steps[name] = step
+            used.update(sources)
+            for top in layer.top:
+                self.step_of[top] = name
+                given[name] = (layer.type in _LOSSES and layer.bottom[0]) or top
+        return Operations(
+            list(self.steps.values()),
+            {given[name]: name for name in self.steps if name in given and name not in used},
+        )
+
+    def _inputs(self) -> None:
+        """The inputs that stand beside the layers, as older files write them."""
+        dims = [list(shape.dim) for shape in self.net.input_shape]
+        dims = dims or [
+            list(self.net.input_dim[4 * place : 4 * place + 4]) for place in range(len(self.net.input))
+        ]
+        for name, shape in zip(self.net.input, dims, strict=False):
+            self._given(name, shape)
+
+    def _source(self, layer: Any) -> None:
+        """A layer that brings examples: its first top; a second one holds the labels."""
+        shapes = [list(shape.dim) for shape in layer.input_param.shape]
+        for place, top in enumerate(layer.top if layer.type == "Input" else layer.top[:1]):
+            self._given(top, shapes[min(place, len(shapes) - 1)] if shapes else [])
+
+    def _given(self, name: str, shape: list[int]) -> None:
+        axes = tuple(shape[1:]) if len(shape) > 2 else None
+        self.steps[name] = Input(name, int(np.prod(shape[1:])) if len(shape) > 1 else None, axes)
+        self.step_of[name] = name
+
+    def _operation(self, name: str, layer: Any, sources: list[str]) -> Operation:
+        if not sources:
+            return Unknown(name, layer.type)
+        source = sources[0]
+        match layer.type:
+            case "InnerProduct" if layer.inner_product_param.axis in (0, 1):
+                return self._dense(name, layer, source)
+            case "Convolution":
+                return convolution(
+                    name, layer.convolution_param, source, lambda count: self._weights(layer, count)
+                )
+            case "Pooling":
+                return pooling(name, layer.pooling_param, source)
+            case "LRN":
+                return normalization(name, layer.lrn_param, source)
+            case "Concat" if layer.concat_param.axis in (0, 1) and layer.concat_param.concat_dim in (0, 1):
+                return Join(name, tuple(sources))
+            case "Eltwise" if (
+                not layer.eltwise_param.HasField("operation") or layer.eltwise_param.operation == 1
+            ):
+                plain = all(factor == 1 for factor in layer.eltwise_param.coeff)
+                return Add(name, tuple(sources)) if plain else Unknown(name, "Eltwise with coefficients")
+            case "BatchNorm":
+                return self._batch_norm(name, layer, source)
+            case "Scale" if (
+                len(sources) == 1
+                and layer.scale_param.num_axes in (0, 1)
+                and layer.scale_param.axis in (0, 1)
+            ):
+                scale, *shift = self._weights(layer, 1 + layer.scale_param.bias_term)
+                return Affine(name, source, scale, shift[0] if shift else 0.0)
+            case "Power" if not layer.power_param.HasField("power") or layer.power_param.power == 1:
+                power = layer.power_param
+                return Affine(name, source, power.scale if power.HasField("scale") else 1.0, power.shift)
+            case kind:
+                return _plain(name, kind, layer, source)
+
+    def _dense(self, name: str, layer: Any, source: str) -> Operation:
+        has_bias = layer.inner_product_param.bias_term or not layer.inner_product_param.HasField("bias_term")
+        weight, *bias = self._weights(layer, 1 + has_bias)
+        units = layer.inner_product_param.num_output
+        weight = weight.reshape(-1, weight.shape[-1]) if weight.ndim > 1 else weight.reshape(units or 1, -1)
+        weight = weight.T if layer.inner_product_param.transpose else weight
+        if units and len(weight) != units:
+            raise DataError(
+                f'{self.path}: "{layer.name}" must have weights for {units} units; got {len(weight)}. Take'
+                " the weights of this net."
+            )
+        return Dense(name, source, weight, bias[0].reshape(-1) if bias else None)
+
+    def _batch_norm(self, name: str, layer: Any, source: str) -> Operation:
+        mean, variance, factor = self._weights(layer, 3)
+        by = np.float32(0 if factor.reshape(-1)[0] == 0 else 1 / factor.reshape(-1)[0])
+        epsilon = layer.batch_norm_param.eps if layer.batch_norm_param.HasField("eps") else 1e-5
+        scale = 1 / np.sqrt(variance.reshape(-1) * by + np.float32(epsilon))
+        return Affine(name, source, scale, -mean.reshape(-1) * by * scale)
+
+    def _weights(self, layer: Any, count: int) -> list[np.ndarray]:
+        found = self.blobs.get(layer.name, [])
+        if len(found) != count:
+            raise DataError(
+                f'{self.path}: "{layer.name}" must have {count} blobs of weights; got {len(found)}. Take the'
+                " weights of this net."
+            )
+        return found
+
+
+def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
+    """A layer without weights."""
+    if kind in _LOSSES:
+        return Activate(name, source, _LOSSES[kind], by_place=_LOSSES[kind] == "softmax")
+    if kind == "ReLU":
+        return leaky(name, source, float(layer.relu_param.negative_slope))
+    if kind == "ELU":
+        alpha = layer.elu_param.alpha if layer.elu_param.HasField("alpha") else 1.0
+        return Activate(name, source, {"kind": "elu", "alpha": float(alpha)})
+    if kind in ("Sigmoid", "TanH"):
+        return Activate(name, source, kind.lower())
+    if kind == "Softmax" and layer.softmax_param.axis in (0, 1):
+        return Activate(name, source, "softmax", by_place=True)
+    if kind == "Dropout":
+        ratio = layer.dropout_param.dropout_ratio if layer.dropout_param.HasField("dropout_ratio") else 0.5
+        return Drop(name, source, float(ratio))
+    if kind == "Split" or (kind == "Flatten" and layer.flatten_param.axis in (0, 1)):
+        return Same(name, source)
+    return Unknown(name, kind)
+
+
+def _array(path: Path, name: str, blob: Any) -> np.ndarray:
+    """The numbers of a blob, in its shape; raises DataError where there are not as many as it says."""
+    numbers = np.asarray(blob.data if len(blob.data) else blob.double_data, np.float32)
+    old = [blob.num, blob.channels, blob.height, blob.width]
+    shape = list(blob.shape.dim) if blob.HasField("shape") else old
+    if any(size < 0 for size in shape) or prod(shape) != len(numbers):
+        raise DataError(
+            f'{path}: a blob of "{name}" must have {shape} numbers; got {len(numbers)}. Save the network'
+            " again."
+        )
+    return numbers.reshape(shape)
+
+
+def _is_tested(layer: Any) -> bool:
+    """Whether a layer takes part in the phase TEST."""
+    if layer.HasField("phase") and layer.phase != _TEST:
+        return False
+    include = [rule.phase for rule in layer.include if rule.HasField("phase")]
+    exclude = [rule.phase for rule in layer.exclude if rule.HasField("phase")]
+    return (not include or _TEST in include) and _TEST not in exclude

@@ -1,0 +1,346 @@
+"""Keras models read: .keras, a zip of config.json and model.weights.h5, and .h5.
+
+Nothing in them is run or unpickled.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from widenet.errors import DataError
+from widenet.frameworks.folding import folded
+from widenet.frameworks.keras_recurrent import recurrent
+from widenet.frameworks.keras_weights import Weights
+from widenet.frameworks.operations import (
+    Activate,
+    Add,
+    Affine,
+    Convolve,
+    Dense,
+    Drop,
+    Input,
+    Join,
+    Operation,
+    Operations,
+    Padding,
+    Pool,
+    Same,
+    Unknown,
+    leaky,
+    whole_filters,
+)
+from widenet.interop.imported import Imported
+from widenet.interop.reading import reading
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_LARGEST_CONFIG = 2**26
+_ACTIVATIONS = (
+    "linear",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "selu",
+    "softplus",
+    "softsign",
+    "softmax",
+    "gelu",
+    "silu",
+)
+
+
+def read_keras(path: Path) -> Imported:
+    """The network of a .keras file; raises DataError for one that is damaged, or that holds what has no
+    counterpart.
+    """
+    with reading(path, "Keras 3 model", zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
+            raise DataError(
+                f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again."
+            )
+        config = json.loads(archive.read(_CONFIG))
+        with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as file:
+            weights = Weights.of_keras_3(
+                path, file, config["config"]["layers"], archive.getinfo(_WEIGHTS).file_size
+            )
+            return folded(str(path), _Reader(config, weights).run())
+
+
+def read_keras_h5(path: Path) -> Imported:
+    """The network of a .h5 file, as Keras 2 and 3 write models in HDF5 alone; raises DataError as
+    `read_keras` does.
+    """
+    with reading(path, "Keras model in HDF5"), h5py.File(path, "r") as file:
+        if "model_config" not in file.attrs:
+            raise DataError(
+                f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not"
+                " save_weights."
+            )
+        config = json.loads(file.attrs["model_config"])
+        if isinstance(config["config"], list):  # a Sequential before Keras 2.2.3
+            config["config"] = {"layers": config["config"]}
+        return folded(str(path), _Reader(config, Weights.of_hdf5(path, file)).run())
+
+
+class _Reader:
+    def __init__(self, config: dict[str, Any], weights: Weights) -> None:
+        self.kind, self.config, self.weights = config["class_name"], config["config"], weights
+        self.layers: list[dict[str, Any]] = self.config["layers"]
+        self.channels_last = all(
+            layer["config"].get("data_format") != "channels_first" for layer in self.layers
+        )
+        self.steps: list[Operation] = []
+        self.bags: dict[str, np.ndarray] = {}
+        self.masked: set[str] = set()
+        self.along: set[str] = set()
+
+    def run(self) -> Operations:
+        if self.kind not in ("Sequential", "Functional", "Model"):
+            return Operations(
+                [Unknown(str(self.config.get("name", "model")), f"a model of the class {self.kind}")], {}
+            )
+        previous, ended = self._first(), dict[str, str]()
+        for layer in self.layers:
+            name, before = layer["config"]["name"], len(self.steps)
+            nodes = layer.get("inbound_nodes", [])
+            sources = [previous] if self.kind == "Sequential" else list(_tensors(nodes[0])) if nodes else []
+            if len(nodes) > 1:
+                self.steps.append(Unknown(name, f"{layer['class_name']} that is used {len(nodes)} times"))
+            else:
+                self._read(name, layer, [ended.get(source, source) for source in sources])
+            ended[name] = self.steps[-1].name if len(self.steps) > before else name
+            previous = ended[name]
+        last = (
+            [name for name, _, _ in _triples(self.config["output_layers"])]
+            if self.kind != "Sequential"
+            else [name]
+        )
+        return Operations(self.steps, {each: ended[each] for each in last})
+
+    def _first(self) -> str:
+        """The input of a model in a row whose first layer says its shape, as those before Keras 3 do."""
+        first = self.layers[0]
+        if (
+            self.kind != "Sequential"
+            or first["class_name"] == "InputLayer"
+            or "batch_input_shape" not in first["config"]
+        ):
+            return ""
+        name = f"{first['config']['name']} input"
+        self.steps.append(self._input(name, first["config"]["batch_input_shape"]))
+        return name
+
+    def _read(self, name: str, layer: dict[str, Any], sources: list[str]) -> None:
+        """Add what a layer does."""
+        kind, config = layer["class_name"], layer["config"]
+        source = sources[0] if sources else ""
+        is_pooled = source in self.bags
+        if kind in ("GRU", "LSTM"):
+            self._recurrent(name, kind, config, sources)
+        elif any(each in self.along for each in sources):
+            self.steps.append(Unknown(name, f"{kind} at every position of a sequence"))
+        elif is_pooled and (kind != "GlobalAveragePooling1D" or source in self.masked):
+            self.steps.append(
+                Unknown(name, f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked))
+            )
+        elif kind == "InputLayer":
+            self.steps.append(self._input(name, config.get("batch_shape") or config["batch_input_shape"]))
+        elif kind == "Dense":
+            self._dense(name, layer, source)
+        elif kind == "Embedding":
+            self._embedding(name, config, source)
+        elif is_pooled:
+            self.steps.append(Dense(name, source, self.bags[source].T))
+        elif kind in ("Conv1D", "Conv2D", "Conv3D"):
+            self._convolution(name, config, source)
+        elif kind == "BatchNormalization":
+            self._batch_normalization(name, layer, source)
+        else:
+            self.steps.append(_plain(name, kind, config, sources, self.channels_last))
+
+    def _dense(self, name: str, layer: dict[str, Any], source: str) -> None:
+        config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
+        if len(shape) != 2:
+            self.steps.append(Unknown(name, f"Dense over {len(shape) - 1} axes"))
+            return
+        kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
+        self.steps.append(Dense(name, source, kernel.T, bias[0] if bias else None))
+        self._activate(name, config["activation"])
+
+    def _activate(self, name: str, activation: Any) -> None:
+        """The activation that a layer with weights has in itself."""
+        if activation != "linear":
+            self.steps.append(_activation(f"{name} activation", name, activation))
+
+    def _input(self, name: str, shape: list[int | None]) -> Input:
+        sizes = [size or 0 for size in shape[1:]]
+        if not sizes or not all(sizes):
+            return Input(name, None)
+        axes = (sizes[-1], *sizes[:-1]) if self.channels_last else tuple(sizes)
+        return Input(name, int(np.prod(sizes)), axes if len(axes) > 1 else None)
+
+    def _convolution(self, name: str, config: dict[str, Any], source: str) -> None:
+        if config["padding"] not in ("valid", "same"):
+            self.steps.append(Unknown(name, f'a convolution with the padding "{config["padding"]}"'))
+            return
+        kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
+        groups, dilation = config.get("groups", 1), config.get("dilation_rate") or [1] * (kernel.ndim - 2)
+        weight = whole_filters(np.moveaxis(kernel, (-1, -2), (0, 1)), groups, dilation)
+        padding = _padding(config["padding"], weight.ndim - 2)
+        self.steps.append(
+            Convolve(name, source, weight, bias[0] if bias else None, tuple(config["strides"]), padding)
+        )
+        self._activate(name, config["activation"])
+
+    def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
+        given = (
+            self.steps[-1]
+            if self.steps and self.steps[-1].name == source
+            else next(s for s in self.steps if s.name == source)
+        )
+        if not isinstance(given, Input):
+            self.steps.append(Unknown(name, "Embedding of other than an input"))
+            return
+        (self.bags[name],) = self.weights.of(name, 1)
+        self.masked |= {name} if config.get("mask_zero") else set()
+        self.steps[self.steps.index(given)] = Input(
+            source, len(self.bags[name]), is_sparse=True, scale="mean", last=given.width
+        )
+        self.steps.append(Same(name, source))
+
+    def _recurrent(self, name: str, kind: str, config: dict[str, Any], sources: list[str]) -> None:
+        """A layer along the features of an Embedding, or along another one's states."""
+        source, *others = sources
+        if source in self.bags and any(
+            isinstance(step, Dense) and step.source == source for step in self.steps
+        ):
+            self.steps.append(Unknown(name, f"{kind} of an Embedding that is averaged too"))
+            return
+        if source in self.bags:
+            given = next(
+                step
+                for step in self.steps
+                if isinstance(step, Input) and Same(source, step.name) in self.steps
+            )
+            self.steps[self.steps.index(given)] = replace(given, scale="none", is_sequence=True)
+            self.steps[self.steps.index(Same(source, given.name))] = Dense(
+                source, given.name, self.bags.pop(source).T
+            )
+            self.along.add(source)
+        elif source not in self.along or others:
+            self.steps.append(Unknown(name, f"{kind} of other than an Embedding or another recurrent layer"))
+            return
+        self.steps.append(recurrent(name, kind, config, source, self.weights))
+        self.along |= {name} if config.get("return_sequences") else set()
+
+    def _batch_normalization(self, name: str, layer: dict[str, Any], source: str) -> None:
+        config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
+        axis = config.get("axis", -1)
+        channels = -1 if self.channels_last else 1
+        if (axis[0] if isinstance(axis, list) else axis) not in (channels, channels % len(shape)):
+            self.steps.append(Unknown(name, "BatchNormalization of other than the channels"))
+            return
+        numbers = iter(self.weights.of(name, 2 + config["scale"] + config["center"]))
+        scale = next(numbers) if config["scale"] else np.float32(1)
+        shift = next(numbers) if config["center"] else np.float32(0)
+        mean, variance = numbers
+        factor = scale / np.sqrt(variance + np.float32(config["epsilon"]))
+        self.steps.append(Affine(name, source, factor, shift - mean * factor))
+
+
+def _activation(name: str, source: str, activation: Any) -> Operation:
+    """An activation by its Keras name."""
+    special: dict[str, Any] = {
+        "elu": {"kind": "elu", "alpha": 1.0},
+        "leaky_relu": {"kind": "leaky_relu", "slope": 0.2},
+        "swish": "silu",
+    }
+    known = special.get(str(activation), activation if activation in _ACTIVATIONS else None)
+    return (
+        Unknown(name, f"the activation {activation}")
+        if known is None
+        else Activate(name, source, known, by_place=known == "softmax")
+    )
+
+
+def _padding(word: str, axes: int) -> Padding:
+    return "same" if word == "same" else ((0, 0),) * axes
+
+
+def _pool(name: str, kind: str, config: dict[str, Any], source: str) -> Operation:
+    """A pooling layer, such as MaxPooling2D or GlobalAveragePooling2D."""
+    function = "max" if "Max" in kind else "average"
+    if kind.startswith("Global"):
+        return (
+            Unknown(name, f"{kind} with keepdims") if config.get("keepdims") else Pool(name, source, function)
+        )
+    kernel = tuple(config["pool_size"])
+    return Pool(
+        name,
+        source,
+        function,
+        kernel,
+        tuple(config["strides"] or kernel),
+        _padding(config["padding"], len(kernel)),
+    )
+
+
+def _plain(
+    name: str, kind: str, config: dict[str, Any], sources: list[str], channels_last: bool
+) -> Operation:
+    """A layer without weights."""
+    source = sources[0] if sources else ""
+    match kind:
+        case "Activation":
+            return _activation(name, source, config["activation"])
+        case pool if re.fullmatch(r"(Global)?(Max|Average)Pooling[123]D", pool):
+            return _pool(name, pool, config, source)
+        case "ReLU" if not config.get("max_value") and not config.get("threshold"):
+            return leaky(name, source, float(config.get("negative_slope", 0)))
+        case "LeakyReLU":
+            return leaky(name, source, float(config.get("negative_slope", config.get("alpha", 0.3))))
+        case "ELU":
+            return Activate(name, source, {"kind": "elu", "alpha": float(config["alpha"])})
+        case "Softmax" if config.get("axis", -1) in (-1, 1):
+            return Activate(name, source, "softmax", by_place=True)
+        case "Dropout":
+            return Drop(name, source, float(config["rate"]))
+        case "Flatten":
+            return Same(name, source, channels_last)
+        case "Concatenate" if config.get("axis", -1) == (-1 if channels_last else 1):
+            return Join(name, tuple(sources))
+        case "Add":
+            return Add(name, tuple(sources))
+        case "Rescaling" if isinstance(config["scale"], int | float) and isinstance(
+            config["offset"], int | float
+        ):
+            return Affine(name, source, float(config["scale"]), float(config["offset"]))
+        case _:
+            return Unknown(name, kind)
+
+
+def _tensors(value: Any) -> Iterator[str]:
+    """The layers whose values stand in the arguments of a call."""
+    if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
+        yield str(value["config"]["keras_history"][0])
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif (
+        isinstance(value, list) and len(value) > 2 and isinstance(value[0], str) and isinstance(value[1], int)
+    ):
+        yield value[0]  # before Keras 3: layer, node, tensor
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _tensors(inner)
+
+
+def _triples(value: Any) -> list[tuple[str, int, int]]:
+    """Outputs as (layer, node, tensor): one is written without the list around it."""
+    return [tuple(value)] if value and isinstance(value[0], str) else [tuple(each) for each in value]

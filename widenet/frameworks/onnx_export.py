@@ -1,0 +1,215 @@
+"""A trained network written as ONNX."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper
+
+from widenet.data.vocabulary import Vocabulary
+from widenet.durable import force_to_disk
+from widenet.errors import OptionError
+from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
+from widenet.frameworks.onnx_layers import EXAMPLES, Layers, SparseField
+from widenet.metrics import checked_k
+from widenet.model.layers.output import SHORTEST
+from widenet.model.network import Network
+from widenet.runs import Model
+
+LARGEST_INSIDE = 2**30
+"""Bytes of weights that still go into the model's own file; protobuf ends at 2 GiB."""
+
+_ALIGNED = 4096
+_NAMES_A_BLOCK = 65_536
+
+
+def export_onnx(
+    model: Model, out: str | Path, top_k: int | None = None, exclude_seen: bool = True
+) -> list[Path]:
+    """Write a network as ONNX, as it predicts; the files written: the model, its weights where they are
+    large, the names of its items.
+
+    A sparse field F enters as int64 F.offsets [E + 1] and F.indices [Z], and float32 F.values [Z] where the
+    network was trained with values, a sequence likewise, oldest first; a dense one as float32 F [E, width].
+    An output O gives its scores, float32 O [E, L].
+    top_k: the k best instead: float32 O.scores [E, K] and int64 O.units [E, K], -inf and -1 where fewer are
+    left.
+    exclude_seen: among those, nothing that the example itself has. Raises OptionError.
+    """
+    out, top_k = Path(out), None if top_k is None else checked_k(top_k)
+    if out.suffix != ".onnx":
+        raise OptionError(f'out must be a path that ends in .onnx; got "{out}". Rename it.')
+    if not out.parent.is_dir():
+        raise OptionError(f"{out}: the directory {out.parent} must exist. Make it, or choose another place.")
+    names = {names_path(out): _vocabularies(model)}
+    large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
+    files = [*([_data_path(out)] if large else []), *(path for path, found in names.items() if found), out]
+    taken = next((path for path in files if path.exists()), None)
+    if taken is not None:
+        raise OptionError(f"{taken} exists already. Choose another `out`, or remove it first.")
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        beside.mkdir()
+        for path, vocabularies in names.items():
+            if vocabularies:
+                _write_names(beside / path.name, vocabularies)
+        _write_model(beside / out.name, model, top_k, exclude_seen, large)
+        for path in files:
+            force_to_disk(beside / path.name)
+        for path in files:
+            (beside / path.name).rename(path)
+        force_to_disk(out.parent)
+    except OSError as error:
+        raise OptionError(
+            f"{out} cannot be written: {error.strerror or error}. Free some space, or choose another place."
+        ) from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return files
+
+
+def _data_path(out: Path) -> Path:
+    return out.with_name(f"{out.name}.data")
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A float32 tensor of the network under its name in the model; `parts` one after the other are its
+    rows.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    parts: tuple[torch.Tensor, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return 4 * int(np.prod(self.shape))
+
+    def blocks(self) -> Iterator[bytes]:
+        """Its bytes, little-endian."""
+        for part in self.parts:
+            yield part.detach().cpu().contiguous().numpy().astype("<f4", copy=False).tobytes()
+
+
+def _weights(network: Network) -> Iterator[_Weight]:
+    """Everything that a model must hold: weights, biases, factors of features, and the lengths that
+    cosines divide by.
+    """
+    for name, wide in network.wide.items():
+        parts = tuple(wide.parts[shard].weight for shard in sorted(wide.parts))
+        yield _Weight(name, (wide.shards.width, *parts[0].shape[1:]), parts)
+    for name, trunk in network.trunk.items():
+        yield _Weight(name, tuple(trunk.tensor.shape), (trunk.tensor,))
+    for name, factors in network.damping.items():
+        yield _Weight(f"{name} damping", tuple(factors.shape), (factors,))
+    for name, output in network.outputs.items():
+        if output.spec.cosine is not None:
+            lengths = [output.weight.parts[shard].weight.norm(dim=1) for shard in sorted(output.weight.parts)]
+            inverse = tuple(torch.where(length <= SHORTEST, 0.0, 1 / length) for length in lengths)
+            yield _Weight(f"{name} lengths", (output.width,), inverse)
+
+
+def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool, large: bool) -> None:
+    graph = _graph(model, top_k, exclude_seen)
+    if large:
+        with _data_path(path).open("xb") as file:
+            tensors = [_outside(weight, file, _data_path(path).name) for weight in _weights(model.network)]
+    else:
+        tensors = [_inside(weight) for weight in _weights(model.network)]
+    whole = helper.make_graph(
+        graph.nodes, "widenet", graph.inputs, graph.outputs, [*graph.constants.values(), *tensors]
+    )
+    proto = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="widenet"
+    )
+    run = model.run
+    fields = json.dumps({name: asdict(record) for name, record in run.fields.items()})
+    documents = {"network": run.network.to_json(), "training": run.training.to_json(), "fields": fields}
+    helper.set_model_props(proto, {f"widenet.{name}": text for name, text in documents.items()})
+    path.write_bytes(proto.SerializeToString())
+    onnx.checker.check_model(str(path), full_check=True)
+
+
+def _inside(weight: _Weight) -> Any:
+    return helper.make_tensor(
+        weight_name(weight.name), TensorProto.FLOAT, weight.shape, b"".join(weight.blocks()), raw=True
+    )
+
+
+def _outside(weight: _Weight, file: BinaryIO, location: str) -> Any:
+    file.write(bytes(-file.tell() % _ALIGNED))
+    tensor = TensorProto(
+        name=weight_name(weight.name),
+        data_type=TensorProto.FLOAT,
+        dims=weight.shape,
+        data_location=TensorProto.EXTERNAL,
+    )
+    for key, value in {"location": location, "offset": file.tell(), "length": weight.num_bytes}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    for block in weight.blocks():
+        file.write(block)
+    return tensor
+
+
+def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
+    graph, network, run = Graph(), model.network, model.run
+    fields: dict[str, SparseField | str] = {}
+    for field in dict.fromkeys(layer.field for layer in network.spec.inputs):
+        record = run.fields[field]
+        if record.kind == "dense":
+            fields[field] = graph.input(field, [EXAMPLES, record.width])
+        else:
+            uses = any(layer.values == "use" for layer in network.spec.inputs if layer.field == field)
+            fields[field] = SparseField.declared(
+                graph, field, uses and (record.min_value, record.max_value) != (1, 1)
+            )
+    damped = frozenset(network.damping)
+    layers = Layers(
+        graph,
+        network.layout,
+        fields,
+        damped,
+    )
+    layers.add_all()
+    for output in network.spec.outputs:
+        logits, width = layers.logits(output), network.outputs[output.name].width
+        if top_k is None:
+            graph.output(output.name, graph.activate(output.activation, logits), [EXAMPLES, width])
+            continue
+        named = run.fields[output.field].width
+        scores, units = layers.best(output, logits, min(top_k, named), named, exclude_seen)
+        graph.output(f"{output.name}.scores", scores, [EXAMPLES, min(top_k, named)])
+        graph.output(f"{output.name}.units", units, [EXAMPLES, min(top_k, named)], is_whole=True)
+    return graph
+
+
+def _vocabularies(model: Model) -> dict[str, Vocabulary]:
+    """The names of the network's fields, of those that have any."""
+    found = {
+        name: record for name, record in model.run.fields.items() if record.vocabulary_digest is not None
+    }
+    return {name: model.run.vocabulary(name) for name in found}
+
+
+def _write_names(path: Path, vocabularies: dict[str, Vocabulary]) -> None:
+    """{"FIELD": {"ids": [...], "titles": [...]}}, in order of features."""
+    with path.open("x", encoding="utf-8") as file:
+        for number, (field, vocabulary) in enumerate(vocabularies.items()):
+            file.write(f"{',' if number else '{'}\n{json.dumps(field)}: {{")
+            for column, read in (("ids", vocabulary.ids), ("titles", vocabulary.titles)):
+                file.write(f'{", " if column == "titles" else ""}"{column}": [')
+                for start in range(0, len(vocabulary), _NAMES_A_BLOCK):
+                    stop = min(start + _NAMES_A_BLOCK, len(vocabulary))
+                    names = json.dumps(read(np.arange(start, stop)), ensure_ascii=False)[1:-1]
+                    file.write(f"{', ' if start else ''}{names}")
+                file.write("]")
+            file.write("}")
+        file.write("\n}\n")

@@ -1,0 +1,296 @@
+"""The layers of a network as ONNX computes them: what `Network.forward` and `top_k` do, node by node."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from widenet.frameworks.onnx_graph import Graph, weight_name
+from widenet.frameworks.onnx_sequences import Padded, at_positions, newest, padded, states
+from widenet.frameworks.onnx_spatial import convolution, per_channel, pooling
+from widenet.model.activations import definition
+from widenet.model.layers.output import SHORTEST
+from widenet.plan.layout import Layout
+from widenet.plan.weights import FOLLOWING, TRAINED
+from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+_NORMALIZATION = (*TRAINED, *FOLLOWING)
+
+EXAMPLES = "examples"
+"""The dimension that a batch has as many of as examples."""
+
+
+@dataclass(frozen=True)
+class SparseField:
+    """A sparse field as the caller gives it: offsets int64 [E + 1], indices int64 [Z], values float32 [Z]
+    or None for ones.
+    """
+
+    offsets: str
+    indices: str
+    values: str | None
+
+    @classmethod
+    def declared(cls, graph: Graph, name: str, has_values: bool) -> "SparseField":
+        """The inputs NAME.offsets, NAME.indices and, with values, NAME.values."""
+        entries = f"{name} entries"
+        values = graph.input(f"{name}.values", [entries]) if has_values else None
+        indices = graph.input(f"{name}.indices", [entries], is_whole=True)
+        return cls(graph.input(f"{name}.offsets", [f"{EXAMPLES} + 1"], is_whole=True), indices, values)
+
+
+@dataclass(frozen=True)
+class SparseValue:
+    """A sparse input as it enters the network. factor: [E, 1], what the sums of an example are multiplied
+    by; None: 1.
+    """
+
+    field: SparseField
+    values: str | None
+    factor: str | None
+
+
+@dataclass(frozen=True)
+class SequenceValue:
+    """A sequence as it enters the network, a feature a place. features: int64 [T * E]; values: float32 [T
+    * E] or None for ones.
+    """
+
+    features: str
+    values: str | None
+
+
+@dataclass
+class Layers:
+    """A network's layers, added to a graph one after the other.
+
+    Weights are initializers of the graph, by their names.
+
+    fields: the sparse ones as declared, the names of dense ones.
+    damped: input layers whose features are multiplied by the weight "LAYER damping".
+    """
+
+    graph: Graph
+    layout: Layout
+    fields: dict[str, SparseField | str]
+    damped: frozenset[str]
+    values: dict[str, SparseValue | SequenceValue | str] = field(default_factory=dict)
+    positions: dict[str, Padded] = field(default_factory=dict)
+
+    def add_all(self) -> None:
+        """Every input and hidden layer."""
+        for layer in self.layout.network.inputs:
+            given = self.fields[layer.field]
+            if isinstance(given, str):
+                self.values[layer.name] = self._dense(layer, given)
+            else:
+                self.values[layer.name] = (
+                    self._sequence(layer, given)
+                    if layer.name in self.layout.along
+                    else self._sparse(layer, given)
+                )
+        for hidden in self.layout.network.hidden:
+            if isinstance(hidden, PoolingLayer):
+                self.values[hidden.name] = self._pooled(hidden)
+            elif isinstance(hidden, RecurrentLayer):
+                self.values[hidden.name] = self._recurrent(hidden)
+            else:
+                self.values[hidden.name] = self._hidden(hidden)
+
+    def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
+        graph, values = self.graph, None if layer.values == "ignore" else given.values
+        if layer.name in self.damped:
+            factors = graph.op("Gather", weight_name(f"{layer.name} damping"), given.indices)
+            values = factors if values is None else graph.op("Mul", values, factors)
+        if layer.scale == "none":
+            return SparseValue(given, values, None)
+        count = graph.op(
+            "Cast", graph.op("Sub", graph.ends(given.offsets), graph.starts(given.offsets)), to=1
+        )
+        if layer.scale == "unit" and values is not None:
+            squares = graph.op("Mul", values, values)
+            total = graph.per_example(
+                given.offsets,
+                lambda inner, own: inner.op("ReduceSum", own(squares), inner.whole(0), keepdims=0),
+            )
+            length = graph.op("Sqrt", graph.op("Max", total, graph.constant(1e-30)))
+        else:
+            length = graph.op("Max", count, graph.constant(1))
+            length = length if layer.scale == "mean" else graph.op("Sqrt", length)
+        return SparseValue(given, values, graph.column(graph.op("Reciprocal", length)))
+
+    def _sequence(self, layer: InputLayer, given: SparseField) -> SequenceValue:
+        """Every position as an example of one feature."""
+        graph = self.graph
+        positions = self.positions[layer.name] = padded(graph, given.offsets, given.indices, layer.newest)
+        features = at_positions(graph, positions.entries, given.indices, graph.whole(0))
+        if layer.name not in self.damped:
+            return SequenceValue(features, None)
+        factors = graph.op("Gather", weight_name(f"{layer.name} damping"), features)
+        return SequenceValue(features, graph.op("Sign", factors) if layer.scale == "unit" else factors)
+
+    def _recurrent(self, layer: RecurrentLayer) -> str:
+        sums = [self._product(layer.name, source) for source in self.layout.network.sources(layer)]
+        weight = weight_name(self.layout.links[layer.name, layer.name].weight)
+        bias = weight_name(f"{layer.name} bias") if layer.bias else None
+        found = states(
+            self.graph,
+            layer,
+            self._added(sums[0], sums[1:]),
+            weight,
+            bias,
+            self.positions[self.layout.along[layer.name]],
+        )
+        return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
+
+    def _dense(self, layer: InputLayer, given: str) -> str:
+        graph, width = self.graph, self.layout.units[layer.name]
+        if layer.scale == "none":
+            return given
+        if layer.scale == "unit":
+            length = graph.op("Max", graph.op("ReduceL2", given, graph.whole(1)), graph.constant(1e-12))
+            return str(graph.op("Div", given, length))
+        return str(graph.op("Div", given, graph.constant(width if layer.scale == "mean" else width**0.5)))
+
+    def _hidden(self, layer: HiddenLayer | ConvolutionLayer) -> str:
+        graph, shape = self.graph, self.layout.shapes[layer.name]
+        products = [self._product(layer.name, source) for source in self.layout.network.sources(layer)]
+        first, *others = [*products, *(str(self.values[name]) for name in layer.skip or ())]
+        total = self._added(first, others)
+        changes = [("Add", weight_name(f"{layer.name} bias"))] if layer.bias else []
+        if layer.batch_normalization is not None:
+            scale, shift, mean, variance = (
+                weight_name(f"{layer.name} normalization {part}") for part in _NORMALIZATION
+            )
+            deviation = graph.op(
+                "Sqrt", graph.op("Add", variance, graph.constant(layer.batch_normalization.epsilon))
+            )
+            factor = graph.op("Div", scale, deviation)
+            changes += [("Mul", factor), ("Add", graph.op("Sub", shift, graph.op("Mul", mean, factor)))]
+        return graph.activate(
+            layer.activation, per_channel(graph, total, shape, *changes) if changes else total
+        )
+
+    def _pooled(self, layer: PoolingLayer) -> str:
+        names = self.layout.network.sources(layer)
+        sources = [str(self.values[name]) for name in names]
+        found = pooling(
+            self.graph,
+            layer,
+            sources,
+            self.layout.shapes[names[0]],
+            self.layout.windows.get((layer.name, names[0])),
+        )
+        return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
+
+    def _added(self, total: str, others: list[str]) -> str:
+        for other in others:
+            total = self.graph.op("Add", total, other)
+        return total
+
+    def _product(self, layer: str, source: str) -> str:
+        value, link = self.values[source], self.layout.links[layer, source]
+        if isinstance(value, str) and (layer, source) in self.layout.windows:
+            return convolution(
+                self.graph, value, weight_name(link.weight), self.layout.windows[layer, source]
+            )
+        if isinstance(value, str):
+            return str(
+                self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1)
+            )
+        if isinstance(value, SequenceValue):
+            rows = self.graph.op("Gather", weight_name(link.weight), value.features)
+            return str(
+                rows if value.values is None else self.graph.op("Mul", rows, self.graph.column(value.values))
+            )
+        return self._gathered(value, weight_name(link.weight))
+
+    def _gathered(self, value: SparseValue, weight: str, axis: int = 0) -> str:
+        """The sums of every example's weight rows, or columns with axis 1, times their values, [E, H]."""
+        total = self.graph.per_example(
+            value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight, axis)
+        )
+        return total if value.factor is None else str(self.graph.op("Mul", total, value.factor))
+
+    def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str, axis: int) -> str:
+        """The sum of an example's weight rows, or columns, times their values: [H]."""
+        taken = inner.op("Gather", weight, own(value.field.indices), axis=axis)
+        if value.values is not None:
+            taken = inner.op("Mul", taken, own(value.values) if axis else inner.column(own(value.values)))
+        return str(inner.op("ReduceSum", taken, inner.whole(axis), keepdims=0))
+
+    def logits(self, output: OutputLayer) -> str:
+        """What an output's units have before the activation, [E, L]."""
+        graph, weight = self.graph, weight_name(self.layout.links[output.name, ""].weight)
+        bias = weight_name(f"{output.name} bias")
+        features = self.values[self.layout.network.sources(output)[0]]
+        if isinstance(features, SparseValue):
+            gathered = self._gathered(features, weight, axis=1)
+            return str(graph.op("Add", gathered, bias)) if output.bias else gathered
+        sources = [str(self.values[source]) for source in self.layout.network.sources(output)]
+        incoming = sources[0] if len(sources) == 1 else graph.op("Concat", *sources, axis=1)
+        if output.name in self.layout.along:
+            width = sum(self.layout.units[source] for source in self.layout.network.sources(output))
+            incoming = newest(graph, incoming, self.positions[self.layout.along[output.name]], width)
+        if output.weightless:
+            return str(graph.op("Identity", incoming))
+        if output.cosine is None:
+            return str(graph.op("Gemm", incoming, weight, *[bias][: output.bias], transB=1))
+        length = graph.op("ReduceL2", incoming, graph.whole(1))
+        is_short = graph.op("LessOrEqual", length, graph.constant(SHORTEST))
+        factor = graph.op(
+            "Div",
+            graph.constant(1 / output.cosine.temperature),
+            graph.op("Where", is_short, graph.constant(np.inf), length),
+        )
+        product = graph.op("Gemm", graph.op("Mul", incoming, factor), weight, transB=1)
+        cosines = graph.op("Mul", product, weight_name(f"{output.name} lengths"))
+        return str(graph.op("Add", cosines, bias) if output.bias else cosines)
+
+    def best(
+        self, output: OutputLayer, logits: str, k: int, num_units: int, exclude_seen: bool
+    ) -> tuple[str, str]:
+        """Scores [E, K] and units int64 [E, K] of the k best of the first `num_units` units; -inf and -1
+        where fewer are left.
+        """
+        graph = self.graph
+        by_logit = definition(output.activation).rising
+        ranked = graph.slice(
+            logits if by_logit else graph.activate(output.activation, logits),
+            graph.whole(0),
+            graph.whole(num_units),
+            1,
+        )
+        seen = self.fields.get(output.field)
+        if exclude_seen and isinstance(seen, SparseField):
+            ranked = self._without(ranked, seen, num_units)
+        found, units = graph.op("TopK", ranked, graph.whole(k), outputs=2)
+        nothing = graph.constant(-np.inf)
+        is_left = graph.op("Greater", found, nothing)
+        scores = self._scores(output, found, logits) if by_logit else found
+        units = graph.op("Where", is_left, units, graph.constant(-1, np.int64))
+        return graph.op("Where", is_left, scores, nothing), units
+
+    def _without(self, ranked: str, seen: SparseField, num_units: int) -> str:
+        """The ranking with -inf where an example's own features are."""
+        graph = self.graph
+        first = graph.op(
+            "Mul", graph.example_of_entry(seen.offsets, seen.indices), graph.constant(num_units, np.int64)
+        )
+        places = graph.op("Add", first, seen.indices)
+        hidden = graph.op("Expand", graph.constant(-np.inf), graph.op("Shape", places))
+        flat = graph.op(
+            "ScatterElements", graph.op("Reshape", ranked, graph.whole(-1)), places, hidden, axis=0
+        )
+        return str(graph.op("Reshape", flat, graph.op("Shape", ranked)))
+
+    def _scores(self, output: OutputLayer, chosen: str, logits: str) -> str:
+        """The activations of chosen logits [E, K]; a softmax divides by the sum over all."""
+        graph = self.graph
+        if output.activation.kind != "softmax":
+            return graph.activate(output.activation, chosen)
+        peak = graph.op("ReduceMax", logits, graph.whole(1))
+        total = graph.op("ReduceSum", graph.op("Exp", graph.op("Sub", logits, peak)), graph.whole(1))
+        return str(graph.op("Div", graph.op("Exp", graph.op("Sub", chosen, peak)), total))

@@ -1,1 +1,0 @@
-"""Amazon DSSTNE: its data, its text and its trained networks."""

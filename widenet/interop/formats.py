@@ -1,0 +1,138 @@
+"""Files of trained networks, told apart by what they hold; formats are found through entry points."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from widenet.errors import OptionError
+from widenet.extensions import NETWORKS, extensions, load
+
+HEAD_BYTES = 2**16
+"""How much of a file a format sees to recognize it."""
+
+
+class Likeness(IntEnum):
+    """How much a file looks like one of a format."""
+
+    NONE = 0
+    CONTAINER = 1
+    """It is of a kind that the format uses, as others may."""
+    CONTENT = 2
+    """It holds what the format writes."""
+
+
+def _unheard(text: str) -> None:
+    del text
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How a file is imported.
+
+    Args:
+        weights: A second file, which holds the weights.
+        data: A dataset whose fields the network's inputs and outputs are.
+        features: Index files that name features.
+        fields: Other names for the network's inputs and outputs, by its own.
+        say: Called with what is not what it seems.
+    """
+
+    weights: Path | None = None
+    data: Path | None = None
+    features: Mapping[str, Path] | Path | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    say: Callable[[str], None] = _unheard
+
+
+class NetworkFormat(Protocol):
+    """A format of files that hold a trained network; a module will do."""
+
+    NAME: str
+    """What a person calls such a file: "an ONNX model"."""
+    SUFFIXES: tuple[str, ...]
+    """Suffixes that decide where the content says nothing, as ".onnx"."""
+    TAKES: tuple[str, ...]
+    """Those of "weights" and "features" that it can use."""
+
+    def likeness(self, path: Path, head: bytes) -> Likeness:
+        """Return how much a file looks like one of this format; head: its first bytes."""
+
+    def import_model(self, path: Path, out: Path, options: ImportOptions) -> Any:
+        """Write the network as a run and return its `Model`; see `interop.imported.write_run`.
+
+        Raises:
+            DataError, OptionError, FitError, CheckpointError: Nothing is left then.
+        """
+
+
+def format_of(path: Path) -> NetworkFormat:
+    """Return the format of a file that exists.
+
+    Raises:
+        OptionError: The file is of no known format; the message says what to do.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    formats: list[NetworkFormat] = [load(point) for point in extensions(NETWORKS).values()]
+    best = max(formats, key=lambda each: each.likeness(path, head))
+    if best.likeness(path, head):
+        return best
+    suffix = path.suffix.lower()
+    named = next((each for each in formats if suffix in each.SUFFIXES), None)
+    if named is not None:
+        return named
+    if head.lstrip()[:1] == b"{" or suffix == ".json":
+        remedy = "Train it as it is: `widenet train` reads network documents of other programs"
+        raise OptionError(f"{path}: must hold a trained network; a JSON document has no weights. {remedy}.")
+    if suffix in (".pt", ".pth", ".pkl", ".ckpt"):
+        raise OptionError(
+            f"{path}: must be no pickle, which would run whatever it holds. Write the network as ONNX, by"
+            " torch.onnx.export."
+        )
+    known = ", ".join(dict.fromkeys(suffix for each in formats for suffix in each.SUFFIXES))
+    raise OptionError(
+        f"{path}: must be one of {known}; neither its first bytes nor its suffix are of these. Convert it to"
+        " ONNX."
+    )
+
+
+class NetworkWriter(Protocol):
+    """A network format that is also written; the name of its entry point chooses it."""
+
+    SUFFIXES: tuple[str, ...]
+    """See `NetworkFormat`."""
+
+    def export_model(self, run: Path, out: Path, top_k: int | None, exclude_seen: bool) -> list[Path]:
+        """Write the model of a run and return the files; top_k: give the best units instead of all scores."""
+
+
+def writer_of(out: Path, name: str | None) -> NetworkWriter:
+    """Return the writer of a name; None: that of the file's suffix, or the first.
+
+    Raises:
+        OptionError: There is no such writer.
+    """
+    formats = {key: load(point) for key, point in extensions(NETWORKS).items()}
+    writers: dict[str, NetworkWriter] = {
+        key: each for key, each in formats.items() if hasattr(each, "export_model")
+    }
+    if name is not None and name not in writers:
+        names = " or ".join(f'"{key}"' for key in writers)
+        raise OptionError(f'format must be {names}; got "{name}".')
+    if name is not None:
+        return writers[name]
+    by_suffix = (each for each in writers.values() if out.suffix.lower() in each.SUFFIXES)
+    return next(by_suffix, next(iter(writers.values())))
+
+
+def text_of(head: bytes) -> str | None:
+    """Return the beginning of a file as text, or None if it is none."""
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if len(head) - error.start > 4 or len(head) < HEAD_BYTES:
+            return None
+        text = head[: error.start].decode("utf-8")
+    return text if all(letter.isprintable() or letter in "\n\r\t" for letter in text) else None
