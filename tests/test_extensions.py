@@ -26,6 +26,7 @@ version = "1"
 [project.entry-points."widenet.commands"]
 greet = "stranger.extension:GREET"
 many = "stranger.extension:MANY"
+damaged = "stranger.nowhere:APP"
 
 [project.entry-points."widenet.documents"]
 stranger = "stranger.documents"
@@ -164,6 +165,14 @@ def test_its_commands_are_listed_explained_and_called(run):
     failed = run("many", "fail")
     assert (failed.returncode, failed.stderr) == (2, "widenet: stranger.txt: no such file. Check the path.\n")
     assert "No such command 'foo'" in run("many", "foo").stderr
+
+
+def test_a_damaged_command_stops_no_other(run):
+    assert "damaged      (its distribution is damaged: call it to see the error)" in run("--help").stdout
+    called = run("damaged")
+    expected = 'widenet: stranger: the extension "damaged" of widenet.commands cannot be loaded: '
+    assert called.returncode == 2
+    assert called.stderr.startswith(expected), called.stderr
 
 
 def test_its_documents_are_read_wherever_a_network_is(run, tmp_path):

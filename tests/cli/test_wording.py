@@ -18,7 +18,6 @@ from widenet.errors import OptionError
         ("`time_format='%d.%m.%Y'` has it", "--time-format '%d.%m.%Y' has it"),
         ("Resume it without `start_from`", "Resume it without --from"),
         ("`widenet.ingest(SOURCE, out=DIR)`", "`widenet data ingest SOURCE --out DIR`"),
-        ('"widenet plan `device_memory`" tells', '"widenet plan --device-memory" tells'),
         ("`users=FILE` `sparse={'age': 'COLUMN'}`", "--users FILE --sparse age=COLUMN"),
         (
             "`widenet.split('a b/c', out=DIR, heldout_last=1, field='tags')`",
@@ -40,6 +39,7 @@ def test_options_and_calls_become_flags_and_commands(sentence, shown):
         'got "`grow`".',
         "got '`grow=1`'.",
         "`widenet.ingest(a b)`",
+        'the column "my `rate`" and "a \\" `b`"',
     ],
 )
 def test_what_is_no_option_stays(sentence):

@@ -138,7 +138,7 @@ LOST = (
     "was lost at {}: no sign of life for \\d+ seconds. It was stopped, its machine is down, or the network is"
     " cut."
 )
-REMEDY = "Start again; a training goes on with `resume=True`."
+REMEDY = "Start again; a training can be resumed."
 
 
 def state(pid):

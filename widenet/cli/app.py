@@ -16,7 +16,7 @@ import typer
 from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import on_command_line
-from widenet.errors import WidenetError, did_you_mean
+from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _SAID = {
@@ -44,7 +44,7 @@ class _InOrder(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, point in extensions(COMMANDS).items():
-            self.commands.setdefault(name, _Extension(name, load(point)))
+            self.commands.setdefault(name, _Extension(name, point))
 
     def list_commands(self, ctx: Any) -> list[str]:
         known = super().list_commands(ctx)
@@ -52,18 +52,25 @@ class _InOrder(typer.core.TyperGroup):
 
 
 class _Extension(typer.core.TyperCommand):
-    """A command of an extension, of which no more than the summary is known until it is called or asked for
-    its help.
-    """
+    """A command of an extension: imported when it is called, so that a damaged one stops no other command."""
 
-    def __init__(self, name: str, command: Command) -> None:
-        super().__init__(name, short_help=command.summary, add_help_option=False)
-        self.command = command
+    def __init__(self, name: str, point: EntryPoint) -> None:
+        super().__init__(name, add_help_option=False)
+        self.point = point
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the line for the list of commands."""
+        try:
+            command: Command = load(self.point)
+        except OptionError:
+            return "(its distribution is damaged: call it to see the error)"
+        return command.summary
 
     @cached_property
     def whole(self) -> Any:
         """The command itself."""
-        found = load(EntryPoint(self.name or "", self.command.app, COMMANDS))
+        command: Command = load(self.point)
+        found = load(EntryPoint(self.name or "", command.app, COMMANDS))
         if isinstance(found, typer.Typer):
             whole: Any = typer.main.get_group(found)
         else:

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from widenet.cli.options import IndexFiles, Run, index_files, pairs
+from widenet.cli.wording import say
+from widenet.errors import OptionError
 
 
 def export(
@@ -22,6 +24,8 @@ def export(
     """Write a trained network for other programs. The names of its items are written beside it."""
     from widenet.interop.formats import writer_of
 
+    if include_seen and top_k is None:
+        raise OptionError("--include-seen needs --top-k: all scores have no units left out.")
     for path in writer_of(out, file_format).export_model(run, out, top_k, not include_seen):
         typer.echo(f"{path}: {path.stat().st_size:,} bytes")
 
@@ -64,7 +68,7 @@ def import_network(
         data=data,
         features=named,
         fields=names,
-        say=lambda text: typer.echo(text, err=True),
+        say=say,
     )
     units = model.network.layout.units
     sizes = ", ".join(f"{layer.name} {units[layer.name]:,}" for layer in model.run.network.layers)

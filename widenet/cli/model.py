@@ -10,7 +10,7 @@ import typer
 
 from widenet.cli.options import Device, IncludeSeen, Output, Run
 from widenet.cli.processes import Processes, Timeout, run_in_processes
-from widenet.cli.wording import on_command_line
+from widenet.cli.wording import say
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -174,4 +174,4 @@ def warn(sentences: list[str]) -> None:
     from widenet.parallel.group import is_leader
 
     for sentence in sentences if is_leader() else ():
-        typer.echo(on_command_line(sentence), err=True)
+        say(sentence)

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from widenet.cli.wording import on_command_line
+from widenet.cli.wording import on_command_line, say
 from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount
 
@@ -82,7 +82,7 @@ class TrainingReport:
     def say(self, text: str) -> None:
         """Something happened."""
         if not self.quiet:
-            typer.echo(on_command_line(text), err=True)
+            say(text)
 
     def stop(self) -> None:
         """Leave the terminal as it was."""

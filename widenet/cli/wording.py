@@ -9,9 +9,11 @@ import ast
 import re
 import shlex
 
+import typer
+
 _OPTION = re.compile(r"(?<![`\w])`([a-z]\w*)(?:=([^`]+))?`")
-_QUOTED = re.compile(r"(\"`[^`]*`\"|'`[^`]*`')")
-"""A text of the user's that looks like an option; messages quote what users wrote."""
+_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'`[^`]*`\')')
+"""Quoted text: a user's own, which may look like an option."""
 _CALL = re.compile(r"(?<=`)widenet\.(\w+)\(([^`]*)\)(?=`)|(?<=\")widenet\.(\w+)\(([^`\"]*)\)(?=\")")
 _COMMANDS = {"ingest": "data ingest", "split": "data split"}
 """The commands that are not called as the function is."""
@@ -28,6 +30,11 @@ def on_command_line(sentence: str) -> str:
     pieces = _QUOTED.split(sentence)
     pieces[::2] = [_OPTION.sub(lambda found: _flag(found[1], found[2]), piece) for piece in pieces[::2]]
     return "".join(pieces)
+
+
+def say(sentence: str) -> None:
+    """Print a sentence of the library to standard error."""
+    typer.echo(on_command_line(sentence), err=True)
 
 
 def _flag(name: str, value: str | None) -> str:

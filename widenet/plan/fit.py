@@ -77,7 +77,7 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     raise CapacityError(
         f"The plan needs {each} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
         " give. "
-        f'{_cheaper(job)}, or divide it among several machines: "widenet plan `device_memory`" tells how'
+        f'{_cheaper(job)}, or divide it among several machines: "widenet plan" tells how'
         " many."
     )
 

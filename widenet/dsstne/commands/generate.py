@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from widenet.cli.wording import say
 from widenet.errors import OptionError
 
 
@@ -51,5 +52,5 @@ def generate(
         samples,
         new_features=new_features,
         analog=analog,
-        say=lambda text: typer.echo(text, err=True),
+        say=say,
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.processes import Processes, run_in_processes
+from widenet.cli.wording import say
 from widenet.errors import OptionError
 
 
@@ -58,7 +59,7 @@ def predict(
         batch_size=batch_size,
         score_format=precision,
         layer=layer,
-        say=lambda text: typer.echo(text, err=True),
+        say=say,
     )
     if is_leader():
         typer.echo(f"{out}: {count:,} samples.", err=True)

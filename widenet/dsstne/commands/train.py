@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from widenet.cli.processes import Processes, run_in_processes
+from widenet.cli.wording import say
 from widenet.training.reports import Silence
 
 
@@ -25,7 +26,7 @@ class Report(Silence):
 
     def say(self, text: str) -> None:
         """Something happened."""
-        typer.echo(text, err=True)
+        say(text)
 
 
 def train(
