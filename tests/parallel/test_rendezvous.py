@@ -117,23 +117,31 @@ def test_an_address_is_that_of_one_interface():
     assert interface_of("192.0.2.77") is None
 
 
-def test_gloo_is_told_the_interface_of_the_address(monkeypatch):
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+@pytest.fixture
+def unchosen(monkeypatch):
+    """The environment names no interface, and names none after the test."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # undone at the end, which deleting an absent one is not
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+
+
+@pytest.mark.usefixtures("unchosen")
+def test_gloo_is_told_the_interface_of_the_address():
     address = own_address()
     choose_interface(address)
     assert os.environ["GLOO_SOCKET_IFNAME"] == interface_of(address)
 
 
-@pytest.mark.parametrize(
-    ("address", "before"), [("127.0.0.1", None), ("192.0.2.77", None), (None, "chosen")], ids=str
-)
-def test_gloo_is_told_nothing_where_the_user_or_the_machine_decides(address, before, monkeypatch):
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
-    if before is not None:
-        monkeypatch.setenv("GLOO_SOCKET_IFNAME", before)
-    choose_interface(address or own_address())
-    assert os.environ.get("GLOO_SOCKET_IFNAME") == before
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+@pytest.mark.usefixtures("unchosen")
+@pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.77"])
+def test_gloo_is_told_nothing_where_the_machine_decides(address):
+    choose_interface(address)
+    assert "GLOO_SOCKET_IFNAME" not in os.environ
+
+
+def test_gloo_is_told_nothing_where_the_user_decides(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "chosen")
+    choose_interface(own_address())
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "chosen"
 
 
 @pytest.fixture(scope="module")

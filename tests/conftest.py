@@ -1,0 +1,32 @@
+"""What holds for every test."""
+
+import os
+
+import pytest
+
+READ = (
+    "ATEN_",
+    "DNNL_",
+    "GLOO_",
+    "LOCAL_",
+    "MASTER_",
+    "MKL_",
+    "NUMBA_",
+    "OMP_",
+    "ONEDNN_",
+    "RANK",
+    "WIDENET_",
+    "WORLD_",
+)
+"""Beginnings of the variables by which a test could change what later tests of its process do."""
+
+
+def variables():
+    return {name: value for name, value in os.environ.items() if name.startswith(READ)}
+
+
+@pytest.fixture(autouse=True)
+def environment_is_left_as_it_was():
+    before = variables()
+    yield
+    assert variables() == before
