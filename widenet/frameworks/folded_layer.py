@@ -46,6 +46,11 @@ class FoldedLayer:
         return None if self.shape is None else prod(self.shape)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether it is an input whose examples are lists of features."""
+        return self.given is not None and self.given.is_sparse
+
+    @property
     def is_open(self) -> bool:
         """Whether it still gives bare sums, to which units of other layers may have been added."""
         is_plain = self.given is None and self.pooled is None and self.own is None and self.taken is None
@@ -106,6 +111,30 @@ def channels_first(weight: np.ndarray, pieces: list[Piece]) -> np.ndarray:
             part = np.moveaxis(placed, -1, 1).reshape(len(weight), -1)
         parts.append(part)
     return np.concatenate(parts, axis=1)
+
+
+def by_channel(numbers: np.ndarray | None, channels: int) -> np.ndarray | None:
+    """Numbers of units as one for each channel; raises UnsupportedError where those of a channel differ."""
+    if numbers is None:
+        return None
+    each = numbers.reshape(channels, -1)
+    if (each != each[:, :1]).any():
+        raise UnsupportedError("a scale or shift of single places")
+    return np.ascontiguousarray(each[:, 0])
+
+
+def spread(numbers: np.ndarray | float, channels: int, positions: int) -> np.ndarray:
+    """Numbers [1], [channels] or [units] as one for each channel's positions; float32 [channels *
+    positions].
+    """
+    flat = np.asarray(numbers, np.float32).reshape(-1)
+    if flat.size not in (1, channels, channels * positions):
+        raise UnsupportedError(f"a scale or shift of {flat.size} numbers over {channels} units or channels")
+    return (
+        np.broadcast_to(flat, channels * positions)
+        if flat.size == 1
+        else np.repeat(flat, channels * positions // flat.size)
+    )
 
 
 def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from widenet.errors import DataError
+from widenet.frameworks.folded_documents import activation_kind, imported, plain_name
 from widenet.frameworks.folded_layer import (
     FoldedLayer,
     Piece,
     UnsupportedError,
+    by_channel,
     channels_first,
     convolved,
     pooled,
     recurrent,
+    spread,
 )
 from widenet.frameworks.operations import (
     Activate,
@@ -37,10 +40,6 @@ from widenet.frameworks.operations import (
     Unknown,
 )
 from widenet.interop.imported import Imported
-from widenet.plan.layout import Width
-
-_ALL_POSITIONS = 2**31 - 1
-"""The largest number that a document may say."""
 
 _MOST_IDENTITIES = 4096
 """Units or channels at most of a layer that only hands on what it gets: its weights are the square of
@@ -85,7 +84,7 @@ class _Folding:
                 f"{self.where}: {count} no counterpart: {', '.join(problems)}. docs/interchange.md lists what"
                 " can be imported."
             )
-        return self._imported(outputs)
+        return imported(self.where, self._layers(), outputs)
 
     def _value(self, step: Operation) -> list[Piece]:
         match step:
@@ -172,7 +171,7 @@ class _Folding:
             return total
         place = next((place for place in reversed(range(len(own))) if own[place] is not None), None)
         others = [self.values[source][0] for number, source in enumerate(sources) if number != place]
-        if any(other.layer.given and other.layer.given.is_sparse for other in others):
+        if any(other.layer.is_sparse for other in others):
             raise UnsupportedError("a sum with a sparse input")
         if place is None or not all(other.is_bare for other in others):
             return self._whole(name, [self.values[source][0] for source in sources])
@@ -186,7 +185,7 @@ class _Folding:
         """
         shape = pieces[0].layer.shape
         if shape is None or any(
-            piece.turned or piece.layer.shape != shape or _is_sparse(piece.layer) for piece in pieces
+            piece.turned or piece.layer.shape != shape or piece.layer.is_sparse for piece in pieces
         ):
             raise UnsupportedError(
                 "a sum, scale or shift of a sparse input, or of units in several orders or shapes"
@@ -208,7 +207,7 @@ class _Folding:
                 "padding": [0] * len(places),
             }
         for piece in pieces:
-            scale, shift = (_by_channel(numbers, channels) for numbers in (piece.scale, piece.shift))
+            scale, shift = (by_channel(numbers, channels) for numbers in (piece.scale, piece.shift))
             whole.add_weight(
                 piece.layer.name, np.diag(np.ones(channels, np.float32) if scale is None else scale)
             )
@@ -232,13 +231,13 @@ class _Folding:
         channels, *places = piece.layer.shape
         own = self._own(source)
         if own is not None and not own.skip:
-            own_scale, own_shift = (_spread(numbers, channels, 1) for numbers in (scale, shift))
+            own_scale, own_shift = (spread(numbers, channels, 1) for numbers in (scale, shift))
             own.weights = {name: weight * own_scale[:, None] for name, weight in own.weights.items()}
             own.bias = own_shift if own.bias is None else own.bias * own_scale + own_shift
             return [Piece(own)]
-        if piece.layer.given is not None and piece.layer.given.is_sparse:
+        if piece.layer.is_sparse:
             raise UnsupportedError("a scale or shift of a sparse input")
-        all_scale, all_shift = (_spread(numbers, channels, prod(places)) for numbers in (scale, shift))
+        all_scale, all_shift = (spread(numbers, channels, prod(places)) for numbers in (scale, shift))
         before_scale = 1.0 if piece.scale is None else piece.scale
         before_shift = 0.0 if piece.shift is None else piece.shift
         return [Piece(piece.layer, before_scale * all_scale, before_shift * all_scale + all_shift)]
@@ -263,15 +262,21 @@ class _Folding:
             ]
         if own is None:
             raise UnsupportedError(
-                f"an activation, {_kind(step.activation)}, that follows no layer of its own with weights"
+                f"an activation, {activation_kind(step.activation)}, that follows no layer of its own with"
+                " weights"
             )
         own.activation = step.activation
         return [Piece(own)]
 
     def _dropped(self, source: str, probability: float) -> list[Piece]:
         piece, *others = self.values[source]
-        is_dense = piece.layer.given is None or not piece.layer.given.is_sparse
-        if not others and piece.is_bare and is_dense and self._is_alone(source) and 0 <= probability < 1:
+        if (
+            not others
+            and piece.is_bare
+            and not piece.layer.is_sparse
+            and self._is_alone(source)
+            and 0 <= probability < 1
+        ):
             piece.layer.dropout = probability
         return self.values[source]
 
@@ -309,13 +314,13 @@ class _Folding:
         ):
             return self._taking(name, layer)
         layer.dropout = 0.0
-        if _plain(name) != layer.name:
+        if plain_name(name) != layer.name:
             layer.name = self._unique(name)
         return layer
 
     def _taking(self, name: str, layer: FoldedLayer) -> FoldedLayer:
         """An output that takes the units of a layer that cannot be one, and the name if the layer has it."""
-        if layer.name == _plain(name):
+        if layer.name == plain_name(name):
             inside = self._unique(f"{name} inside")
             for user in self._layers():
                 user.call_source(layer.name, inside)
@@ -330,21 +335,9 @@ class _Folding:
             {piece.layer.name: piece.layer for pieces in self.values.values() for piece in pieces}.values()
         )
 
-    def _imported(self, outputs: list[FoldedLayer]) -> Imported:
-        layers = {layer.name: layer for layer in self._layers()}
-        needed = {layer.name for layer in outputs}
-        for layer in reversed(layers.values()):
-            if layer.name in needed:
-                needed |= set(layer.sources)
-        found = Imported(name=self.where, layers=[], fields={}, weights={})
-        for layer in layers.values():
-            if layer.name in needed:
-                _describe(found, layer, is_output=any(layer is output for output in outputs))
-        return found
-
     def _unique(self, name: str) -> str:
         """A name that a layer may have, and a field."""
-        plain = _plain(name)
+        plain = plain_name(name)
         candidates: Iterable[str] = (
             plain,
             *(f"{plain} {number}" for number in range(2, len(self.names) + 3)),
@@ -367,20 +360,6 @@ def _must_be_whole(step: Operation, pieces: list[Piece]) -> bool:
     )
 
 
-def _is_sparse(layer: FoldedLayer) -> bool:
-    return layer.given is not None and layer.given.is_sparse
-
-
-def _by_channel(numbers: np.ndarray | None, channels: int) -> np.ndarray | None:
-    """Numbers of units as one for each channel; raises UnsupportedError where those of a channel differ."""
-    if numbers is None:
-        return None
-    each = numbers.reshape(channels, -1)
-    if (each != each[:, :1]).any():
-        raise UnsupportedError("a scale or shift of single places")
-    return np.ascontiguousarray(each[:, 0])
-
-
 def _passes_on(step: Operation) -> bool:
     """Whether an operation gives the units of its source as they are."""
     match step:
@@ -400,86 +379,3 @@ def _in_the_same_axes(pieces: list[Piece], shape: tuple[int, ...] | None) -> lis
         if together != shape and not points:
             raise UnsupportedError(f"units {list(together)} that become {list(shape)}")
     return pieces
-
-
-def _plain(name: str) -> str:
-    """A name without what neither layers nor fields may have in theirs."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in name.strip("/\\. "))
-    return printable.replace("/", ".").replace("\\", ".").encode()[:80].decode(errors="ignore") or "layer"
-
-
-def _kind(activation: str | dict[str, Any]) -> str:
-    return str(activation if isinstance(activation, str) else activation["kind"])
-
-
-def _spread(numbers: np.ndarray | float, channels: int, positions: int) -> np.ndarray:
-    """Numbers [1], [channels] or [units] as one for each channel's positions; float32 [channels *
-    positions].
-    """
-    flat = np.asarray(numbers, np.float32).reshape(-1)
-    if flat.size not in (1, channels, channels * positions):
-        raise UnsupportedError(f"a scale or shift of {flat.size} numbers over {channels} units or channels")
-    return (
-        np.broadcast_to(flat, channels * positions)
-        if flat.size == 1
-        else np.repeat(flat, channels * positions // flat.size)
-    )
-
-
-def _describe(found: Imported, layer: FoldedLayer, is_output: bool) -> None:
-    """Add a layer's document, its field and its weights."""
-    if layer.given is not None:
-        _describe_input(found, layer, layer.given)
-        return
-    if layer.pooled is not None:
-        found.layers.append({"name": layer.name, "source": layer.pooled, **layer.document})
-        return
-    if layer.taken is not None:
-        _describe_output(
-            found,
-            layer,
-            {"source": layer.taken, "activation": layer.activation, "bias": False, "weightless": True},
-        )
-        found.weights[layer.name] = np.zeros((layer.width or 0, 0), np.float32)
-        return
-    bias = layer.bias
-    common = {"source": list(layer.weights), "activation": layer.activation, "bias": bias is not None}
-    if is_output:
-        _describe_output(found, layer, common)
-        found.weights[layer.name] = np.concatenate(list(layer.weights.values()), axis=1)
-    else:
-        more = {key: value for key, value in {"dropout": layer.dropout, "skip": layer.skip}.items() if value}
-        if layer.own is not None:
-            common.pop("activation")
-            found.weights[f"{layer.name}/{layer.name}"] = layer.own
-        found.layers.append(
-            {"name": layer.name, **(layer.document or {"units": layer.width}), **common, **more}
-        )
-        for source, weight in layer.weights.items():
-            found.weights[f"{layer.name}/{source}"] = weight
-    if bias is not None:
-        found.weights[f"{layer.name} bias"] = bias
-
-
-def _describe_output(found: Imported, layer: FoldedLayer, more: dict[str, Any]) -> None:
-    loss = "cross_entropy" if _kind(layer.activation) in ("softmax", "sigmoid") else "l2"
-    found.layers.append({"name": layer.name, "kind": "output", "field": layer.name, "loss": loss, **more})
-    found.fields[layer.name] = Width(layer.width or 0)
-
-
-def _describe_input(found: Imported, layer: FoldedLayer, given: Input) -> None:
-    if layer.shape is None:
-        raise DataError(
-            f'{found.name}: the width of the input "{layer.name}" must be known; the file does not say it.'
-        )
-    more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
-    if prod(layer.shape[1:]) > 1:
-        more["shape"] = list(layer.shape)
-    if given.is_sequence:
-        more["last"] = given.last or _ALL_POSITIONS
-    found.layers.append(
-        {"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more}
-    )
-    found.fields[layer.name] = Width(
-        prod(layer.shape), "sequence" if given.is_sequence else "sparse" if given.is_sparse else "dense"
-    )
