@@ -94,7 +94,8 @@ LONGER_FILES = {
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
 
-MAX_FUNCTION_LINES = 85
+MAX_FUNCTION_LINES = 60
+"""Lines of a function, its docstring not counted."""
 
 
 def python_files(*directories: str) -> list[str]:
@@ -349,9 +350,17 @@ def test_names_of_files_say_something():
     assert [path for path in FILES if EMPTY_NAMES & set(Path(path).with_suffix("").parts)] == []
 
 
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function without its docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    first = function.body[0]
+    documented = ast.get_docstring(function) is not None
+    return lines - ((first.end_lineno or 0) - first.lineno + 1 if documented else 0)
+
+
 def test_functions_fit_a_screen():
     lengths = {
-        f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        f"{path}: {node.name}": lines_of(node)
         for path in MODULES
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

@@ -60,6 +60,7 @@ class _Extension(typer.core.TyperCommand):
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the line for the list of commands."""
+        del limit
         try:
             command: Command = load(self.point)
         except OptionError:

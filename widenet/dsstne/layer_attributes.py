@@ -1,5 +1,6 @@
 """Layers of a network document as DSSTNE's model files describe them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,18 @@ there.
 """
 _EPSILON = 1e-5
 """What cuDNN adds to a variance."""
+_USUAL_FLOATS = {
+    "pDropout": 0.0,
+    "biasInit": 0.0,
+    "weightNorm": 0.0,
+    "deltaNorm": 0.0,
+    "sparsenessPenalty_p": 0.0,
+    "sparsenessPenalty_beta": 0.0,
+    "weightInitScale": 1.0,
+    "RELUSlope": 1.0,
+    "ELUAlpha": 1.0,
+    "SELULambda": 1.050701,
+}
 _USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
 """Settings of layers that change a prediction, and the value under which DSSTNE predicts alike."""
 
@@ -162,60 +175,30 @@ def attributes_of(
     is_sparse: bool = False,
     has_places: bool = False,
 ) -> dict[str, Any]:
-    """The attributes of a layer, by name.
+    """Return the attributes of a layer, by name.
 
-    shape: channels first, then axes, slowest first; (units,) of a flat layer. windows: how a convolution or a
-    pooling moves.
-    is_sparse: whether an input's data are. has_places: whether windows move over an input; DSSTNE gives axes
-    to Convolutional ones.
+    Args:
+        spec: The network.
+        layer: One of its layers.
+        shape: Channels first, then axes, slowest first; (units,) of a flat layer.
+        windows: How a convolution or a pooling moves.
+        is_sparse: Whether an input's data are sparse.
+        has_places: Whether windows move over an input; DSSTNE gives axes to Convolutional ones.
     """
-    sides = [*shape[:0:-1], shape[0]] if len(shape) > 1 or not has_places else [*shape, 1]
-    whole = {
-        "kind": _kind(layer),
-        "Nx": 1,
-        "Ny": 1,
-        "Nz": 1,
-        "Nw": 1,
-        "dimensions": len(sides),
-        "type": 0,
-        "poolingfunction": 0,
-    }
-    whole |= {
-        "weightInit": 0,
-        "activation": 0,
-        "sources": 0,
-        "skips": 0,
-        "attributes": SPARSE * is_sparse,
-        "kernelDimensions": 1,
-    }
-    if isinstance(layer, InputLayer):
-        whole["type"] = TYPES.index("Convolutional" if has_places else "FullyConnected")
-        whole["attributes"] |= DENOISING * (layer.denoise > 0)
-    whole |= dict(zip(SIDES, sides, strict=False))
-    whole |= {
-        f"{what}{axis}": 0 if "Padding" in what else 1
-        for what in ("kernel", "kernelStride", "kernelPadding")
-        for axis in "XYZ"
-    }
-    floats = dict.fromkeys(
-        ("pDropout", "biasInit", "weightNorm", "deltaNorm", "sparsenessPenalty_p", "sparsenessPenalty_beta"),
-        0.0,
-    )
-    floats |= {
-        "weightInitScale": 1.0,
-        "RELUSlope": 1.0,
-        "ELUAlpha": 1.0,
-        "SELULambda": 1.050701,
-        "pDropout": getattr(layer, "dropout", 0.0),
-    }
+    whole = _usual_numbers([*shape[:0:-1], shape[0]] if len(shape) > 1 or not has_places else [*shape, 1])
+    floats = _USUAL_FLOATS | {"pDropout": getattr(layer, "dropout", 0.0)}
     texts = {
         "name": layer.name,
         "dataSet": layer.field if isinstance(layer, InputLayer | OutputLayer) else "",
     }
-    if not isinstance(layer, InputLayer):
+    if isinstance(layer, InputLayer):
+        whole["type"] = TYPES.index("Convolutional" if has_places else "FullyConnected")
+        whole["attributes"] = SPARSE * is_sparse | DENOISING * (layer.denoise > 0)
+    else:
         for name, others in (("source", spec.sources(layer)), ("skip", getattr(layer, "skip", None) or ())):
             texts |= {f"{name}{place}": other for place, other in enumerate(others)}
             whole[f"{name}s"] = len(others)
+    whole["kind"] = _kind(layer)
     if isinstance(layer, ConvolutionLayer | PoolingLayer):
         whole |= _window(layer, windows)
     if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
@@ -225,6 +208,31 @@ def attributes_of(
         | {name: np.uint32(value) for name, value in whole.items()}
         | {name: np.float32(value) for name, value in floats.items()}
     )
+
+
+def _usual_numbers(sides: Sequence[int]) -> dict[str, int]:
+    """The whole numbers of a layer without windows, sources and weights.
+
+    Args:
+        sides: Axes, fastest first, and channels.
+    """
+    whole = {
+        "kind": 0,
+        **dict.fromkeys(SIDES, 1),
+        "dimensions": len(sides),
+        "type": 0,
+        "poolingfunction": 0,
+        "weightInit": 0,
+        "activation": 0,
+        "sources": 0,
+        "skips": 0,
+        "attributes": 0,
+        "kernelDimensions": 1,
+    }
+    whole |= dict(zip(SIDES, sides, strict=False))
+    for axis in "XYZ":
+        whole |= {f"kernel{axis}": 1, f"kernelStride{axis}": 1, f"kernelPadding{axis}": 0}
+    return whole
 
 
 def _kind(layer: Layer) -> int:

@@ -43,50 +43,40 @@ def predict(
     layer: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> int:
-    """Write a line a sample, `name<TAB>feature,score:feature,score:`, best first; gives the number of
-    samples.
+    """Write the best features of each sample as a line of text, and return the number of samples.
 
-    data_set: begins the name of the input layer's data set, which goes on with "_input". features: the index
-    files of input and output.
-    rows: samples, `name<TAB>feature:feature`; values and unknown features are passed over. filters: features
-    of a sample that are left out, or with a value between 0 and 1 whose scores are multiplied by it. layer:
-    write the values of all its units instead, as text. Every process that a launcher has started must call
-    it; one of them writes. Raises DataError, OptionError, FitError; the file appears whole, or not at all.
+    A line is `name<TAB>feature,score:feature,score:`, best first. Every process that a launcher has started
+    must call this; one of them writes. The file appears whole, or not at all.
+
+    Args:
+        model: The trained network, NetCDF.
+        data_set: Name of the input layer's data set without its ending, "_input".
+        features: Index files of the input and of the output.
+        rows: Samples, `name<TAB>feature:feature`. Values and unknown features are ignored.
+        filters: Features of a sample to leave out; with a value between 0 and 1, to multiply their scores by.
+        out: The file to write.
+        k: Features a sample.
+        batch_size: Samples at a time.
+        score_format: Width and precision of a score, as in "4.3f".
+        layer: A layer whose units' values are written instead of features.
+        say: Receives sentences on the progress.
+
+    Raises:
+        DataError, OptionError, FitError: A file or an option is wrong.
     """
-    exchange, named = joined(), {f"{data_set}_input": features[0]}
+    exchange = joined()
     with shared_folder(exchange, out, "-s") as folder, one_thread_an_operation():
         by_leader(exchange, lambda: import_model(model, folder / "run"), "network")
-        found = Model.load(folder / "run")
-        inputs, outputs = found.run.network.inputs, found.run.network.outputs
+        network = Model.load(folder / "run")
+        outputs = network.run.network.outputs
         output = next((each for each in outputs if each.name == "Output"), outputs[0])
-        if [each.field for each in inputs] != list(named):
-            names = ", ".join(each.field for each in inputs)
-            raise OptionError(
-                f"-d must begin the name of the data set of the only input, NAME_input; got {data_set!r} for"
-                f" {names}."
-            )
-        index_of, items = (
-            {name: index for index, name in enumerate(read_names(features[0]))},
-            read_names(features[1]),
-        )
-        room = found.network.layout.units[output.name]
-        if len(items) > room:
-            raise DataError(
-                f"{features[1]}: must name at most the {room:,} units of {output.name!r}; got {len(items):,}."
-                " Use its own file."
-            )
-        if (layer is not None and layer not in found.network.layout.units) or layer in [
-            each.name for each in inputs
-        ]:
-            known = [each.name for each in found.run.network.layers if each not in inputs]
-            raise OptionError(
-                f"-l must name a hidden layer or an output; got {layer!r}.{did_you_mean(str(layer), known)}"
-            )
-        samples = _rows(rows, index_of)
-        wanted = (
-            {} if layer is not None else _filters(filters, {name: index for index, name in enumerate(items)})
-        )
-        task = _Task(found, inputs[0].field, output.name, items, k, f"%{score_format}")
+        field = _input_field(network, data_set)
+        items = _items(network, features[1], output.name)
+        if layer is not None:
+            _check_layer(network, layer)
+        samples = _rows(rows, _places(read_names(features[0])))
+        wanted = {} if layer is not None else _filters(filters, _places(items))
+        task = _Task(network, field, output.name, items, k, f"%{score_format}")
         if say is not None and exchange.leads:
             say(f"{len(samples):,} samples over {len(items):,} features.")
         lines = (
@@ -101,6 +91,41 @@ def predict(
             for _ in lines:
                 pass
         return len(samples)
+
+
+def _input_field(model: Model, data_set: str) -> str:
+    """The field of a network's only input, after -d is checked against its data set."""
+    names = [layer.field for layer in model.run.network.inputs]
+    if names != [f"{data_set}_input"]:
+        raise OptionError(
+            f"-d must begin the name of the data set of the only input, NAME_input; got {data_set!r} for"
+            f" {', '.join(names)}."
+        )
+    return names[0]
+
+
+def _items(model: Model, path: Path, output: str) -> list[str]:
+    """The names of an output's units."""
+    items, room = read_names(path), model.network.layout.units[output]
+    if len(items) > room:
+        raise DataError(
+            f"{path}: must name at most the {room:,} units of {output!r}; got {len(items):,}."
+            " Use its own file."
+        )
+    return items
+
+
+def _check_layer(model: Model, layer: str) -> None:
+    spec = model.run.network
+    known = [each.name for each in spec.layers if each not in spec.inputs]
+    if layer not in known:
+        raise OptionError(
+            f"-l must name a hidden layer or an output; got {layer!r}.{did_you_mean(layer, known)}"
+        )
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
 
 
 class _Task:

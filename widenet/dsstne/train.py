@@ -37,15 +37,23 @@ def train(
     initial: Path | None = None,
     checkpoint: Path | None = None,
 ) -> Model:
-    """Train DSSTNE's network on its data sets, and write the trained network as it would be.
+    """Train DSSTNE's network on its data sets, and write the trained network as DSSTNE would.
 
-    data: NetCDF files, whose data sets the layers name. settings: values of a training document. The run
-    stays in `out`.run, from which a training that was cut short goes on. initial: a file to write the network
-    to as a new training begins with it; replaced.
-    checkpoint: begins the names of the files to which the network is written after every so many epochs as
-    the training has checkpoints, NAME10.nc after ten; unset: `out`. Earlier ones are replaced. Every process
-    that a launcher has started must call it. Raises DocumentError, DataError, OptionError, and what a
-    training raises.
+    Every process that a launcher has started must call this. The run stays in `out`.run; a training that was
+    cut short is resumed from there.
+
+    Args:
+        config: The network document.
+        data: NetCDF files with the data sets that the layers name.
+        out: The NetCDF file to write; must be new.
+        settings: Values of a training document.
+        report: Receives the progress.
+        initial: A file to write the network to before the first step; replaced.
+        checkpoint: Beginning of the names of the files to which the network is written whenever the training
+            saves: NAME10.nc after ten epochs. Earlier files are replaced. Unset: `out`.
+
+    Raises:
+        DocumentError, DataError, OptionError: And what a training raises.
     """
     if out.exists():
         raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
@@ -72,12 +80,7 @@ def train(
         )
         goes_on = exchange.collect(run.exists(), "run")[0]
         if goes_on:
-            state = (
-                f"has ended; {out} is written again"
-                if (run / "model").exists()
-                else "was cut short; going on"
-            )
-            teller.say(f"{run} holds a training that {state}.")
+            teller.say(f"{run} holds a training that {_state(run, out)}.")
         elif initial is not None:
             write_initial(check_training(network, training, dataset), dataset, initial)
         kinds = {name: field.kind for name, field in dataset.fields.items()}
@@ -91,6 +94,13 @@ def train(
         )
         write_network(model.network, training, kinds, out, str(run))
     return model
+
+
+def _state(run: Path, out: Path) -> str:
+    """What became of the training of a run, for the sentence that resumes it."""
+    if (run / "model").exists():
+        return f"has ended; {out} is written again"
+    return "was cut short; going on"
 
 
 def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
