@@ -12,7 +12,7 @@ from tests.interop.networks import dataset, model_of
 from widenet.runs import Model
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "interchange.md"
-SUFFIXES = ".onnx, .keras, .h5, .hdf5, .caffemodel, .prototxt, .nc"
+SUFFIXES = ".caffemodel, .h5, .hdf5, .keras, .nc, .onnx, .prototxt"
 LAYERS = [
     {"name": "history", "kind": "input", "field": "items", "values": "ignore"},
     {"name": "taste", "units": 6, "activation": "tanh"},

@@ -70,7 +70,7 @@ def test_every_kind_is_known_by_its_content(tmp_path):
         (
             "model.txt",
             "hello",
-            r"must be one of .caffemodel, .prototxt, .nc, .keras, .h5, .hdf5, .onnx; neither",
+            r"must be one of .caffemodel, .h5, .hdf5, .keras, .nc, .onnx, .prototxt; neither",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def format_of(path: Path) -> NetworkFormat:
             f"{path}: must be no pickle, which would run whatever it holds. Write the network as ONNX, by"
             " torch.onnx.export."
         )
-    known = ", ".join(dict.fromkeys(suffix for each in formats for suffix in each.SUFFIXES))
+    known = ", ".join(sorted({suffix for each in formats for suffix in each.SUFFIXES}))
     raise OptionError(
         f"{path}: must be one of {known}; neither its first bytes nor its suffix are of these. Convert it to"
         " ONNX."

@@ -80,7 +80,7 @@ SAID = {
     'import bad/cut.caffemodel --out OUT': 'widenet: bad/cut.caffemodel is no whole .caffemodel: it ends too soon, or is something else. Save the network again.',
     'import bad/no.prototxt --out OUT --weights bad/cut.caffemodel': "widenet: bad/no.prototxt is no .prototxt of a network: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte. Correct the file.",
     'import bad/no.prototxt --out OUT': 'widenet: bad/no.prototxt holds no weights. Name the .caffemodel with --weights.',
-    'import bad/text.bin --out OUT': 'widenet: bad/text.bin: must be one of .onnx, .keras, .h5, .hdf5, .caffemodel, .prototxt, .nc; neither its first bytes nor its suffix are of these. Convert it to ONNX.',
+    'import bad/text.bin --out OUT': 'widenet: bad/text.bin: must be one of .caffemodel, .h5, .hdf5, .keras, .nc, .onnx, .prototxt; neither its first bytes nor its suffix are of these. Convert it to ONNX.',
     'import bad/text.nc --out OUT': 'widenet: bad/text.nc: must be a NetCDF file; its first bytes are of something else. Check the path.',
     'import bad/cut.nc --out OUT': 'widenet: bad/cut.nc: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again.',
     'import bad/text.onnx --out OUT --field x': "widenet: --field must be NAME=FIELD, each name once; got 'x'.",
