@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from widenet.arguments import Argument, check_bounds
+from widenet.data.formats import FORMATS
 
 Duplicates = Literal["last", "first", "max", "sum", "error"]
 Moment = float | str
@@ -118,8 +119,7 @@ class IngestArguments:
     format: Annotated[
         str | None,
         Argument(
-            "csv, parquet, adjacency, sessions, jsonl, dsstne or npz. Known by suffix and"
-            " content, but for sessions."
+            f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Known by suffix and content, but for sessions."
         ),
     ] = None
     delimiter: Annotated[

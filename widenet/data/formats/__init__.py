@@ -1,1 +1,4 @@
-"""Source formats: each file reads one into an SQL table; the table of formats names them."""
+"""Sources of interactions. Every start of the command line reads this module: it imports no library."""
+
+FORMATS = ("csv", "parquet", "adjacency", "sessions", "jsonl", "dsstne", "npz")
+"""The formats of files, each with a module of its name, whose `FORMAT` is a `source.Format`."""

@@ -11,13 +11,10 @@ import duckdb
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
 from widenet.data.formats.guesses import table_like
-from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_NUL, NO_UTF8, TextFile
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
-
-SUFFIXES: tuple[str, ...] = (".adj", ".adjacency")
-IS_TEXT = True
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
@@ -38,6 +35,9 @@ def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
         empty_users=True,
         file=file,
     )
+
+
+FORMAT = Format(opened, (".adj", ".adjacency"))
 
 
 @dataclass

@@ -11,12 +11,10 @@ import duckdb
 from widenet.data.formats import adjacency, sql
 from widenet.data.formats.columns import OBVIOUS, Columns, first_broken, is_number, plain
 from widenet.data.formats.guesses import LISTS, holds_lists, time_like
-from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_NUL, NO_UTF8, WHITE_SPACE, TextFile
 from widenet.errors import DataError
 
-SUFFIXES: tuple[str, ...] = (".csv", ".tsv")
-IS_TEXT = True
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
 """Those that are guessed, in words."""
 
@@ -85,6 +83,9 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
         delimiter=delimiter,
         has_header=has_header,
     )
+
+
+FORMAT = Format(opened, (".csv", ".tsv"))
 
 
 @dataclass

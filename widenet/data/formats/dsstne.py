@@ -8,11 +8,8 @@ import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, first_broken
-from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_UTF8, TextFile
-
-SUFFIXES: tuple[str, ...] = (".dsstne",)
-IS_TEXT = True
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Dsstne":  # noqa: ARG001
@@ -24,6 +21,9 @@ def opened(path: Path, name: str, reading: Reading) -> "Dsstne":  # noqa: ARG001
         empty_users=True,
         file=TextFile(path),
     )
+
+
+FORMAT = Format(opened, (".dsstne",))
 
 
 @dataclass

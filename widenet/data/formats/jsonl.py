@@ -14,13 +14,10 @@ import duckdb
 
 from widenet.data.formats import json_array, sql
 from widenet.data.formats.columns import Columns, first_broken
-from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_UTF8, TextFile, copy_in
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
-
-SUFFIXES: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
-IS_TEXT = True
 
 _FIRST_OBJECTS = 100
 
@@ -39,6 +36,9 @@ def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG
                 " +4`."
             )
     return _source(name, file, file.sample())
+
+
+FORMAT = Format(opened, (".jsonl", ".ndjson", ".json"))
 
 
 def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = False) -> "JsonLines":

@@ -14,11 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.formats.memory import InArrow
-from widenet.data.formats.source import Reading
+from widenet.data.formats.source import Format, Reading
 from widenet.errors import DataError
-
-SUFFIXES: tuple[str, ...] = (".npz",)
-IS_TEXT = False
 
 _ENTRIES_AT_ONCE = 2**18
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -54,6 +51,11 @@ def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG
         raise DataError(
             f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`."
         ) from error
+
+
+FORMAT = Format(
+    opened, (".npz",), is_text=False, begins=lambda head: head.startswith(b"PK\x03\x04") and b".npy" in head
+)
 
 
 class _Npz:

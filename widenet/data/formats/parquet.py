@@ -9,11 +9,8 @@ import pyarrow.parquet as pq
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, broken
-from widenet.data.formats.source import Reading, Source
+from widenet.data.formats.source import Format, Reading, Source
 from widenet.errors import DataError, reason_of
-
-SUFFIXES: tuple[str, ...] = (".parquet", ".pq")
-IS_TEXT = False
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG001
@@ -30,6 +27,9 @@ def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG00
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in schema if pa.types.is_floating(column.type))
     return Parquet(name, "Parquet", columns, floats=floats, path=path)
+
+
+FORMAT = Format(opened, (".parquet", ".pq"), is_text=False, begins=lambda head: head.startswith(b"PAR1"))
 
 
 @dataclass

@@ -14,11 +14,8 @@ import pyarrow as pa
 from widenet.data.formats import sql
 from widenet.data.formats.adjacency import unreadable
 from widenet.data.formats.columns import Columns
-from widenet.data.formats.source import Reading, TextSource
+from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import TextFile
-
-SUFFIXES: tuple[str, ...] = (".sessions",)
-IS_TEXT = True
 
 _LINES_AT_ONCE = 2**16
 _SCHEMA = pa.schema([("number", pa.int64()), ("line", pa.string())])
@@ -30,6 +27,9 @@ def opened(path: Path, name: str, reading: Reading) -> "Sessions":
     return Sessions(
         name, kind, ["user", "item"], empty_users=True, file=TextFile(path), first_line=reading.first_line
     )
+
+
+FORMAT = Format(opened, (".sessions",))
 
 
 @dataclass

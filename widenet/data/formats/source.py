@@ -1,10 +1,10 @@
 """What every kind of source gives: its columns, an SQL table of them, and its mistakes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import duckdb
 
@@ -139,11 +139,20 @@ class Reading:
         return f"`{self.whose}{name}`" if value is None else f"`{self.whose}{name}={value!r}`"
 
 
-class Format(Protocol):
-    """What the module of a file format gives."""
+@dataclass(frozen=True)
+class Format:
+    """What widenet knows about a file format: the `FORMAT` of its module.
 
-    SUFFIXES: tuple[str, ...]
-    IS_TEXT: bool
+    opened: returns the source in a file, from its path, its name in messages and what was said about it;
+        raises DataError when the file is not of this format.
+    """
 
-    def opened(self, path: Path, name: str, reading: Reading) -> Source:
-        """The source in a file; raises DataError when the file is not of this format."""
+    opened: Callable[[Path, str, Reading], Source]
+    suffixes: tuple[str, ...]
+    """The ends of such files' names."""
+    is_text: bool = True
+    """Whether it is text, which may be compressed too."""
+    begins: Callable[[bytes], bool] | None = None
+    """Whether the first 64 bytes of a file show that it is of this format, whatever its suffix; None where
+    they cannot.
+    """

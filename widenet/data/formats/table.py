@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
-from widenet.data.formats import adjacency, csv, dsstne, jsonl, npz, parquet, sessions
+from widenet.data import formats
+from widenet.data.formats.csv import DELIMITERS
 from widenet.data.formats.foreign import foreign_kind
 from widenet.data.formats.guesses import begins_with_users, table_like
 from widenet.data.formats.source import Format, Reading, Source
@@ -13,18 +15,10 @@ from widenet.data.formats.text import COMPRESSED, TextFile
 from widenet.errors import DataError, OptionError, did_you_mean
 
 FORMATS: dict[str, Format] = {
-    "csv": csv,
-    "parquet": parquet,
-    "adjacency": adjacency,
-    "sessions": sessions,
-    "jsonl": jsonl,
-    "dsstne": dsstne,
-    "npz": npz,
+    name: import_module(f"{formats.__name__}.{name}").FORMAT for name in formats.FORMATS
 }
 
-_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
-_ZIP_HEADER_BYTES = 64
-"""More than come before the end of the name of a matrix's first array."""
+_HEAD_BYTES = 64
 _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
@@ -54,8 +48,8 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
         )
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
-    found = reading.format or _by_suffix(path) or _by_magic(path)
-    if (found is None or FORMATS[found].IS_TEXT) and (foreign := foreign_kind(TextFile(path), reading.whose)):
+    found = reading.format or _by_suffix(path) or _by_first_bytes(path)
+    if (found is None or FORMATS[found].is_text) and (foreign := foreign_kind(TextFile(path), reading.whose)):
         kind, remedy = foreign
         raise DataError(f"{name}: must be one of {', '.join(FORMATS)}; it looks like {kind}. {remedy}")
     return FORMATS[found or _by_content(path, name, reading)].opened(path, name, reading)
@@ -70,18 +64,16 @@ def _by_suffix(path: Path) -> str | None:
         (
             name
             for name, known in FORMATS.items()
-            if plain.endswith(known.SUFFIXES) and (known.IS_TEXT or not is_compressed)
+            if plain.endswith(known.suffixes) and (known.is_text or not is_compressed)
         ),
         None,
     )
 
 
-def _by_magic(path: Path) -> str | None:
+def _by_first_bytes(path: Path) -> str | None:
     with path.open("rb") as file:
-        head = file.read(_ZIP_HEADER_BYTES)
-    if head.startswith(_PARQUET):
-        return "parquet"
-    return "npz" if head.startswith(_ZIP) and b".npy" in head else None
+        head = file.read(_HEAD_BYTES)
+    return next((name for name, known in FORMATS.items() if known.begins and known.begins(head)), None)
 
 
 def _by_content(path: Path, name: str, reading: Reading) -> str:
@@ -104,7 +96,7 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
             f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say('csv')} or"
             f" {say('dsstne')}."
         )
-    if any(delimiter in first for delimiter in csv.DELIMITERS):
+    if any(delimiter in first for delimiter in DELIMITERS):
         return "csv"
     if why := table_like(lines):
         raise DataError(
