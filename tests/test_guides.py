@@ -116,6 +116,7 @@ ADDING = {
         ["widenet/spec/optimizers.py", "widenet/training/optimizers/adamax.py"],
         "definition or rows_of or bias or state",
     ),
+    "adding-a-format.md": (["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"], ""),
 }
 """The files of the package that each page changes, no more, and a choice of its tests."""
 
