@@ -85,11 +85,6 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
-LONGER_FILES = {
-    "tests/model/twin.py": 457,
-    "widenet/training/run_directory.py": 402,
-}
-"""Files that wait for their split, with the lines that they may have until then."""
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
@@ -341,9 +336,7 @@ def test_every_module_says_what_it_is():
 
 def test_files_are_short():
     lengths = {path: len((ROOT / path).read_text("utf-8").splitlines()) for path in FILES}
-    assert {
-        path: length for path, length in lengths.items() if length > LONGER_FILES.get(path, MAX_FILE_LINES)
-    } == {}
+    assert {path: length for path, length in lengths.items() if length > MAX_FILE_LINES} == {}
 
 
 def test_names_of_files_say_something():

@@ -24,8 +24,7 @@ from widenet.model.sharding import split
 from widenet.plan.shards import Shards
 from widenet.runs import Silence
 from widenet.sparse import SparseBatch
-from widenet.training.saving import Saving
-from widenet.training.snapshot import Snapshot
+from widenet.training.saving import Saving, Snapshot
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device is at hand")

@@ -18,9 +18,9 @@ from widenet.plan.binding import bind
 from widenet.plan.drift import DRIFT_GRAM_WINDOWS
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
-from widenet.training.loop import settle
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
+from widenet.training.weights import settle
 
 WIDTH, EXAMPLES = 431, 9
 FIELDS = {"items": sparse(WIDTH, -1, 2), "in": sparse(23), "age": dense_field(3)}

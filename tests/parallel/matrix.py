@@ -19,10 +19,10 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
+from widenet.training.weights import settle
 
 SHARDS, STEPS, EXAMPLES = 8, 2, 12
 SETTINGS = {

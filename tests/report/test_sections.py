@@ -65,7 +65,7 @@ def test_a_loss_far_above_its_start_is_said_first(keep, warns, reported, tmp_pat
     page = Page(summary(subject(reported, tmp_path, records, keep=keep)))
     assert (
         any(
-            "The loss of epoch 2, 6.5, is far above the 3 that it began with" in text
+            "Warning: the loss of epoch 2, 6.5, is far above its start, 3:" in text
             for text in page.texts.get("p", [])
         )
         == warns

@@ -89,9 +89,10 @@ def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits
     ]
     assert json.loads((later / "model" / "manifest.json").read_text())["facts"]["arithmetic"] == versions
     assert [record.get("arithmetic") for record in model.run.records()] == [None, versions[1], versions[1]]
-    warning = f"{later}: {arithmetic.MIXED[0].lower()}{arithmetic.MIXED[1:]}"
+    warning = arithmetic.mixed_arithmetic(later)
     assert model.caveats() == Model.load(later).caveats() == [warning]
-    assert arithmetic.MIXED in Page(write_report(later, data=data).read_text("utf-8")).texts["p"]
+    page = Page(write_report(later, data=data).read_text("utf-8"))
+    assert arithmetic.mixed_arithmetic("This run") in page.texts["p"]
 
 
 def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again_and_is_told_once(
@@ -125,10 +126,10 @@ def test_a_training_that_has_no_steps_left_keeps_its_arithmetic(data, tmp_path, 
 
 def test_what_begins_with_weights_of_two_arithmetics_says_so(data, later, tmp_path):
     run(*SETTINGS["momentum"], data, later, resume=True)
-    report, mixed = Heard(), f"{arithmetic.MIXED[0].lower()}{arithmetic.MIXED[1:]}"
+    report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "next", start_from=later, report=report)
-    assert f"{later}: {mixed}" in report.said
-    assert model.caveats() == [f"{tmp_path / 'next'}: {mixed}"]
+    assert arithmetic.mixed_arithmetic(later) in report.said
+    assert model.caveats() == [arithmetic.mixed_arithmetic(tmp_path / "next")]
     assert model.facts["arithmetic"] == [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
 
 

@@ -2,10 +2,14 @@
 of it.
 """
 
+import platform
+
 import pytest
 import torch
 
 from tests.trainings import UNTIED, Heard, books, document
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
 from widenet.kernels.processor import instruction_sets
 from widenet.runs import train
 from widenet.training import environment
@@ -66,3 +70,14 @@ def test_nothing_is_said_where_nothing_is_known_to_have_changed(run):
     assert environment.changes({}, CPU) == []
     assert environment.changes(environment.environment(CPU), CPU) == []
     assert resumed(run)[1] == []
+
+
+def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, monkeypatch):
+    dataset_from_lists(tmp_path / "data", [[0]], width=1)
+    monkeypatch.chdir(tmp_path)
+    dataset = Dataset.open("data")
+    monkeypatch.setenv("WIDENET_THREADS", "3")
+    facts = environment.machine(dataset, torch.device("cpu"))
+    assert (facts["torch"], facts["python"]) == (torch.__version__, platform.python_version())
+    assert (facts["threads"], facts["processes"], facts["data"]) == (3, 1, str(tmp_path / "data"))
+    assert facts["device"]

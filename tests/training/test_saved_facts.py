@@ -6,9 +6,8 @@ import pytest
 
 from widenet.errors import CheckpointError
 from widenet.training.arithmetic import UNCOUNTED
-from widenet.training.brake import Brake
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts, facts_of
-from widenet.training.state import LoopState
+from widenet.training.state import Brake, LoopState
 
 EARLY = {"state": {"epoch": 2, "step": 1}, "examples": "a digest", "steps_per_epoch": 7}
 

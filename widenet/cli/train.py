@@ -83,7 +83,8 @@ def train(
     written = leave_report(model, dataset, quiet or not is_leader())
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
-        _say_what_follows(diverged(model.run.training, model.run.records()), written, data, out)
+        problem = diverged(model.run.training, model.run.records())
+        _say_what_follows(None if problem is None else f"{out}: {problem}", written, data, out)
 
 
 def _say_what_is_usual(network: Path | None, training: Path | None, out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from widenet.data.manifest import Manifest
 from widenet.report.sample import Sample
-from widenet.training.arithmetic import MIXED
+from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
 
@@ -70,7 +70,8 @@ class Subject:
     def warnings(self) -> list[str]:
         """Warnings about a loss far above its start, and about a training resumed in another arithmetic."""
         problem = diverged(self.run.training, self.records)
-        return [*([] if problem is None else [problem]), *([MIXED] if "arithmetic" in self.last else [])]
+        warnings = [] if problem is None else [f"Warning: {problem}"]
+        return [*warnings, mixed_arithmetic("This run")] if "arithmetic" in self.last else warnings
 
     def total(self, name: str) -> float:
         """The sum of a number over all lines of the log."""

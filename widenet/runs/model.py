@@ -32,15 +32,15 @@ from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
-from widenet.training.arithmetic import MIXED
+from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.log_curves import log_curves
-from widenet.training.loop import settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import UNRECORDED, RunDirectory
 from widenet.training.saved_facts import TrainingFacts, facts_of
 from widenet.training.schedules import rates
+from widenet.training.weights import settle
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class Model:
         if self.facts and facts.documents is None:
             found.append(f"{self.run.path}: {UNRECORDED}")
         if len(arithmetic) > 1:
-            found.append(f"{self.run.path}: {MIXED[0].lower()}{MIXED[1:]}")
+            found.append(mixed_arithmetic(self.run.path))
         if (problem := diverged(self.run.training, self.run.records())) is not None:
-            found.append(f"{self.run.path}: {problem[0].lower()}{problem[1:]}")
+            found.append(f"{self.run.path}: {problem}")
         if data is not None:
             held = [(self.network.outputs[output_name(self.network, output)].spec.field, part)]
             found += seen_before(self.run, facts.examples, data, held)

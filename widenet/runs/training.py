@@ -33,15 +33,13 @@ from widenet.runs.unread import unread
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.arithmetic import ARITHMETIC, MIXED
+from widenet.training.arithmetic import ARITHMETIC, mixed_arithmetic
 from widenet.training.begin import begun, started_again
 from widenet.training.check import check_training
 from widenet.training.cuda_graph import check_recordable_here
-from widenet.training.environment import changes
+from widenet.training.environment import changes, machine
 from widenet.training.in_common import SAME_FILES, check_in_common, facts_of_checkpoint, facts_of_options
-from widenet.training.interruption import interruption
-from widenet.training.loop import AfterEpoch, Evaluate, Training
-from widenet.training.machine import machine
+from widenet.training.loop import AfterEpoch, Evaluate, Training, interruption
 from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import UNRECORDED, RunDirectory
@@ -323,7 +321,7 @@ def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> 
     before = WeightsFacts.of(model).arithmetic
     if len(before) > 1:
         state.arithmetic = before if before[-1] == ARITHMETIC else [*before, ARITHMETIC]
-        report.say(f"{run.start}: {MIXED[0].lower()}{MIXED[1:]}")
+        report.say(mixed_arithmetic(str(run.start)))
 
 
 def _finished(

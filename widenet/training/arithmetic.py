@@ -1,4 +1,6 @@
-"""The version of the arithmetic of trainings, and what to say where one training had several."""
+"""The version of the arithmetic of trainings, and the warning for a training that used several."""
+
+from pathlib import Path
 
 ARITHMETIC = 2
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
@@ -6,10 +8,10 @@ ARITHMETIC = 2
 UNCOUNTED = 0
 """The arithmetic of trainings from before it was counted."""
 
-MIXED = (
-    "Its steps were made by versions of widenet that may round in different ways: its fingerprint compares"
-    " with no other."
-)
-"""What to say of a training that went on in another arithmetic than it was begun in, or began with the
-weights of such a one.
-"""
+
+def mixed_arithmetic(run: Path | str) -> str:
+    """Return the warning for a run whose steps, or first weights, come from several versions."""
+    return (
+        f"{run} was trained by versions of widenet that may round differently: its fingerprint compares with"
+        " no other."
+    )

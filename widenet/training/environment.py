@@ -1,46 +1,51 @@
-"""What decides how numbers round in this process: versions of libraries, instruction sets, and who
-compiles.
-"""
+"""The environment of a training: what decides how its numbers round, and where it runs."""
 
+import platform
 import re
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from widenet.data.dataset import Dataset
 from widenet.kernels.compiled import can_compile
 from widenet.kernels.processor import instruction_sets
+from widenet.parallel.group import num_processes
+from widenet.plan.machine import available_threads
 from widenet.training.arithmetic import ARITHMETIC
 from widenet.training.optimizers import is_compiled
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")
 _ONEDNN = re.compile(r"MKL-DNN v(\S+)")
+_PROCESSOR = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
-"""The name of the compiler's entry, and its value where there is none."""
+"""The name of the compiler's entry, and its value without a compiler."""
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """The versions of the libraries that compute on a device, by name; "none" where one is absent."""
-    told = torch.__config__.show()
-    found = {
+    """Return the versions of the libraries that compute on a device, by name; "none" if one is absent."""
+    built_with = torch.__config__.show()
+    numbers = {
         "torch": torch.__version__,
         "NumPy": np.__version__,
         "Numba": version("numba") if can_compile() else "none",
-        "MKL": _first(_MKL, told),
-        "oneDNN": _first(_ONEDNN, told),
+        "MKL": _first(_MKL, built_with),
+        "oneDNN": _first(_ONEDNN, built_with),
     }
-    return found if device.type == "cpu" else {**found, "CUDA": str(torch.version.cuda)}
+    return numbers if device.type == "cpu" else {**numbers, "CUDA": str(torch.version.cuda)}
 
 
 def processors(device: torch.device) -> dict[str, str]:
-    """The instruction sets of this process's CPU by library, and its GPU where it computes on one."""
-    found = {f"instruction set ({library})": value for library, value in instruction_sets().items()}
-    return found if device.type == "cpu" else {**found, "GPU": torch.cuda.get_device_name(device)}
+    """Return the instruction set that each library uses on this CPU, and the name of the GPU if any."""
+    names = {f"instruction set ({library})": value for library, value in instruction_sets().items()}
+    return names if device.type == "cpu" else {**names, "GPU": torch.cuda.get_device_name(device)}
 
 
 def environment(device: torch.device) -> dict[str, str]:
-    """All that decides how numbers round in a training on a device, as plain text by name."""
+    """Return everything that decides how numbers round in a training on a device, as text by name."""
     compiler = "Numba" if device.type == "cpu" else "Triton"
     return {
         "device": device.type,
@@ -53,9 +58,7 @@ def environment(device: torch.device) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
-    """How the libraries and processors differ here from those of an earlier environment, as in "torch
-    2.11.0, before 2.8.0".
-    """
+    """List libraries and processors that differ from an earlier environment: "torch 2.11.0, before 2.8.0"."""
     now = {**versions(device), **processors(device)}
     return [
         f"{name} {value}, before {before[name]}"
@@ -64,6 +67,27 @@ def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
     ]
 
 
+def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
+    """Return the contents of machine.json for a training in this process: for people, not compared."""
+    return {
+        "widenet": version("widenet"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "processes": num_processes(),
+        "threads": available_threads(),
+        "data": str(dataset.path.resolve()),
+    }
+
+
+def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    if not cpuinfo.is_file():
+        return platform.machine()
+    model = _PROCESSOR.search(cpuinfo.read_text(encoding="utf-8", errors="replace"))
+    return model[1] if model else platform.machine()
+
+
 def _first(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return "none" if found is None else found[1]
+    match = pattern.search(text)
+    return "none" if match is None else match[1]

@@ -1,12 +1,14 @@
-"""The training loop: epochs of steps, evaluations, checkpoints."""
+"""The training loop: epochs of steps, evaluations and checkpoints."""
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 
 from widenet.data.stream import Batch, Stream, ahead
@@ -22,9 +24,7 @@ from widenet.training.board import Board
 from widenet.training.cuda_graph import GraphSteps
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
-from widenet.training.overflow import REMEDY, remedy
-from widenet.training.regularization import regularization
-from widenet.training.replicas import check_replicas
+from widenet.training.overflow import remedy
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
@@ -32,18 +32,19 @@ from widenet.training.saving import Saving
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Stopwatch
 from widenet.training.step import Step, train_step
+from widenet.training.weights import check_weights, regularization, settle
 from widenet.transfer import Ahead
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], None]
-"""Called in every process with the network and the number of finished epochs, before a checkpoint says
-that they are.
+"""Called in every process with the network and the number of finished epochs, before a checkpoint counts
+the last of them as finished.
 """
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A batch that was read ahead, as the network takes it; packed where steps are recorded."""
+    """A batch that was read ahead, prepared for the network; also packed if steps are recorded."""
 
     batch: Batch
     prepared: Prepared
@@ -51,7 +52,7 @@ class Ready:
 
 
 class Training:
-    """One training from its state to its end, or to an interruption."""
+    """Trains a network from a state to the end, or until it is interrupted."""
 
     def __init__(
         self,
@@ -66,8 +67,19 @@ class Training:
         cuda_graph: bool = False,
         in_background: bool = False,
     ) -> None:
-        """cuda_graph: steps are recorded and replayed; see `training.cuda_graph`. in_background: as of
-        `Saving`.
+        """Prepare a training.
+
+        Args:
+            run: Directory of the run, locked.
+            network: The network, with the weights of the state.
+            rule: Its optimizer.
+            stream: The batches.
+            evaluate: Computes the metrics; None without an evaluation.
+            report: Follows the training.
+            state: Where the training stands.
+            after_epoch: Called after each epoch.
+            cuda_graph: Whether to record steps and replay them; see `training.cuda_graph`.
+            in_background: Whether to write checkpoints in the background; see `Saving`.
         """
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
@@ -81,7 +93,7 @@ class Training:
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; return False if `interrupted` became true first.
 
-        Either way the newest checkpoint is of the last step.
+        In both cases the newest checkpoint holds the last step.
         """
         state, saving, exchange = self.state, self.saving, self.network.exchange
         self.report.start(state, self.spec.epochs, self.stream.num_examples)
@@ -111,7 +123,7 @@ class Training:
                 record = self._end_epoch()
                 if self._is_due(self.spec.evaluation):
                     record |= self._evaluation()
-                self._tell(record, board)
+                self._publish(record, board)
                 has_ended = state.has_ended(self.spec)
                 if self._is_due(self.spec.checkpoints) or has_ended:
                     self._save(at_once=has_ended)
@@ -123,12 +135,12 @@ class Training:
         return Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say)
 
     def _is_due(self, setting: Evaluation | Checkpoints | None) -> bool:
-        """Whether something falls due at the end of this epoch."""
+        """Return whether an evaluation or a checkpoint is due at the end of this epoch."""
         epoch = self.state.epoch
         return setting is not None and (epoch % setting.every_epochs == 0 or epoch == self.spec.epochs)
 
     def _batches(self) -> Generator[Ready, None, None]:
-        """The rest of the epoch's batches, read ahead; the state counts the seconds of waiting for them."""
+        """Yield the remaining batches of the epoch, read ahead; count the seconds spent waiting for them."""
         beside = Ahead(self.network.device)
         steps = range(self.state.step, self.stream.steps_per_epoch)
         with closing(ahead(lambda step: beside.make(lambda: self._ready(step)), steps)) as made:
@@ -142,7 +154,7 @@ class Training:
                 yield ready
 
     def _ready(self, step: int) -> Ready:
-        """Batch `step` of the current epoch."""
+        """Return batch `step` of the current epoch, prepared."""
         with torch.no_grad():
             batch = self.stream.batch(self.state.epoch, step, self.network.device)
             prepared = self.network.prepare(batch.fields, Draws(self.spec.seed, batch.epoch, batch.step))
@@ -154,7 +166,7 @@ class Training:
             return Ready(batch, prepared, packed)
 
     def _step(self, ready: Ready) -> float:
-        """Make the step of a batch; return the loss before it."""
+        """Train on a batch; return its loss before the step."""
         batch = ready.batch
         step = Step(
             ready.prepared,
@@ -172,7 +184,7 @@ class Training:
             raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error
 
     def _braked(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
-        """The numbers of a step whose batch has that loss; None where it is left out."""
+        """Return the numbers of a step whose batch has this loss; None if the brake skips the step."""
         brake = self.state.brake
         if brake.leaves_out(loss):
             return None
@@ -180,7 +192,7 @@ class Training:
         return numbers
 
     def _end_epoch(self) -> dict[str, Any]:
-        """Bring all weights to the end of the epoch; return its line of the log, so far without metrics."""
+        """Bring all weights to the end of the epoch; return its line of the log, without metrics."""
         self.saving.finish()
         self._settle()
         self._check_weights()
@@ -195,19 +207,19 @@ class Training:
         return record
 
     def _evaluation(self) -> dict[str, Any]:
-        """Evaluate the network; return what the log says of it."""
+        """Evaluate the network; return the metrics for the log."""
         assert self.evaluate is not None
         assert self.spec.evaluation is not None
         started, epoch = time.monotonic(), self.state.epoch
         metrics = self.evaluate(self.network)
         seconds = round(time.monotonic() - started, 3)
         self.network.exchange.at(f"end of epoch {epoch}")
-        if self.state.judge(metrics[self.spec.evaluation.metric]) and self.spec.keep == "best":
+        if self.state.is_best(metrics[self.spec.evaluation.metric]) and self.spec.keep == "best":
             self.saving.save_best({"epoch": epoch, "metrics": metrics})
         return {"evaluation_seconds": seconds, **metrics}
 
-    def _tell(self, record: dict[str, Any], board: Board | None) -> None:
-        """Tell all who follow the training that an epoch has ended."""
+    def _publish(self, record: dict[str, Any], board: Board | None) -> None:
+        """Give the line of a finished epoch to the log, TensorBoard, the report and `after_epoch`."""
         by_leader(self.network.exchange, lambda: self.run.log(record), "log")
         if board is not None:
             board.add(record)
@@ -216,7 +228,7 @@ class Training:
             self.after_epoch(self.network, self.state.epoch)
 
     def _log_waits(self) -> None:
-        """Add to the line of an epoch how long it waited for checkpoints."""
+        """Add to the line of the epoch how long it waited for checkpoints."""
         waited, self.saving.seconds = round(self.saving.seconds, 3), 0.0
         by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": waited}), "log")
 
@@ -231,30 +243,22 @@ class Training:
         self.saving.save(facts.to_json(), (self.state.epoch, self.state.step), at_once)
 
     def _numbers(self, step: int) -> StepNumbers:
-        """The numbers of step `step` (from 1) of the current epoch."""
+        """Return the numbers of step `step` (from 1) of the current epoch."""
         return StepNumbers(self._number(step) - self.state.brake.left_out, self.rates)
 
     def _number(self, step: int) -> int:
-        """The number in the whole training of step `step` (from 1) of the current epoch."""
+        """Return the number in the whole training of step `step` (from 1) of the current epoch."""
         return self.state.epoch * self.stream.steps_per_epoch + step
 
     def _place(self, step: int) -> str:
-        """Step `step` (from 1) of the current epoch, for a person."""
+        """Describe step `step` (from 1) of the current epoch to a person."""
         return f"epoch {self.state.epoch + 1}, step {step}"
 
     def _settle(self) -> None:
         settle(self.network, self.rule, self.rates, self.state.steps_made(self.stream.steps_per_epoch))
 
     def _check_weights(self) -> None:
-        """Raise where a step has broken a weight, or a process has computed other weights, so that neither
-        is ever saved.
-        """
-        broken = self.network.first_non_finite()
-        if broken is not None:
-            raise NumericsError(
-                f'{self._place(self.state.step)}: weights must be finite numbers; those of "{broken}" are'
-                f" not. {REMEDY}"
-            )
+        """Raise if weights are not finite or differ between processes, so that they are never saved."""
         state = self.state
         progress = [
             state.epoch,
@@ -266,15 +270,30 @@ class Training:
             state.waited,
             state.brake,
         ]
-        check_replicas(self.network, repr(progress), self._place(state.step))
+        check_weights(self.network, repr(progress), self._place(state.step))
 
 
-def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:
-    """Bring rows that no batch touched lately to where their optimizer leads them in `num_steps` steps,
-    before somebody looks at them.
+@contextmanager
+def interruption(interrupted: Callable[[], bool] | None) -> Iterator[Callable[[], bool]]:
+    """Give the function that tells the loop to stop: the caller's, or one that notices Ctrl-C and SIGTERM.
+
+    A second signal ends the process at once.
     """
-    for weight in network.wide.values():
-        weight.wake_all(rule, StepNumbers(num_steps + 1, rates))
-    for output in network.outputs.values():
-        if output.drift is not None:
-            output.drift.wake(num_steps)
+    if interrupted is not None or threading.current_thread() is not threading.main_thread():
+        yield interrupted or (lambda: False)
+        return
+    noticed = threading.Event()
+
+    def notice(number: int, frame: FrameType | None) -> None:
+        del frame
+        if noticed.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        noticed.set()
+
+    before = {number: signal.signal(number, notice) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noticed.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The checkpoints of a training: when one is due, and how it is written while the training goes on."""
+"""The checkpoints of a training: decides when one is due, and writes it while the training continues."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -9,59 +9,70 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from widenet.checkpoint import TRUNK, replicas_of, wide_file
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.publication import Publication
 from widenet.training.run_directory import RunDirectory
-from widenet.training.snapshot import Snapshot
 
 
 class Saving:
-    """Saves a training into its run directory, in the background where it has room for a snapshot.
+    """Saves a training into its run directory, in the background if memory has room for a snapshot.
 
-    In the background, every process copies its weights and state between two steps; a thread of its own
-    writes the copy while the steps go on. When all have written their files, the leader's thread publishes
-    the checkpoint. One is on its way at a time. All processes call the methods in the same order; whatever
-    depends on a clock or on a thread is agreed on first.
+    In the background, every process copies its weights and state between two steps, and a thread writes the
+    copy while the training continues. When all processes have written their files, the leader's thread
+    publishes the checkpoint. Only one checkpoint is in progress at a time. All processes call the methods in
+    the same order and first agree on everything that depends on a clock or a thread.
 
-    seconds: how long the training has waited for checkpoints.
+    Attributes:
+        seconds: How long the training has waited for checkpoints.
     """
 
     def __init__(self, run: RunDirectory, network: Network, in_background: bool) -> None:
-        self.run, self.network, self.asked = run, network, run.training.checkpoints
+        self.run, self.network, self.settings = run, network, run.training.checkpoints
         self.snapshot = Snapshot(network) if in_background else None
         self.thread = ThreadPoolExecutor(
             1, thread_name_prefix="checkpoint", initializer=partial(torch.set_num_threads, 1)
         )
         self.pending: Publication | None = None
         self.work: Future[Any] | None = None
-        self.is_placing = self.is_owed = self.is_closed = False
+        self.is_placing = self.is_overdue = self.is_closed = False
         self.newest, self.seconds = monotonic(), 0.0
 
     def is_late(self) -> bool:
-        """Whether the last checkpoint is `every_minutes` old, by the clock of the leader."""
-        minutes = self.asked.every_minutes
+        """Return whether the last checkpoint is `every_minutes` old, by the leader's clock."""
+        minutes = self.settings.every_minutes
         return (
             minutes is not None and self.network.exchange.leads and monotonic() - self.newest >= 60 * minutes
         )
 
     def is_writing(self) -> bool:
-        """Whether this process is writing in the background."""
+        """Return whether this process is writing in the background."""
         return self.work is not None and not self.work.done()
 
     def falls_due(self, step: int, is_late: bool) -> bool:
-        """Whether to save after a step. step: number in the whole training. is_late: what the leader said.
+        """Return whether to save after a step.
 
-        A checkpoint that falls due while one is on its way is taken as soon as that one is published.
+        A checkpoint that falls due while another one is in progress starts when that one is published.
+
+        Args:
+            step: Number of the step in the whole training.
+            is_late: The leader's answer to `is_late`.
         """
-        every = self.asked.every_steps
-        self.is_owed = self.is_owed or is_late or (every is not None and step % every == 0)
-        return self.is_owed and self.pending is None
+        every = self.settings.every_steps
+        self.is_overdue = self.is_overdue or is_late or (every is not None and step % every == 0)
+        return self.is_overdue and self.pending is None
 
     def save(self, facts: dict[str, Any], position: tuple[int, int], at_once: bool) -> None:
-        """Begin a checkpoint of the state at hand; at_once: it is there when this returns.
+        """Begin a checkpoint of the current state.
 
-        Raises CheckpointError, of this checkpoint or of the one before.
+        Args:
+            facts: Facts to store beside the tensors.
+            position: Epoch and step.
+            at_once: Publish the checkpoint before returning.
+
+        Raises:
+            CheckpointError: This checkpoint, or the one before, cannot be written.
         """
         self.finish()
         started = monotonic()
@@ -70,7 +81,7 @@ class Saving:
         else:
             self.pending = Publication(self.run.checkpoint_path(position), self.network.exchange, facts)
             self.work = self.thread.submit(self.pending.write, self._files(self.snapshot.take()))
-        self.is_owed, self.newest = False, monotonic()
+        self.is_overdue, self.newest = False, monotonic()
         self.seconds += self.newest - started
 
     def save_best(self, facts: Mapping[str, Any]) -> None:
@@ -80,9 +91,10 @@ class Saving:
         self.seconds += monotonic() - started
 
     def go_on(self, is_writing: bool) -> None:
-        """Take the next stage of the checkpoint on its way, if no process is writing any more.
+        """Start the next stage of the checkpoint in progress, unless some process is still writing.
 
-        Raises CheckpointError in all.
+        Raises:
+            CheckpointError: A process failed; all processes raise this.
         """
         if self.pending is None or is_writing:
             return
@@ -96,7 +108,7 @@ class Saving:
         self.is_placing = True
 
     def finish(self) -> None:
-        """Wait until the checkpoint on its way is published."""
+        """Wait until the checkpoint in progress is published."""
         started = monotonic()
         while self.pending is not None:
             if self.work is not None:
@@ -105,9 +117,7 @@ class Saving:
         self.seconds += monotonic() - started
 
     def close(self) -> None:
-        """End the thread, and drop a checkpoint that is still on its way; what is being put in place is
-        completed.
-        """
+        """End the thread; complete a checkpoint that is being published, and drop an earlier one."""
         self.is_closed = True
         self.thread.shutdown()
         if self.pending is not None:
@@ -117,7 +127,7 @@ class Saving:
     def _files(
         self, copies: Mapping[str, Mapping[str, Tensor]]
     ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-        """The copies, up to the moment at which nobody needs them any more."""
+        """Yield the copies, and stop early once this is closed."""
         for name, tensors in copies.items():
             if self.is_closed:
                 return
@@ -130,3 +140,42 @@ class Saving:
     def _placed(self) -> None:
         assert self.work is not None
         self.work.result()
+
+
+class Snapshot:
+    """A copy of what this process writes into a checkpoint; allocated by the first `take`, then reused.
+
+    On CUDA the copy is in pinned memory, so that the device copies by itself.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.files: dict[str, dict[str, Tensor]] = {}
+
+    def take(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Copy the tensors of every file of this process; the copy stays valid until the next call."""
+        network = self.network
+
+        def copy(shard: int) -> None:
+            for number, weight in enumerate(network.wide.values()):
+                self._copy(wide_file(number, shard, weight.shards.count), weight.parts[shard].tensors())
+
+        network.exchange.each(copy)
+        if network.exchange.leads:
+            self._copy(TRUNK, replicas_of(network))
+        if network.device.type == "cuda":
+            torch.cuda.current_stream(network.device).synchronize()
+        return self.files
+
+    def _copy(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        copies = self.files.setdefault(name, {})
+        for key, tensor in tensors.items():
+            if key not in copies or copies[key].shape != tensor.shape:
+                copies[key] = _empty_copy(tensor)
+            copies[key].copy_(tensor.detach(), non_blocking=True)
+
+
+def _empty_copy(tensor: Tensor) -> Tensor:
+    """Allocate memory with a tensor's own strides, so that copying it is one pass in order."""
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+    return copy.pin_memory() if tensor.device.type == "cuda" else copy

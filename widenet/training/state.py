@@ -1,4 +1,4 @@
-"""Where a training stands."""
+"""The state of a training between two steps, and its brake."""
 
 import time
 from collections.abc import Iterator
@@ -6,24 +6,82 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
-from widenet.training.brake import Brake
 
 _START_EXAMPLES = 256
-"""How many examples at least tell what the loss began with."""
+"""Number of examples averaged for the initial loss, rounded up to whole batches."""
+
+_WARMUP_STEPS, _SHORT_STEPS = 100, 24
+_LEAP, _SHARE_OF_NEW_LOSS, _SHARE_OF_RATE = 2.0, 0.1, 0.1
+
+
+@dataclass
+class Brake:
+    """Skips a step if the loss jumps above twice its moving average, and shortens the next 24 steps.
+
+    Attributes:
+        seen: Number of losses seen; the first 100 never brake.
+        mean: Moving average of the loss.
+        short: Number of steps that are still to be shortened.
+        left_out: Number of steps skipped so far; they count for no optimizer and no schedule.
+        shortened: Numbers of the shortened steps, counted without the skipped ones.
+    """
+
+    seen: int = 0
+    mean: float = 0.0
+    short: int = 0
+    left_out: int = 0
+    shortened: list[int] = field(default_factory=list)
+
+    def leaves_out(self, loss: float) -> bool:
+        """Record the loss of a batch; return whether to skip its step."""
+        self.mean += _SHARE_OF_NEW_LOSS * (loss - self.mean)
+        self.seen += 1
+        if self.seen <= _WARMUP_STEPS or loss <= _LEAP * self.mean:
+            return False
+        self.short = _SHORT_STEPS
+        self.left_out += 1
+        return True
+
+    def shorten(self, number: int, rates: np.ndarray) -> None:
+        """Lower the learning rate of a step in place if it must be short; call this once for every step.
+
+        Args:
+            number: Number of the step.
+            rates: Learning rates of all steps, float64 [steps + 1].
+        """
+        if self.short:
+            self.short -= 1
+            self.shortened.append(number)
+            rates[number] *= _SHARE_OF_RATE
+
+    def braked(self, rates: np.ndarray) -> np.ndarray:
+        """Lower the learning rates of the steps shortened so far, in place; return the rates."""
+        rates[self.shortened] *= _SHARE_OF_RATE
+        return rates
 
 
 @dataclass
 class LoopState:
-    """Where a training stands: all that a resumed one needs besides the weights and the optimizer's state.
+    """What a resumed training needs besides the weights and the optimizer's state.
 
-    epoch: finished epochs. step: finished steps of the next one; loss_sum, examples and seconds are of those
-    steps, reading_seconds what of these they waited for batches. start_loss: the mean loss of the first
-    start_examples examples of all.
-    best: the best value of the metric so far, reached after best_epoch epochs; waited: evaluations since.
-    brake: what it remembers, where the training has one. arithmetic: the versions of it that made steps, the
-    current one last.
+    Attributes:
+        epoch: Number of finished epochs.
+        step: Number of finished steps in the current epoch.
+        loss_sum: Sum of the examples' losses over the finished steps of the current epoch.
+        examples: Number of examples in these steps.
+        seconds: Duration of these steps.
+        reading_seconds: Part of these seconds spent waiting for batches.
+        start_loss: Mean loss of the first `start_examples` examples of the training.
+        start_examples: See `start_loss`.
+        best: Best value of the metric so far.
+        best_epoch: Number of finished epochs when it was measured.
+        waited: Number of evaluations since then.
+        brake: The brake; unused unless the training document turns it on.
+        arithmetic: Versions of the arithmetic of all steps, the current version last.
     """
 
     epoch: int = 0
@@ -42,22 +100,20 @@ class LoopState:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "LoopState":
-        """The state that a checkpoint holds."""
+        """Return the state stored in a checkpoint."""
         return cls(**{"arithmetic": [UNCOUNTED], **facts, "brake": Brake(**facts.get("brake", {}))})
 
     def steps_made(self, steps_per_epoch: int) -> int:
-        """Finished steps of the whole training, without those that the brake left out."""
+        """Return the number of finished steps of the whole training, without those that the brake skipped."""
         return self.epoch * steps_per_epoch + self.step - self.brake.left_out
 
     def has_ended(self, training: TrainingSpec) -> bool:
-        """Whether no step is left: all epochs are finished, or evaluations have not been better for long
-        enough.
-        """
+        """Return whether all epochs are finished, or the metric has not improved for long enough."""
         stop_after = None if training.evaluation is None else training.evaluation.stop_after
         return self.epoch >= training.epochs or (stop_after is not None and self.waited >= stop_after)
 
     def add(self, loss: float, num_examples: int, seconds: float) -> None:
-        """Count a step that was made of so many examples."""
+        """Count a finished step."""
         self.step += 1
         self.loss_sum += loss * num_examples
         self.examples += num_examples
@@ -67,7 +123,7 @@ class LoopState:
             self.start_loss += (loss - self.start_loss) * num_examples / self.start_examples
 
     def end_epoch(self) -> dict[str, Any]:
-        """Begin the next epoch; return what the log says of the steps of the one that ended."""
+        """Begin the next epoch; return the log entries of the finished one."""
         seconds = max(self.seconds, 1e-9)
         record = {
             "epoch": self.epoch + 1,
@@ -76,12 +132,13 @@ class LoopState:
             "reading_seconds": round(self.reading_seconds, 3),
             "examples_per_second": round(self.examples / seconds, 1),
         }
-        self.epoch, self.step, self.loss_sum, self.examples = self.epoch + 1, 0, 0.0, 0
+        self.epoch, self.step = self.epoch + 1, 0
+        self.loss_sum, self.examples = 0.0, 0
         self.seconds = self.reading_seconds = 0.0
         return record
 
-    def judge(self, value: float) -> bool:
-        """Note the metric of the epoch that ended; return whether it is the best so far."""
+    def is_best(self, value: float) -> bool:
+        """Record the metric of the finished epoch; return whether it is the best so far."""
         if self.best is None or value > self.best:
             self.best, self.best_epoch, self.waited = value, self.epoch, 0
             return True
@@ -90,7 +147,7 @@ class LoopState:
 
 
 class Stopwatch:
-    """Seconds between laps, without pauses."""
+    """Measures the seconds between laps, without pauses."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -102,7 +159,7 @@ class Stopwatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out what happens within."""
+        """Do not count the time inside the block."""
         started = time.monotonic()
         yield
         self._since += time.monotonic() - started

@@ -7,8 +7,8 @@ import pytest
 
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
-from widenet.training.brake import Brake
 from widenet.training.run_directory import RunDirectory
+from widenet.training.state import Brake
 
 NETWORK = {
     "layers": [
